@@ -1,0 +1,120 @@
+"""Folding of small integers: which numbers a shape computation or an axes input holds.
+
+Only what the file itself fixes counts: an initializer that is also a graph input can be overridden
+by the caller and is unknown, and a symbolic dimension is an unknown element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.integer_ops import FOLDERS, Partial
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["LARGEST", "Folder", "constant_integers"]
+
+LARGEST = 4096
+"""Most elements of a value that is folded; larger tensors are weights, and never read."""
+
+_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
+_INT32 = np.iinfo(np.int32)
+
+
+class Folder:
+    """Folds integer values of one model; remembers every answer.
+
+    Rewrites may go on between calls as long as a value keeps its meaning.
+    """
+
+    def __init__(self) -> None:
+        self._memo: dict[ir.Value, Partial | None] = {}
+
+    def integers(self, value: ir.Value | None) -> NDArray[np.int64] | None:
+        """Return all elements of an integer or bool value; None unless each one is known."""
+        partial = self.partial(value)
+        if partial is None or not partial.known.all():
+            return None
+        return partial.numbers
+
+    def partial(self, value: ir.Value | None) -> Partial | None:
+        """Return what is known of the elements of an integer or bool value.
+
+        Returns:
+            Numbers and a mask of the known ones, both of the value's shape; None when the value
+            has more than `LARGEST` elements, is no integer, or nothing is known of it.
+        """
+        if value is None:
+            return None
+        stack = [value]
+        memo = self._memo
+        while stack:
+            top = stack[-1]
+            if top in memo:
+                stack.pop()
+                continue
+            missing = [v for v in _operands(top) if v not in memo and v not in stack]
+            if missing:
+                stack.extend(missing)
+                continue
+            memo[top] = self._fold(top)
+            stack.pop()
+        return memo[value]
+
+    def _fold(self, value: ir.Value) -> Partial | None:
+        node = value.producer()
+        if node is None:
+            return _stored(value)
+        if node.domain != "" or len(node.outputs) != 1:
+            return None
+        folder: Callable[..., Partial | None] | None = FOLDERS.get(node.op_type)
+        if folder is None or any(a.is_ref() for a in node.attributes.values()):
+            return None
+        attributes: dict[str, Any] = {k: a.value for k, a in node.attributes.items()}
+        inputs = [None if v is None else self._memo.get(v) for v in node.inputs]
+        result = folder(node, inputs, attributes)
+        if result is None or result.numbers.size > LARGEST:
+            return None
+        if value.dtype == ir.DataType.INT64:
+            return result
+        if value.dtype not in (None, ir.DataType.INT32, ir.DataType.BOOL):
+            return None
+        # Sums are taken in int64; in int32 they might have wrapped.
+        narrow = (result.numbers >= _INT32.min) & (result.numbers <= _INT32.max)
+        return Partial(result.numbers, result.known & narrow)
+
+
+def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
+    """Return the elements of an integer initializer or Constant, flat; None for anything else."""
+    if value is None:
+        return None
+    numbers = Folder().integers(value)
+    return None if numbers is None else tuple(int(n) for n in numbers.ravel())
+
+
+def _operands(value: ir.Value) -> list[ir.Value]:
+    node = value.producer()
+    if node is None or node.domain != "" or node.op_type not in FOLDERS:
+        return []
+    return [v for v in node.inputs if v is not None]
+
+
+def _stored(value: ir.Value) -> Partial | None:
+    tensor = value.const_value
+    if tensor is None or not value.is_initializer() or value.is_graph_input():
+        return None
+    return tensor_integers(tensor)
+
+
+def tensor_integers(tensor: ir.TensorProtocol) -> Partial | None:
+    """Return the elements of a small embedded integer tensor; None for any other tensor."""
+    if tensor.dtype not in _INTEGERS or isinstance(tensor, ir.ExternalTensor):
+        return None
+    if tensor.size > LARGEST:
+        return None
+    return Partial.whole(np.asarray(tensor.numpy()))

@@ -1,0 +1,145 @@
+"""`kvtool lower`: rewrite a model for an older opset."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+import click
+
+from onnx_kvtool.cli.options import (
+    dim_option,
+    format_option,
+    model_argument,
+    output_options,
+    verify_options,
+)
+from onnx_kvtool.core.errors import UsageError
+
+__all__ = ["lower"]
+
+_EPILOG = """\b
+Examples:
+  kvtool lower decoder.onnx                            writes decoder.opset18.onnx
+  kvtool lower decoder.onnx --opset 13 -o old.onnx
+  kvtool lower decoder.onnx --only TensorScatter       keeps the opset
+  kvtool lower decoder.onnx --dry-run --format json
+  kvtool lower - -o - < decoder.onnx > lowered.onnx
+"""
+
+
+def _operators(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Split each value at its commas; each operator once, in the order given."""
+    names = [name.strip() for value in values for name in value.split(",")]
+    if not all(names):
+        raise click.BadParameter("an operator name is empty", ctx, param)
+    return tuple(dict.fromkeys(names))
+
+
+@click.command(epilog=_EPILOG)
+@model_argument
+@output_options
+@click.option(
+    "--opset",
+    type=click.IntRange(11, 23),
+    metavar="N",
+    help="Opset of the result; 18 unless given.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    callback=_operators,
+    metavar="OP[,OP...]",
+    help="Replace these operators alone and keep the opset of the model; repeatable.",
+)
+@click.option(
+    "--via",
+    type=click.Choice(["auto", "scatternd", "scatterelements"]),
+    default="auto",
+    show_default=True,
+    help="Operator that a TensorScatter becomes; `auto` chooses by the width of a row.",
+)
+@click.option(
+    "--index-dtype",
+    type=click.Choice(["int64", "int32"]),
+    help="Element type of scatter indices; int32 goes with ScatterElements only.",
+)
+@click.option(
+    "--bounds",
+    type=click.Choice(["checked", "unchecked"]),
+    default="checked",
+    show_default=True,
+    help="Whether a negative start fails at run time, as TensorScatter does, or wraps.",
+)
+@dim_option
+@verify_options
+@format_option
+@click.pass_context
+def lower(
+    context: click.Context,
+    /,
+    output_format: Literal["text", "json"],
+    **options: Any,
+) -> None:
+    """Rewrite MODEL for an older opset and verify the result.
+
+    MODEL is a path, or `-` for standard input. The result goes to `<stem>.opset18.onnx` beside the
+    input unless -o or --in-place says otherwise; standard input is answered on standard output.
+    All or nothing: if any node cannot be lowered, nothing is written, every refusal is reported,
+    and the exit code is 1.
+    """
+    _refuse_nonsense(options, output_format)
+
+    from onnx_kvtool.commands.lower import LowerRequest, run
+
+    report = run(LowerRequest(**options))
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        click.echo(to_json("lower", report))
+    else:
+        from onnx_kvtool.report.text import print_lower
+
+        print_lower(report, color=context.color, dry_run=options["dry_run"])
+    context.exit(1 if report.refused or report.verification.status == "different" else 0)
+
+
+def _refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
+    """Raise `UsageError` for options that contradict each other, before anything is read."""
+    output = options["output"] or ("-" if options["model"] == "-" else None)
+    to_stdout = output == "-" and not options["dry_run"]
+    for wrong, message, help in (
+        (
+            options["in_place"] and options["model"] == "-",
+            "`--in-place` needs a file, got standard input",
+            "give the result a name with `-o OUT`",
+        ),
+        (
+            options["in_place"] and options["output"] is not None,
+            "`--in-place` and `-o` exclude each other",
+            "drop one of them",
+        ),
+        (
+            options["verify"] is False and options["verify_steps"] is not None,
+            "`--verify-steps` needs verification, which `--no-verify` switches off",
+            "drop one of them",
+        ),
+        (
+            to_stdout and output_format == "json",
+            "the model and the JSON report cannot both go to standard output",
+            "write the model to a file with `-o OUT`",
+        ),
+        (
+            to_stdout and _stdout_is_terminal(),
+            "a model is binary and is not written to a terminal",
+            "redirect standard output, or name a file with `-o OUT`",
+        ),
+    ):
+        if wrong:
+            raise UsageError(message, help=help)
+
+
+def _stdout_is_terminal() -> bool:
+    return sys.stdout.isatty()

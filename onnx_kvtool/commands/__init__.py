@@ -1,0 +1,1 @@
+"""What each command does, callable from Python: a request in, a typed report out, no printing."""

@@ -1,0 +1,279 @@
+"""Lower a model: read, rewrite, check, verify, write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import onnx
+import onnx.checker
+import onnx_ir as ir
+
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.external_data import check_external_data, place_external_data
+from onnx_kvtool.core.model import origin, read, serialize, write
+from onnx_kvtool.core.weightless import weightless
+from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.rewrite.lower import Outcome, legalise
+from onnx_kvtool.rewrite.lowering.context import Options
+from onnx_kvtool.rewrite.lowering.table import LOWERINGS
+from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
+from onnx_kvtool.rewrite.verify import Verifier
+
+__all__ = ["DEFAULT_OPSET", "LowerRequest", "lower", "run"]
+
+DEFAULT_OPSET = 18
+"""Opset of the result when neither an opset nor `only` is given."""
+
+Via = Literal["auto", "scatternd", "scatterelements"]
+IndexDtype = Literal["int64", "int32"]
+Bounds = Literal["checked", "unchecked"]
+
+
+@dataclass(frozen=True, slots=True)
+class LowerRequest:
+    """What `kvtool lower` was asked to do.
+
+    Attributes:
+        model: Path of the model, or `-` for standard input.
+        output: Path to write, `-` for standard output; None for `<stem>.opset<N>.onnx` beside the
+            input.
+        in_place: Whether the result replaces the input.
+        external_data: How data files reach an output in another directory; None: as fits.
+        dry_run: Whether to do everything but write.
+        opset: Target opset; None for `DEFAULT_OPSET`, or the model's own with `only`.
+        only: Operators to replace, all others staying as they are.
+        via: Form of a lowered TensorScatter.
+        index_dtype: Element type of scatter indices; None for int64.
+        bounds: Whether a start that TensorScatter refuses must fail in the result.
+        verify: True forces verification, False switches it off, None verifies unless the weights
+            are too large to be run.
+        verify_steps: Number of decode steps per case; None for the default.
+        dims: Values of symbolic dimensions, for the inputs of verification.
+    """
+
+    model: str
+    output: str | None = None
+    in_place: bool = False
+    external_data: Literal["reference", "link", "copy"] | None = None
+    dry_run: bool = False
+    opset: int | None = None
+    only: tuple[str, ...] = ()
+    via: Via = "auto"
+    index_dtype: IndexDtype | None = None
+    bounds: Bounds = "checked"
+    verify: bool | None = None
+    verify_steps: int | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+
+def lower(
+    model: ir.Model | str | os.PathLike[str],
+    *,
+    opset: int | None = None,
+    only: Sequence[str] = (),
+    via: Via = "auto",
+    index_dtype: IndexDtype | None = None,
+    bounds: Bounds = "checked",
+    verify: bool | None = None,
+    verify_steps: int | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> tuple[ir.Model, LowerReport]:
+    """Return an equal model for an older opset, and the report of what was done.
+
+    Args:
+        model: A model, which is not changed, or the path of one.
+        opset: Target opset; None for 18, or for the model's own with `only`.
+        only: Operators to replace; all others and the opset stay.
+        via: Form of a lowered TensorScatter; `auto` chooses by the width of a row.
+        index_dtype: Element type of scatter indices; int32 goes with ScatterElements only.
+        bounds: Whether a negative start fails at run time, as TensorScatter does, or wraps.
+        verify: True forces the comparison of both models, False switches it off, None compares
+            unless the weights are too large to be run.
+        verify_steps: Number of decode steps per case; None for the default.
+        dims: Values of symbolic dimensions, for the inputs of verification.
+
+    Raises:
+        Refused: If a node cannot be lowered or the result is not equal; `report` says why.
+        UnreadableModel: If the model, or external data that is needed, cannot be read.
+        UsageError: If the arguments contradict each other.
+    """
+    path = "" if isinstance(model, ir.Model) else os.fspath(model)
+    request = LowerRequest(
+        model=path,
+        opset=opset,
+        only=tuple(only),
+        via=via,
+        index_dtype=index_dtype,
+        bounds=bounds,
+        verify=verify,
+        verify_steps=verify_steps,
+        dims=dims or {},
+    )
+    _check_request(request)
+    work = model.clone() if isinstance(model, ir.Model) else read(path)
+    report = _lower(work, request)
+    if report.refused or report.verification.status == "different":
+        raise Refused(report)
+    return work, report
+
+
+def run(request: LowerRequest) -> LowerReport:
+    """Carry out `kvtool lower`.
+
+    Returns:
+        The report; its `output` is None when nothing was written: a refusal, a result that was
+        not equal, or a dry run.
+
+    Raises:
+        UsageError: If the arguments contradict each other, or the output would overwrite the input
+            or, without `-o`, another file.
+        UnreadableModel: If the model, or external data that is needed, cannot be read.
+        KvtoolError: If the output cannot be written; nothing is left behind.
+    """
+    _check_request(request)
+    model = read(request.model)
+    output = _output(request, model)
+    report = _lower(model, request)
+    if report.refused or report.verification.status == "different" or request.dry_run:
+        return report
+    data = serialize(model)
+    if output == "-":
+        write(model, output, data=data)
+        report.output = output
+        return report
+    if request.output is None and not request.in_place:
+        _keep_other_file(output, data)
+    report.notes += place_external_data(model, os.path.dirname(output), request.external_data)
+    write(model, output, data=data)
+    report.output = output
+    return report
+
+
+def _check_request(request: LowerRequest) -> None:
+    if request.index_dtype == "int32" and request.via == "scatternd":
+        raise UsageError(
+            "ScatterND takes int64 indices only, got `int32` with `scatternd`",
+            help="use `--via scatterelements`",
+        )
+    if request.only and request.opset is not None:
+        raise UsageError(
+            "`only` keeps the opset of the model, so that `opset` cannot be given with it",
+            help="leave one of them out",
+        )
+    for name in request.only:
+        if name in LOWERINGS:
+            continue
+        known = op_facts(name, NEWEST) is not None
+        raise UsageError(
+            f"kvtool has no lowering for `{name}`"
+            if known
+            else f"`{name}` is no operator of the default domain",
+            help=f"operators with a lowering of their own: {', '.join(sorted(LOWERINGS))}",
+        )
+    if request.opset is not None and not 11 <= request.opset <= 23:
+        raise UsageError(f"`opset` is {request.opset}, expected 11 to 23")
+
+
+def _lower(model: ir.Model, request: LowerRequest) -> LowerReport:
+    """Lower a model in place, check and verify it."""
+    check_external_data(model, need_bytes=bool(request.verify))
+    options = Options(
+        via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
+    )
+    verifier = None
+    if request.verify is not False:
+        verifier = Verifier(
+            model,
+            steps=request.verify_steps,
+            dims=request.dims,
+            force=request.verify is True,
+        )
+    opset = None if request.only else request.opset or DEFAULT_OPSET
+    before = _complaint(model)
+    outcome = legalise(model, opset, options, request.only)
+    report = _report(model, request, outcome)
+    if outcome.refused:
+        report.verification = Verification("skipped", detail="the model was not lowered")
+        return report
+    _check(model, before, report)
+    if verifier is None:
+        report.verification = Verification("skipped", detail="switched off with `--no-verify`")
+    else:
+        report.verification = verifier.compare(model)
+    return report
+
+
+def _report(model: ir.Model, request: LowerRequest, outcome: Outcome) -> LowerReport:
+    return LowerReport(
+        model=request.model or origin(model).path,
+        output=None,
+        source_opset=outcome.source_opset,
+        target_opset=outcome.target_opset,
+        ir_version=model.ir_version,
+        lowered=outcome.lowered,
+        refused=outcome.refused,
+        notes=outcome.notes,
+    )
+
+
+def _complaint(model: ir.Model) -> str | None:
+    """Return what onnx's checker says against a model; None when it accepts it."""
+    try:
+        onnx.checker.check_model(weightless(model))
+    except onnx.checker.ValidationError as error:
+        return str(error).strip().splitlines()[0]
+    return None
+
+
+def _check(model: ir.Model, before: str | None, report: LowerReport) -> None:
+    """Hold the result against onnx's checker, where the source passed it.
+
+    Raises:
+        AssertionError: If the checker rejects the result of a source that it accepted.
+    """
+    after = _complaint(model)
+    if after is None:
+        return
+    if before is None:
+        raise AssertionError(f"onnx's checker rejects the result: {after}")
+    report.notes.append(f"onnx's checker rejects the source and the result: {after}")
+
+
+def _output(request: LowerRequest, model: ir.Model) -> str:
+    """Return where to write; refuse a path that is the input."""
+    if request.in_place:
+        return os.path.realpath(request.model)
+    if request.output is None:
+        if request.model == "-":
+            return "-"
+        source = Path(request.model)
+        opset = model.opset_imports.get("", 0) if request.only else request.opset or DEFAULT_OPSET
+        return str(source.with_name(f"{source.stem}.opset{opset}.onnx"))
+    if (
+        request.output != "-"
+        and request.model != "-"
+        and os.path.exists(request.output)
+        and os.path.samefile(request.output, request.model)
+    ):
+        raise UsageError(
+            f"the output `{request.output}` is the input",
+            help="use `--in-place` to replace the input",
+        )
+    return request.output
+
+
+def _keep_other_file(output: str, data: bytes) -> None:
+    """Refuse to replace a file that nobody named, unless it holds the very same model."""
+    path = Path(output)
+    if not path.exists():
+        return
+    if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+        return
+    raise UsageError(
+        f"`{output}` exists and holds something else",
+        help=f"name the output with `-o {output}` to replace it",
+    )

@@ -1,0 +1,1 @@
+"""What every layer needs: places, diagnostics, errors, tables, reading and writing models."""

@@ -1,0 +1,45 @@
+"""The errors that callers of kvtool see.
+
+All derive from `KvtoolError`; nothing else comes out of a public function for bad input. The
+command line turns each class into one exit code, which stands here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = ["KvtoolError", "UnreadableModel", "UsageError"]
+
+
+class KvtoolError(Exception):
+    """Base of every error that a caller may want to catch.
+
+    Attributes:
+        message: What is wrong (got and expected) and where; one sentence without a full stop.
+        help: What to do about it, imperative; None when there is nothing to suggest.
+        exit_code: Exit code of the command line for this class of error.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, help: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.help = help
+
+
+class UsageError(KvtoolError):
+    """Wrong usage: an argument or a combination of arguments that cannot be meant (exit 2)."""
+
+    exit_code = 2
+
+
+class UnreadableModel(KvtoolError):
+    """The input cannot be read (exit 3).
+
+    Raised for a file that is missing, empty, truncated, not ONNX, a Git LFS pointer, or too large
+    for one protobuf message, and for external data that is needed and missing, out of range, or
+    outside the model's directory.
+    """
+
+    exit_code = 3

@@ -1,0 +1,127 @@
+"""The bytes of a model file, and its protobuf message."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import BinaryIO
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from onnx_kvtool.core import wire
+from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.foreign import recognise
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
+
+__all__ = ["parse", "read_bytes", "spoken_name"]
+
+_EXTERNAL = "store the weights as external data, beside the model"
+_CHUNK_BYTES = 1 << 24
+
+
+def spoken_name(source: str) -> str:
+    """Return what messages call `source`: its path in backticks, or `standard input` for `-`."""
+    return "standard input" if source == "-" else f"`{source}`"
+
+
+def read_bytes(source: str) -> bytes:
+    """Return the whole content of the file `source`, or of standard input for `-`.
+
+    Raises:
+        UnreadableModel: If there is no such file, it is a directory, the system refuses to read
+            it, it is empty, or it is larger than a protobuf message can be (2**31 - 1 bytes).
+    """
+    name = spoken_name(source)
+    try:
+        if source == "-":
+            data = _read(sys.stdin.buffer, name)
+        elif os.path.isdir(source):
+            raise UnreadableModel(
+                f"{name} is a directory, not a model", help="name a model file in it"
+            )
+        else:
+            with open(source, "rb") as file:
+                data = _read(file, name)
+    except FileNotFoundError as error:
+        raise UnreadableModel(f"{name} does not exist") from error
+    except OSError as error:
+        raise UnreadableModel(f"{name} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        if "\0" not in source:
+            raise
+        raise UnreadableModel(f"{source!r} cannot be the name of a file") from error
+    if not data:
+        raise UnreadableModel(f"{name} is empty")
+    return data
+
+
+def _read(file: BinaryIO, name: str) -> bytes:
+    """Read to the end, but never more than one message can hold: a device may have no end."""
+    size = os.fstat(file.fileno()) if _has_descriptor(file) else None
+    if size is not None and stat.S_ISREG(size.st_mode):
+        if size.st_size > MAX_MESSAGE_BYTES:
+            raise _too_large(name)
+        return file.read()
+    chunks: list[bytes] = []
+    total = 0
+    while chunk := file.read(_CHUNK_BYTES):
+        total += len(chunk)
+        if total > MAX_MESSAGE_BYTES:
+            raise _too_large(name)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _has_descriptor(file: BinaryIO) -> bool:
+    try:
+        file.fileno()
+    except OSError:  # a stream in memory that stands in for standard input
+        return False
+    return True
+
+
+def _too_large(name: str) -> UnreadableModel:
+    return UnreadableModel(
+        f"{name} is larger than 2 GiB, which no protobuf message can be", help=_EXTERNAL
+    )
+
+
+def parse(data: bytes, name: str) -> onnx.ModelProto:
+    """Return the model message that `data` holds.
+
+    Args:
+        data: Content of a model file.
+        name: What to call the file in messages, backticks included.
+
+    Raises:
+        UnreadableModel: If `data` is another kind of file, is truncated or nested too deeply, or
+            parses but holds no graph, or neither an opset import nor an IR version.
+    """
+    message = onnx.ModelProto()
+    try:
+        message.ParseFromString(data)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise _not_a_model(data, name) from error
+    if not message.HasField("graph"):
+        raise _no_model(data, name, "a graph")
+    if not message.opset_import and not message.ir_version:
+        raise _no_model(data, name, "an IR version or an opset import")
+    return message
+
+
+def _not_a_model(data: bytes, name: str) -> UnreadableModel:
+    if foreign := recognise(data):
+        return UnreadableModel(f"{name} {foreign.what}", help=foreign.help)
+    flaw = wire.explain(data)
+    return UnreadableModel(f"{name} {flaw.what}", help=flaw.help)
+
+
+def _no_model(data: bytes, name: str, missing: str) -> UnreadableModel:
+    if foreign := recognise(data):
+        return UnreadableModel(f"{name} {foreign.what}", help=foreign.help)
+    return UnreadableModel(
+        f"{name} is no ONNX model: it holds no {missing.removeprefix('a ').removeprefix('an ')}",
+        help="check that this is a model and not, for example, a saved tensor",
+    )

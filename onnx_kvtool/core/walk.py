@@ -1,0 +1,128 @@
+"""Every graph, node and tensor of a model, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.location import Location
+
+__all__ = ["function_path", "graph_path", "graphs", "nodes", "step_path", "subgraphs", "tensors"]
+
+_GRAPH = ir.AttributeType.GRAPH
+_GRAPHS = ir.AttributeType.GRAPHS
+_TENSOR = ir.AttributeType.TENSOR
+_TENSORS = ir.AttributeType.TENSORS
+
+
+def graph_path(name: str | None) -> str:
+    """Return the path of a main graph of this name; `main_graph` for one without a name."""
+    return name or "main_graph"
+
+
+def function_path(domain: str, name: str, overload: str = "") -> str:
+    """Return the path of a function's graph: `domain::name`, and `:overload` if it has one."""
+    return f"{domain}::{name}:{overload}" if overload else f"{domain}::{name}"
+
+
+def step_path(path: str, node: str | None, index: int, attribute: str) -> str:
+    """Return the path of a body: `<path>/<node>.<attribute>`.
+
+    Args:
+        path: Path of the graph in which the node stands.
+        node: Name of the node; an unnamed one is written `#<index>`.
+        index: Position of the node in its graph, counted from 0.
+        attribute: Attribute that holds the body, with `[i]` behind it for one of several.
+    """
+    return f"{path}/{node or f'#{index}'}.{attribute}"
+
+
+def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """Yield the bodies of `node` with the attribute that holds them.
+
+    The attribute of a list of graphs gets the position behind its name: `branches[1]`. A reference
+    to an attribute of the enclosing function holds no graph and yields nothing.
+    """
+    for name, attribute in node.attributes.items():
+        kind = attribute.type
+        if kind is _GRAPH and not attribute.is_ref():
+            yield name, attribute.as_graph()
+        elif kind is _GRAPHS and not attribute.is_ref():
+            for position, graph in enumerate(attribute.as_graphs()):
+                yield f"{name}[{position}]", graph
+
+
+def graphs(model: ir.Model) -> Iterator[tuple[str, ir.Graph]]:
+    """Yield every graph of `model` with its path, as `Location` describes it.
+
+    The main graph comes first, then its bodies (of If, Loop, Scan and any other node), each before
+    the bodies nested in it, then the graph of each function and its bodies. Attributes of a
+    graph's nodes are looked at after the graph itself was yielded, once.
+    """
+    for path, graph in _roots(model):
+        yield from _with_bodies(path, graph)
+
+
+def nodes(model: ir.Model) -> Iterator[tuple[str, int, ir.Node]]:
+    """Yield every node of `model` with the path of its graph and its index there.
+
+    A node comes before the nodes of its bodies; otherwise the order is that of `graphs`. Removing
+    or replacing the node just yielded is allowed; the indices of later nodes do not change by it.
+    """
+    for path, graph in _roots(model):
+        yield from _nodes(path, graph)
+
+
+def tensors(model: ir.Model) -> Iterator[tuple[Location, ir.TensorProtocol]]:
+    """Yield every tensor that `model` holds, without touching its values.
+
+    These are the initializers of all graphs, the tensors in attributes of all nodes, and the
+    default values of function attributes. The location names the initializer as its value; for
+    an attribute, the value is the attribute's name.
+    """
+    for path, graph in graphs(model):
+        for name, value in graph.initializers.items():
+            if value.const_value is not None:
+                yield Location(path, value=name), value.const_value
+        for index, node in enumerate(graph):
+            for attribute in node.attributes.values():
+                kind = attribute.type
+                if kind is _TENSOR or kind is _TENSORS:
+                    for tensor in _held(attribute):
+                        yield Location.of(path, node, index, attribute.name), tensor
+    for function in model.functions.values():
+        path = function_path(function.domain, function.name, function.overload)
+        for attribute in function.attributes.values():
+            for tensor in _held(attribute):
+                yield Location(path, value=attribute.name), tensor
+
+
+def _roots(model: ir.Model) -> Iterator[tuple[str, ir.Graph]]:
+    yield graph_path(model.graph.name), model.graph
+    for function in model.functions.values():
+        yield function_path(function.domain, function.name, function.overload), function.graph
+
+
+def _with_bodies(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:
+    yield path, graph
+    for index, node in enumerate(graph):
+        for name, body in subgraphs(node):
+            yield from _with_bodies(step_path(path, node.name, index, name), body)
+
+
+def _nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, int, ir.Node]]:
+    for index, node in enumerate(graph):
+        bodies = list(subgraphs(node))
+        yield path, index, node
+        for name, body in bodies:
+            yield from _nodes(step_path(path, node.name, index, name), body)
+
+
+def _held(attribute: ir.Attr) -> Iterator[ir.TensorProtocol]:
+    if attribute.is_ref() or attribute.value is None:
+        return
+    if attribute.type is _TENSOR:
+        yield attribute.as_tensor()
+    elif attribute.type is _TENSORS:
+        yield from attribute.as_tensors()

@@ -1,0 +1,131 @@
+"""What changed between opsets that a comparison of schemas does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.core.table import Table
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.ops.schema import OpFacts
+
+__all__ = ["VALUE_LIMITS", "ValueLimit", "changed_meaning"]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueLimit:
+    """Values of a string attribute that came later than the attribute.
+
+    Attributes:
+        attribute: Name of the attribute.
+        values: The values that came later.
+        since: The opset with which they came.
+    """
+
+    attribute: str
+    values: frozenset[str]
+    since: int
+
+
+VALUE_LIMITS: Mapping[str, tuple[ValueLimit, ...]] = Table(
+    "value limit",
+    [
+        ("Pad", (ValueLimit("mode", frozenset({"wrap"}), 19),)),
+        (
+            "Resize",
+            (
+                ValueLimit(
+                    "coordinate_transformation_mode", frozenset({"half_pixel_symmetric"}), 19
+                ),
+            ),
+        ),
+        (
+            "ScatterElements",
+            (
+                ValueLimit("reduction", frozenset({"add", "mul"}), 16),
+                ValueLimit("reduction", frozenset({"max", "min"}), 18),
+            ),
+        ),
+        (
+            "ScatterND",
+            (
+                ValueLimit("reduction", frozenset({"add", "mul"}), 16),
+                ValueLimit("reduction", frozenset({"max", "min"}), 18),
+            ),
+        ),
+    ],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of meaning at one opset; `harmless` names the nodes to which it does not matter."""
+
+    since: int
+    text: str
+    harmless: Callable[[ir.Node], bool] = lambda node: False
+
+
+def _ceil_mode_off(node: ir.Node) -> bool:
+    given = node.attributes.get("ceil_mode")
+    return given is None or given.value == 0
+
+
+def _inference(node: ir.Node) -> bool:
+    return len(node.outputs) == 1
+
+
+def _integers(node: ir.Node) -> bool:
+    value = node.inputs[0] if node.inputs else None
+    return value is not None and value.dtype is not None and not value.dtype.is_floating_point()
+
+
+def _truncated(node: ir.Node) -> bool:
+    given = node.attributes.get("fmod")
+    return _integers(node) or (given is not None and given.value == 1)
+
+
+_SOFTMAX = _Change(13, "the operator flattens its input at `axis` before opset 13")
+_POOL = _Change(22, "`ceil_mode=1` gives another output shape before opset 22", _ceil_mode_off)
+
+_CHANGES: Mapping[str, tuple[_Change, ...]] = Table(
+    "change of meaning",
+    [
+        ("Softmax", (_SOFTMAX,)),
+        ("LogSoftmax", (_SOFTMAX,)),
+        ("Hardmax", (_SOFTMAX,)),
+        ("AveragePool", (_POOL,)),
+        ("MaxPool", (_POOL,)),
+        ("BatchNormalization", (_Change(14, "training outputs differ before 14", _inference),)),
+        ("DFT", (_Change(20, "`axis` is an attribute with another default before opset 20"),)),
+        ("Dropout", (_Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),
+        ("GridSample", (_Change(20, "the modes have other names before opset 20"),)),
+        ("GroupNormalization", (_Change(21, "scale and bias are per group before opset 21"),)),
+        ("Mod", (_Change(28, "floats need `fmod=1` before opset 28", _truncated),)),
+        ("RoiAlign", (_Change(16, "`half_pixel` does not exist before opset 16"),)),
+        ("Resize", (_Change(13, "`roi` and `scales` are required before opset 13"),)),
+        ("Upsample", (_Change(10, "the operator was replaced by Resize"),)),
+    ],
+)
+
+
+def changed_meaning(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
+    """Return the change of meaning between two versions that matters to this node.
+
+    Args:
+        node: The node; its operator has both versions.
+        old: The version it was written for.
+        new: The version it shall have.
+
+    Returns:
+        One sentence without a full stop; None when the same text means the same in both.
+    """
+    low, high = sorted((old.since_version, new.since_version))
+    for change in _CHANGES.get(node.op_type, ()):
+        if low < change.since <= high and not change.harmless(node):
+            return change.text
+    return None

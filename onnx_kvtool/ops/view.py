@@ -1,0 +1,118 @@
+"""Reading a node through its schema: inputs by name, attributes with their defaults bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["MalformedNode", "NodeView"]
+
+
+class MalformedNode(KvtoolError):
+    """A node that its own schema does not allow, so that nothing can be said of its meaning.
+
+    Attributes:
+        code: Stable identifier, used as the reason code of a refusal.
+    """
+
+    def __init__(self, code: str, message: str, *, help: str | None = None) -> None:
+        super().__init__(message, help=help)
+        self.code = code
+
+
+class NodeView:
+    """One node of the default domain, read through the schema of its opset.
+
+    Args:
+        node: The node; it is not changed.
+        opset: Version of the default domain that the node was written for.
+
+    Raises:
+        MalformedNode: If no such operator exists at `opset`, if the node has fewer inputs than the
+            operator requires, more than it takes, or an empty name where an input is required.
+    """
+
+    def __init__(self, node: ir.Node, opset: int) -> None:
+        facts = op_facts(node.op_type, opset)
+        if facts is None:
+            raise MalformedNode(
+                "unknown-operator",
+                f"the default domain has no operator `{node.op_type}` at opset {opset}",
+                help="check the opset import of the model",
+            )
+        if len(node.inputs) > facts.max_inputs:
+            raise MalformedNode(
+                "too-many-inputs",
+                f"`{node.op_type}` takes at most {facts.max_inputs} inputs at opset {opset}, "
+                f"got {len(node.inputs)}",
+            )
+        for index, formal in enumerate(facts.inputs):
+            if formal.optional or formal.variadic:
+                continue
+            if index >= len(node.inputs) or node.inputs[index] is None:
+                raise MalformedNode(
+                    "missing-input",
+                    f"`{node.op_type}` requires its input `{formal.name}`, which is absent",
+                )
+        self.node = node
+        self.opset = opset
+        self.facts: OpFacts = facts
+
+    def input(self, name: str) -> ir.Value | None:
+        """Return the input called `name` in the schema; None when it is absent or empty."""
+        for index, formal in enumerate(self.facts.inputs):
+            if formal.name == name:
+                return self.node.inputs[index] if index < len(self.node.inputs) else None
+        raise KeyError(f"{self.node.op_type} has no input {name}")
+
+    def required(self, name: str) -> ir.Value:
+        """Return the input called `name`, which the schema requires."""
+        value = self.input(name)
+        if value is None:
+            raise KeyError(f"input {name} of {self.node.op_type} is not required by its schema")
+        return value
+
+    def attribute(self, name: str) -> AttributeValue:
+        """Return the attribute `name`, or the schema's default; None when it has neither.
+
+        Raises:
+            MalformedNode: If the attribute is of another type than the schema's, or refers to a
+                parameter of a function that was not bound.
+        """
+        declared = self.facts.attributes[name]
+        given = self.node.attributes.get(name)
+        if given is None:
+            return declared.default
+        if given.is_ref():
+            raise MalformedNode(
+                "unbound-attribute",
+                f"attribute `{name}` refers to the function parameter `{given.ref_attr_name}`, "
+                "which has no value here",
+            )
+        if given.type.value != declared.type:
+            raise MalformedNode(
+                "attribute-type",
+                f"attribute `{name}` is of type {given.type.name}, "
+                f"expected type number {declared.type}",
+            )
+        value = given.value
+        return tuple(value) if isinstance(value, (list, tuple)) else value  # type: ignore[return-value]
+
+    def integer(self, name: str) -> int:
+        """Return the integer attribute `name`, which has a default or is required."""
+        value = self.attribute(name)
+        if not isinstance(value, int):
+            raise MalformedNode("attribute-type", f"attribute `{name}` is not an integer: {value!r}")
+        return value
+
+    def string(self, name: str) -> str:
+        """Return the string attribute `name`, which has a default or is required."""
+        value = self.attribute(name)
+        if not isinstance(value, str):
+            raise MalformedNode("attribute-type", f"attribute `{name}` is not a string: {value!r}")
+        return value

@@ -1,0 +1,1 @@
+"""How reports are written: text for people, JSON for programs."""

@@ -1,0 +1,138 @@
+"""Reports as text for people, on standard error; the only module that knows rich."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.report.escape import escape
+from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
+
+__all__ = ["print_lower"]
+
+_UNLIMITED = 1 << 20  # columns: no name is ever cut or wrapped, whatever the terminal's width
+_VERDICT_STYLE = {"equal": "green", "different": "bold red", "skipped": "yellow"}
+
+
+def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> None:
+    """Print what `lower` did, or every reason why it did nothing.
+
+    Args:
+        report: What to print.
+        color: Whether to use colour; None does so on a terminal.
+        dry_run: Whether nothing was to be written, so that its absence is no news.
+    """
+    console = _console(color)
+    failed = bool(report.refused) or report.verification.status == "different"
+    versions = f"opset {report.source_opset} to {report.target_opset}"
+    if failed:
+        _line(
+            console, "not lowered", f"{report.model}, {versions}; nothing was written", "bold red"
+        )
+    else:
+        _line(console, "lowered", f"{report.model}, {versions}, IR version {report.ir_version}")
+    for refusals in _grouped(report.refused):
+        _print_refusals(console, refusals)
+    if report.lowered and not failed:
+        _table(console, ("operator", "nodes", "rule", "form"), _counts(report.lowered))
+    for note in report.notes:
+        _line(console, "note", note)
+    if not report.refused:
+        _line(
+            console,
+            "verification",
+            _verdict(report.verification),
+            _VERDICT_STYLE[report.verification.status],
+        )
+    if report.output is not None:
+        _line(console, "written", report.output)
+    elif dry_run and not failed:
+        _line(console, "dry run", "nothing was written")
+
+
+def _console(color: bool | None) -> Console:
+    return Console(
+        file=sys.stderr,
+        force_terminal=color,
+        no_color=None if color is None else not color,
+        color_system="standard" if color else "auto",
+        width=_UNLIMITED,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=True,
+    )
+
+
+def _line(console: Console, label: str, text: str, style: str = "bold") -> None:
+    """Print `label: text` on one line, however long it is."""
+    console.print(Text.assemble((f"{label}:", style), " ", escape(text)), soft_wrap=True)
+
+
+def _counts(lowered: Sequence[Lowered]) -> list[tuple[str, ...]]:
+    """Return one row per operator, rule and form, in the order of their first nodes."""
+    counts = Counter((done.location.op or "", done.rule, done.via or "") for done in lowered)
+    return [(op, str(count), rule, via) for (op, rule, via), count in counts.items()]
+
+
+def _grouped(refusals: Sequence[Diagnostic]) -> list[list[Diagnostic]]:
+    """Gather refusals that have one reason and one remedy, in the order of the first of each."""
+    groups: defaultdict[tuple[object, ...], list[Diagnostic]] = defaultdict(list)
+    for refusal in refusals:
+        groups[refusal.code, refusal.help, refusal.lowest_opset].append(refusal)
+    return list(groups.values())
+
+
+def _print_refusals(console: Console, refusals: Sequence[Diagnostic]) -> None:
+    first = refusals[0]
+    for refusal in refusals:
+        _line(console, first.code, f"{refusal.location}: {refusal.message}", "red")
+    if first.lowest_opset is not None:
+        _line(console, "  lowest opset", str(first.lowest_opset))
+    if first.help is not None:
+        _line(console, "  help", first.help)
+
+
+def _verdict(verification: Verification) -> str:
+    """Return the verification in one sentence."""
+    if verification.status == "skipped":
+        return f"skipped, {verification.detail}"
+    text = (
+        f"{verification.status} in {verification.runtime} "
+        f"({_number(verification.cases, 'case')}, {_number(verification.steps, 'run')})"
+    )
+    if verification.status == "equal":
+        text += f"; {_number(len(verification.bit_equal), 'output')} equal bit for bit"
+        if verification.max_abs_diff:
+            text += f", the others within {verification.max_abs_diff:.1e}"
+    return f"{text}; {verification.detail}" if verification.detail else text
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows under a header: a table on a terminal, plain columns elsewhere.
+
+    No cell is cut or wrapped; a line longer than the terminal is left to the terminal.
+    """
+    cells = [header, *(tuple(map(escape, row)) for row in rows)]
+    if not console.is_terminal:
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for row in cells:
+            pairs = zip(row, widths, strict=True)
+            text = "  ".join(cell.ljust(width) for cell, width in pairs)
+            console.print(Text(f"  {text}".rstrip()), soft_wrap=True)
+        return
+    table = Table(*header, box=box.SIMPLE_HEAD)
+    for row in cells[1:]:
+        table.add_row(*map(Text, row))
+    console.print(table)

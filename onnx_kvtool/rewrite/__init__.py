@@ -1,0 +1,1 @@
+"""Rewrites of whole models: lowering, and the proof that a rewrite changed nothing."""

@@ -1,0 +1,181 @@
+"""Building new nodes for one opset, without touching the graph until they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from onnx_kvtool.rewrite.names import Names
+
+__all__ = ["Emitter", "Scope"]
+
+AttributeValue = int | float | str | Sequence[int] | Sequence[float] | ir.TensorProtocol
+
+
+@dataclass(slots=True)
+class Scope:
+    """Values that were built for one graph and may be used again in it and below it.
+
+    Attributes:
+        graph: The graph in which the values of this scope are computed.
+        parent: Scope of the enclosing graph; None for a root.
+        names: Fresh names, common to all scopes of a model.
+        shared: What was built, by what it means.
+    """
+
+    graph: ir.Graph
+    parent: Scope | None
+    names: Names
+    shared: dict[Hashable, ir.Value] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Scope:
+        """The scope of the main graph (or of the function body being legalised)."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    def find(self, key: Hashable) -> ir.Value | None:
+        """Return the value that was built for `key` here or in an enclosing graph."""
+        scope: Scope | None = self
+        while scope is not None:
+            if (value := scope.shared.get(key)) is not None:
+                return value
+            scope = scope.parent
+        return None
+
+
+class Emitter:
+    """Nodes and constants that one rewrite wants to add; nothing is attached before `commit`.
+
+    Args:
+        scope: Where the nodes will stand.
+        opset: Version of the default domain that the nodes are written for.
+        prefix: First part of the names of new nodes and values.
+    """
+
+    def __init__(self, scope: Scope, opset: int, prefix: str) -> None:
+        self.scope = scope
+        self.opset = opset
+        self.prefix = prefix
+        self.nodes: list[ir.Node] = []
+        self._constants: dict[Hashable, ir.Value] = {}
+        self._shared: dict[Hashable, ir.Value] = {}
+
+    def op(
+        self,
+        op_type: str,
+        *inputs: ir.Value | None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        dtype: ir.DataType = ir.DataType.INT64,
+        hint: str | None = None,
+    ) -> ir.Value:
+        """Add a node with one output and return the output.
+
+        Args:
+            op_type: Operator of the default domain.
+            inputs: Inputs in order; None for an absent one.
+            attributes: Attributes by name; those left out keep the schema's default.
+            dtype: Element type of the output.
+            hint: Last part of the node's name; the operator when absent.
+        """
+        return self.multi(
+            op_type, *inputs, attributes=attributes, dtypes=(dtype,), hint=hint
+        )[0]
+
+    def multi(
+        self,
+        op_type: str,
+        *inputs: ir.Value | None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        dtypes: Sequence[ir.DataType],
+        hint: str | None = None,
+    ) -> tuple[ir.Value, ...]:
+        """Add a node with one output per entry of `dtypes` and return the outputs."""
+        # Every node is named: onnxruntime 1.18 to 1.21 refuse graphs with several unnamed nodes
+        # that their Gather-to-Split fusion rewrites.
+        name = self.scope.names.fresh(f"{self.prefix}/{hint or op_type}")
+        node = ir.Node(
+            "",
+            op_type,
+            inputs,
+            ir.convenience.convert_attributes(attributes or {}),
+            num_outputs=len(dtypes),
+            version=self.opset,
+            name=name,
+        )
+        for index, (output, dtype) in enumerate(zip(node.outputs, dtypes, strict=True)):
+            output.name = self.scope.names.fresh(f"{name}_output_{index}")
+            output.type = ir.TensorType(dtype)
+        self.nodes.append(node)
+        return tuple(node.outputs)
+
+    def constant(self, array: np.ndarray | int | Sequence[int], hint: str = "const") -> ir.Value:
+        """Return a constant of the root graph; equal constants are one initializer.
+
+        Args:
+            array: The value; integers become int64.
+            hint: Last part of the name when the constant is new.
+        """
+        if not isinstance(array, np.ndarray):
+            array = np.asarray(array, dtype=np.int64)
+        return self.tensor(ir.tensor(array), hint)
+
+    def tensor(self, tensor: ir.TensorProtocol, hint: str) -> ir.Value:
+        """Return a small tensor as a constant of the root graph; equal ones are one initializer."""
+        key = ("constant", tensor.dtype, tuple(tensor.shape), tensor.tobytes())
+        known = self._constants.get(key)
+        if known is None:
+            known = self.scope.root.shared.get(key)
+        if known is None:
+            name = self.scope.names.fresh(f"kvtool/{hint}")
+            known = ir.Value(
+                name=name,
+                type=ir.TensorType(tensor.dtype),
+                shape=ir.Shape(tensor.shape),
+                const_value=tensor,
+            )
+            self._constants[key] = known
+        return known
+
+    def adopt(self, node: ir.Node, hint: str) -> None:
+        """Add a node that was built elsewhere, under fresh names for itself and its outputs."""
+        node.name = self.scope.names.fresh(f"{self.prefix}/{hint}")
+        for output in node.outputs:
+            if output.name:
+                output.name = self.scope.names.fresh(f"{self.prefix}/{output.name}")
+        self.nodes.append(node)
+
+    def once(self, key: Hashable, build: Callable[[], ir.Value]) -> ir.Value:
+        """Return what was built for `key`, or build it.
+
+        `key` must say everything that the value depends on; dimensions count by their name.
+        """
+        known = self._shared.get(key)
+        if known is None:
+            known = self.scope.find(key)
+        if known is None:
+            known = self._shared[key] = build()
+        return known
+
+    def commit(self) -> list[ir.Node]:
+        """Register constants and shared values; return the nodes for the graph to take."""
+        root = self.scope.root
+        for key, value in self._constants.items():
+            root.shared[key] = value
+            root.graph.register_initializer(value)
+        self.scope.shared.update(self._shared)
+        return self.nodes
+
+    def discard(self) -> None:
+        """Forget the nodes, so that the values they read no longer count them as users."""
+        for node in self.nodes:
+            for index in range(len(node.inputs)):
+                node.replace_input_with(index, None)
+        self.nodes.clear()

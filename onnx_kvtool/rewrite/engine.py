@@ -1,0 +1,200 @@
+"""Making every node of a model legal at the target: relabel, rule, function body, or refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import step_path, subgraphs
+from onnx_kvtool.ops.legality import Problem, fit
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.rewrite.emit import Emitter, Scope
+from onnx_kvtool.rewrite.expand import Body, body_key, schema_body
+from onnx_kvtool.rewrite.instantiate import instantiate
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Options, Replacement
+from onnx_kvtool.rewrite.lowering.table import LOWERINGS
+from onnx_kvtool.rewrite.names import Names
+from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.relabel import relabel
+from onnx_kvtool.rewrite.report import Lowered
+
+__all__ = ["Engine"]
+
+BodyKey = tuple[int, bytes]
+
+
+@dataclass(slots=True)
+class Engine:
+    """One legalisation of one model.
+
+    Nodes of other domains are left alone. A node that cannot be made legal is refused, and the
+    work goes on with the next one, so that every refusal is reported; the graph is then no
+    longer fit for anything but the report.
+
+    Attributes:
+        context: Opsets, options and constants.
+        only: Operators to rewrite, whether the target needs it or not; empty means: whatever
+            the target needs.
+        bodies: Function bodies that were made legal already, common to nested engines.
+        lowered: Every node that was rewritten by a rule or a body, in order.
+        refused: Every refusal, in order.
+        touched: Number of nodes that were only relabelled.
+    """
+
+    context: LoweringContext
+    only: frozenset[str] = frozenset()
+    bodies: dict[BodyKey, Body | Refusal | None] = field(default_factory=dict)
+    lowered: list[Lowered] = field(default_factory=list)
+    refused: list[Diagnostic] = field(default_factory=list)
+    touched: int = 0
+    _lowest: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
+
+    def run(self, graph: ir.Graph, path: str, names: Names) -> None:
+        """Make a main graph and its nested graphs legal, in place."""
+        self._graph(graph, path, Scope(graph, None, names))
+
+    def _graph(self, graph: ir.Graph, path: str, scope: Scope) -> None:
+        for index, node in enumerate(tuple(graph)):
+            place = Location.of(path, node, index)
+            for name, inner in subgraphs(node):
+                inner_path = step_path(path, node.name, index, name)
+                self._graph(inner, inner_path, Scope(inner, scope, scope.names))
+            if node.domain == "":
+                self._node(node, place, scope)
+
+    def _node(self, node: ir.Node, place: Location, scope: Scope) -> None:
+        target, only = self.context.target, self.only
+        try:
+            if only:
+                if node.op_type in only:
+                    self._rewrite(node, place, scope, [])
+                return
+            fitted = fit(node, self.context.opset_of(node), target)
+            if not fitted.problems and relabel(node, fitted, target, self.context.folder):
+                self.touched += 1
+                return
+            problems = fitted.problems or [
+                Problem("dynamic-input", "an input that must become an attribute is not constant")
+            ]
+            self._rewrite(node, place, scope, problems)
+        except (Refusal, MalformedNode) as error:
+            self._refuse(node, place, error)
+
+    def _rewrite(
+        self, node: ir.Node, place: Location, scope: Scope, problems: list[Problem]
+    ) -> None:
+        em = Emitter(scope, self.context.target, node.name or node.op_type)
+        try:
+            rule, replacement = self._replacement(self.context, node, em, problems)
+        except BaseException:
+            em.discard()
+            raise
+        _replace(node, em, replacement)
+        self.lowered.append(Lowered(place, rule, replacement.via))
+
+    def _replacement(
+        self, context: LoweringContext, node: ir.Node, em: Emitter, problems: list[Problem]
+    ) -> tuple[str, Replacement]:
+        """Emit what replaces a node, by the first means that applies."""
+        lowering = LOWERINGS.get(node.op_type)
+        opset = context.opset_of(node)
+        if lowering is not None and lowering.applies(opset, context.target, bool(self.only)):
+            return lowering.name, lowering.apply(context, node, em)
+        body = self._body(context, node, opset)
+        if body is not None:
+            outputs = instantiate(body.model.graph, [node.inputs[i] for i in body.inputs], em)
+            placed: list[ir.Value | None] = [None] * len(node.outputs)
+            for index, output in zip(body.outputs, outputs, strict=True):
+                placed[index] = output
+            return "function_body", Replacement(tuple(placed))
+        if problems:
+            raise Refusal(problems[0].code, "; ".join(p.text for p in problems))
+        raise Refusal("no-rule", f"kvtool has no lowering for `{node.op_type}`")
+
+    def _body(self, context: LoweringContext, node: ir.Node, opset: int) -> Body | None:
+        """Return the legal body of a node, from the ones made before where it is the same."""
+        key = (context.target, body_key(node, opset, context.folder))
+        if key not in self.bodies:
+            body = schema_body(node, opset, context.folder)
+            self.bodies[key] = None if body is None else self._legal_body(context, node, body)
+        known = self.bodies[key]
+        if isinstance(known, Refusal):
+            raise known
+        return known
+
+    def _legal_body(
+        self, context: LoweringContext, node: ir.Node, body: Body
+    ) -> Body | Refusal:
+        inner = LoweringContext(body.opset, context.target, context.options, Folder())
+        engine = Engine(inner, bodies=self.bodies)
+        engine.run(body.model.graph, "", Names(body.model))
+        if not engine.refused:
+            return body
+        first = engine.refused[0]
+        return Refusal(
+            first.code,
+            f"the function body of `{node.op_type}` needs {first.location.op}: {first.message}",
+            lowest_opset=first.lowest_opset,
+        )
+
+    def _refuse(self, node: ir.Node, place: Location, error: Refusal | MalformedNode) -> None:
+        lowest = error.lowest_opset if isinstance(error, Refusal) else None
+        if lowest is None and isinstance(error, Refusal) and not self.only:
+            key = (node.op_type, error.code, error.message)
+            if key not in self._lowest:
+                self._lowest[key] = self._search_lowest(node)
+            lowest = self._lowest[key]
+        self.refused.append(
+            Diagnostic(error.code, "error", place, error.message, error.help, lowest)
+        )
+
+    def _search_lowest(self, node: ir.Node) -> int | None:
+        """Return the lowest opset above the target at which this node would not be refused."""
+        source = self.context.opset_of(node)
+        for opset in range(self.context.target + 1, source + 1):
+            trial = LoweringContext(source, opset, self.context.options, self.context.folder)
+            problems = fit(node, source, opset).problems
+            if not problems:
+                return opset
+            em = Emitter(Scope(ir.Graph([], [], nodes=[]), None, Names()), opset, "trial")
+            try:
+                self._replacement(trial, node, em, problems)
+                return opset
+            except (Refusal, MalformedNode):
+                continue
+            finally:
+                em.discard()
+        return None
+
+
+def _replace(node: ir.Node, em: Emitter, replacement: Replacement) -> None:
+    """Put the emitted nodes in the place of `node`; nothing can be refused any more."""
+    graph = node.graph
+    assert graph is not None
+    old, new = [], []
+    produced = {value for emitted in em.nodes for value in emitted.outputs}
+    for output, value in zip(node.outputs, replacement.outputs, strict=True):
+        if value is None:
+            continue
+        if value not in produced or value in new:
+            # An output takes the name of the one it replaces; a value that has another name
+            # already keeps it behind an Identity.
+            value = em.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
+            value.type = output.type
+        old.append(output)
+        new.append(value)
+    nodes = em.commit()
+    for emitted in nodes:
+        emitted.metadata_props.update(node.metadata_props)
+    ir.convenience.replace_nodes_and_values(
+        graph,
+        insertion_point=node,
+        old_nodes=[node],
+        new_nodes=nodes,
+        old_values=old,
+        new_values=new,
+    )

@@ -1,0 +1,149 @@
+"""Lowering a whole model in memory: every step but reading, verifying and writing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.rewrite.engine import Engine
+from onnx_kvtool.rewrite.inline import inline_functions
+from onnx_kvtool.rewrite.judge import judge
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Options
+from onnx_kvtool.rewrite.names import Names
+from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.report import Lowered
+from onnx_kvtool.rewrite.stamp import ir_version_of, normalise_domains, stamp
+from onnx_kvtool.shapes.infer import annotate
+
+__all__ = ["Outcome", "legalise"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a legalisation did to a model.
+
+    Attributes:
+        source_opset: Version of the default domain before.
+        target_opset: Version of the default domain after.
+        lowered: Every node that was rewritten, in order.
+        refused: Why the model cannot be lowered; the model is then fit for nothing else.
+        notes: Remarks for people.
+    """
+
+    source_opset: int
+    target_opset: int
+    lowered: list[Lowered] = field(default_factory=list)
+    refused: list[Diagnostic] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def legalise(
+    model: ir.Model, opset: int | None, options: Options, only: Sequence[str] = ()
+) -> Outcome:
+    """Make a model legal at an older opset, in place.
+
+    Args:
+        model: The model. After a refusal it may be half rewritten and must be thrown away.
+        opset: The target; None keeps the model's own.
+        options: The form of the result.
+        only: Operators to rewrite, whether the target needs it or not; all others stay as they
+            are, and the opset is kept. Empty: everything that the target needs.
+    """
+    normalise_domains(model)
+    source = model.opset_imports.get("")
+    if source is None:
+        return _refused(0, "no-opset-import", "the model imports no version of the default domain")
+    target = source if opset is None or only else min(opset, source)
+    outcome = Outcome(source, target)
+    defects = [d for d in origin(model).defects if d.severity == "error"]
+    if defects:
+        outcome.refused = defects
+        return outcome
+    if source > NEWEST:
+        text = f"opset {source} is newer than the newest that the installed onnx knows, {NEWEST}"
+        return _refused(source, "unknown-opset", text, help="install a newer onnx")
+    if opset is not None and source < opset:
+        outcome.notes.append(f"the model is at opset {source} already, nothing to lower")
+    names = Names(model)
+    try:
+        _inline(model, target, frozenset(only), names, outcome)
+    except Refusal as refusal:
+        diagnostic = Diagnostic(
+            refusal.code, "error", Location(), refusal.message, refusal.help
+        )
+        outcome.refused.append(diagnostic)
+        return outcome
+    annotations = annotate(model)
+    if annotations.failure:
+        outcome.notes.append(annotations.failure)
+    context = LoweringContext(source, target, options, Folder())
+    engine = Engine(context, frozenset(only))
+    engine.run(model.graph, model.graph.name or "main_graph", names)
+    outcome.lowered += engine.lowered
+    outcome.refused += engine.refused
+    outcome.notes += _foreign(model)
+    if not outcome.refused:
+        outcome.notes += stamp(model, target)
+        if not only:
+            outcome.refused += judge(model, target)
+    annotations.remove()
+    return outcome
+
+
+def _refused(opset: int, code: str, text: str, help: str | None = None) -> Outcome:
+    return Outcome(opset, opset, refused=[Diagnostic(code, "error", Location(), text, help)])
+
+
+def _inline(
+    model: ir.Model, target: int, only: frozenset[str], names: Names, outcome: Outcome
+) -> None:
+    """Inline what the target cannot keep: in a function types are known at its calls only."""
+    ir_version = min(model.ir_version, ir_version_of(target))
+
+    def wanted(function: ir.Function) -> bool:
+        if only:
+            return any(n.domain == "" and n.op_type in only for n in function.all_nodes())
+        return _cannot_stay(function, target, ir_version)
+
+    gone = inline_functions(model, wanted, names)
+    for domain, name, overload in gone:
+        identifier = f"{domain}::{name}" + (f":{overload}" if overload else "")
+        outcome.lowered.append(Lowered(Location(graph=identifier, op=identifier), "inline"))
+
+
+def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
+    # IR 8 brought functions, IR 9 default values of their attributes, IR 10 overloads.
+    if ir_version < 8 or (ir_version < 10 and function.overload):
+        return True
+    if ir_version < 9 and any(a.value is not None for a in function.attributes.values()):
+        return True
+    source = function.opset_imports.get("", target)
+    for node in function.all_nodes():
+        if node.domain != "":
+            continue
+        here, there = op_facts(node.op_type, source), op_facts(node.op_type, target)
+        if here is None or there is None or here.since_version != there.since_version:
+            return True
+    return False
+
+
+def _foreign(model: ir.Model) -> list[str]:
+    """Name the domains whose nodes were left alone."""
+    local = {key[:2] for key in model.functions}
+    counts: dict[str, int] = {}
+    for _, graph in graphs(model):
+        for node in graph:
+            if node.domain and (node.domain, node.op_type) not in local:
+                counts[node.domain] = counts.get(node.domain, 0) + 1
+    return [
+        f"{count} node(s) of domain `{domain}` left as they are"
+        for domain, count in sorted(counts.items())
+    ]

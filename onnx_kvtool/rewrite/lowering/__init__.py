@@ -1,0 +1,1 @@
+"""Lowering: one file per rule, and the table that lists them."""

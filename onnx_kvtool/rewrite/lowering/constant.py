@@ -1,0 +1,24 @@
+"""Constant-12 with a number, a string or a list of them, for opset 11."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.refusal import Refusal
+
+__all__ = ["lower_constant_12"]
+
+
+def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Write `value_int(s)`, `value_float(s)` or `value_string(s)` as the tensor they stand for.
+
+    Refuses a Constant that holds neither a tensor nor one of these (a sparse tensor at 11 is
+    legal and never comes here).
+    """
+    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    if tensor is None:
+        raise Refusal("constant-form", "the Constant holds none of the forms that can be a tensor")
+    output = em.op("Constant", attributes={"value": tensor}, dtype=tensor.dtype)
+    return Replacement((output,))

@@ -1,0 +1,62 @@
+"""What a lowering rule is given and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.analysis.constants import Folder
+
+__all__ = ["LoweringContext", "Options", "Replacement"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the caller chose about the form of the result.
+
+    Attributes:
+        via: Form of a lowered TensorScatter.
+        index_dtype: Element type of ScatterElements indices; `int32` excludes ScatterND.
+        bounds: Whether a start that TensorScatter refuses must fail in the result too.
+    """
+
+    via: Literal["auto", "scatternd", "scatterelements"] = "auto"
+    index_dtype: Literal["int64", "int32"] = "int64"
+    bounds: Literal["checked", "unchecked"] = "checked"
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringContext:
+    """One legalisation, as its rules see it.
+
+    Attributes:
+        opset: Version of the default domain of the source graph.
+        target: Version of the default domain of the result.
+        options: What the caller chose.
+        folder: Folding of small integers.
+    """
+
+    opset: int
+    target: int
+    options: Options
+    folder: Folder
+
+    def opset_of(self, node: ir.Node) -> int:
+        """Return the opset that `node` was written for: its own tag, or that of the graph."""
+        return node.version if node.version is not None else self.opset
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What takes the place of a node, once the emitter's nodes stand before it.
+
+    Attributes:
+        outputs: One value per output of the node; None for an output that nobody reads.
+        via: The form that was chosen, where the rule has several.
+    """
+
+    outputs: tuple[ir.Value | None, ...]
+    via: str | None = None

@@ -1,0 +1,88 @@
+"""TensorScatter-24 lowered to ScatterND or ScatterElements.
+
+Matches
+    present_cache = TensorScatter(past_cache, update, write_indices) <axis, mode>
+
+Emits
+    index         = one tuple (b, d1, .., start[b] + l) per row of `update`      # (B, .., L, axis + 1)
+    present_cache = ScatterND(past_cache, index, update)
+or
+    index         = start[b] + l for each element of `update`                   # shape of `update`
+    present_cache = ScatterElements(past_cache, index, update) <axis>
+
+with start[b] and the rows modulo S in circular mode, on the sequence coordinate only. Where the
+scatter does not take the element type, exact Casts stand around it. There is no `reduction`
+attribute: `none` is the default at every opset, and TensorRT's parser refuses its presence. Nothing
+stands between the cache and the scatter (a Reshape or a Where there would copy the whole cache at
+each step).
+
+Never changes
+    any bit of the cache; the order or names of inputs and outputs.
+
+Refuses
+    an unknown rank with an axis counted from the end; an unknown element type; a type that the
+    target lacks; everything that the specification forbids and that can be known.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.rewrite.dtypes import Detour, exact_detour
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.tensor_scatter.element_index import element_index
+from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update
+from onnx_kvtool.rewrite.lowering.tensor_scatter.row_tuples import row_tuples
+
+__all__ = ["lower_tensor_scatter_24"]
+
+
+def lower_tensor_scatter_24(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Rewrite one TensorScatter; see the module's contract."""
+    update = cache_update(node, context.opset_of(node))
+    via = _form(update, context)
+    op_type = "ScatterElements" if via == "scatterelements" else "ScatterND"
+    detour = exact_detour(update.dtype, op_type, em.opset)
+    if via == "scatterelements":
+        index = element_index(em, update, context.options.bounds, context.options.index_dtype)
+        attributes = {"axis": update.axis}
+    else:
+        index = row_tuples(em, update, context.options.bounds)
+        attributes = {}
+    past_cache, rows = (_into(em, detour, v) for v in (update.past_cache, update.update))
+    present_cache = em.op(
+        op_type,
+        past_cache,
+        index,
+        rows,
+        attributes=attributes,
+        dtype=detour.carrier if detour else update.dtype,
+    )
+    if detour:
+        present_cache = em.op(
+            "Cast", present_cache, attributes=detour.back, dtype=update.dtype, hint="from_carrier"
+        )
+    return Replacement((present_cache,), via=via)
+
+
+def _form(update: CacheUpdate, context: LoweringContext) -> str:
+    """Choose the form: ScatterND unless a row is so narrow that its tuple is longer than itself.
+
+    ScatterND reads axis + 1 numbers per row and copies the row as a block; ScatterElements reads
+    one number per element. In onnxruntime 1.31.1 a tuple of the width of the row or wider loses.
+    """
+    options = context.options
+    if options.via != "auto":
+        return options.via
+    if options.index_dtype == "int32":
+        return "scatterelements"  # the schema of ScatterND takes int64 only
+    return "scatterelements" if update.trail == () else "scatternd"
+
+
+def _into(em: Emitter, detour: Detour | None, value: ir.Value) -> ir.Value:
+    if detour is None:
+        return value
+    return em.op(
+        "Cast", value, attributes=detour.into, dtype=detour.carrier, hint="to_carrier"
+    )

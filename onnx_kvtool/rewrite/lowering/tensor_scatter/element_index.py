@@ -1,0 +1,117 @@
+"""The index of the ScatterElements form: one row number per element of the update."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import product
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
+from onnx_kvtool.rewrite.lowering.tensor_scatter.row_tuples import larger
+from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, size
+from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start_int32
+from onnx_kvtool.rewrite.refusal import Refusal
+
+__all__ = ["element_index"]
+
+
+def element_index(
+    em: Emitter,
+    update: CacheUpdate,
+    bounds: Literal["checked", "unchecked"],
+    dtype: Literal["int64", "int32"],
+) -> ir.Value:
+    """Build the row number `start[b] + l` of every element of an update.
+
+    Args:
+        em: Where to build.
+        update: The TensorScatter.
+        bounds: As for `row_tuples`. `unchecked` with int32 narrows starts of 2^31 and more in
+            silence; checked ones never wrap.
+        dtype: Element type of the index.
+
+    Returns:
+        (B, D1, ..., L, ..., Dn), the shape of `update`. Built once per (write_indices, shapes,
+        mode, bounds, dtype) and shared by every update that has the same.
+
+    Raises:
+        Refusal: If the rank is unknown, or the cache has more rows than an int32 index reaches.
+    """
+    if update.rank is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{update.past_cache.name}` and `{update.update.name}` is unknown, and "
+            "ScatterElements needs one index per element",
+            help="declare the shape of the cache, or use `--via scatternd`",
+        )
+    if dtype == "int32" and isinstance(update.capacity, int) and update.capacity > OUTSIDE:
+        raise Refusal(
+            "cache-too-long",
+            f"the cache has {update.capacity} rows, more than an int32 index can check",
+            help="use `--index-dtype int64`",
+        )
+    return em.once(
+        _key(update, bounds, dtype), lambda: _build(em, update, bounds == "checked", dtype)
+    )
+
+
+def _key(update: CacheUpdate, bounds: str, dtype: str) -> Hashable:
+    dims = (*update.lead, *(update.trail or ()))
+    shape = tuple(dim_key(d, update.update, i) for i, d in enumerate(dims))
+    capacity = dim_key(update.capacity, update.past_cache, update.axis)
+    wrap = capacity if update.mode == "circular" else None
+    start = id(update.write_indices) if update.write_indices is not None else None
+    return ("element index", start, update.axis, shape, update.mode, wrap, bounds, dtype)
+
+
+def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Value:
+    assert update.rank is not None
+    rows = positions(
+        em, update.length, update.update, update.axis, place=update.axis, rank=update.rank
+    )
+    if update.write_indices is not None:
+        start = _start(em, update, update.write_indices, checked)
+        rows = em.op("Add", start, rows, hint="row")  # (B, 1, ..., L, ..., 1)
+        if update.mode == "circular" and update.length != 1:
+            rows = em.op("Mod", rows, _modulus(em, update, checked), hint="row")
+    if dtype == "int32":
+        to = ir.DataType.INT32
+        rows = em.op("Cast", rows, attributes={"to": to.value}, dtype=to, hint="row_int32")
+    return em.op("Expand", rows, _shape(em, update), dtype=rows.dtype or ir.DataType.INT64)
+
+
+def _start(em: Emitter, update: CacheUpdate, write_indices: ir.Value, checked: bool) -> ir.Value:
+    """Return the starts as (B, 1, ..., 1), in range or certain to fail."""
+    assert update.rank is not None
+    column = [-1] + [1] * (update.rank - 1)
+    start = em.op("Reshape", write_indices, em.constant(column, "shape"), hint="starts")
+    if update.mode == "circular":
+        return em.op("Mod", start, _capacity(em, update), hint="start")
+    return checked_start_int32(em, start) if checked else start
+
+
+def _capacity(em: Emitter, update: CacheUpdate) -> ir.Value:
+    if update.capacity == 0:
+        return em.constant(1, "size")  # nothing can be written; only the division must be legal
+    return size(em, update.capacity, update.past_cache, update.axis)
+
+
+def _modulus(em: Emitter, update: CacheUpdate, checked: bool) -> ir.Value:
+    capacity = _capacity(em, update)
+    if not checked or (isinstance(update.capacity, int) and isinstance(update.length, int)):
+        return capacity
+    # As in the ScatterND form: an update longer than the cache reaches a row outside it.
+    return larger(em, size(em, update.length, update.update, update.axis), capacity)
+
+
+def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:
+    """Return the shape of the update: (rank,), int64."""
+    dims = (*update.lead, *(update.trail or ()))
+    if product(dims) is not None:
+        return em.constant(np.asarray(dims, np.int64), "shape")
+    key = ("shape", id(update.update))
+    return em.once(key, lambda: em.op("Shape", update.update))

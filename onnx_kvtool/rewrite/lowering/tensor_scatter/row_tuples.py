@@ -1,0 +1,218 @@
+"""The index of the ScatterND form: one tuple per row of the update."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import product
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
+from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, size
+from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start
+
+__all__ = ["larger", "row_tuples"]
+
+_LARGEST_CONSTANT = 2**17
+"""Most index numbers that are kept as a constant (1 MiB); above it they are added at run time."""
+
+
+def row_tuples(
+    em: Emitter, update: CacheUpdate, bounds: Literal["checked", "unchecked"]
+) -> ir.Value:
+    """Build the index tuples `(b, d1, ..., start[b] + l)` of an update.
+
+    Args:
+        em: Where to build.
+        update: The TensorScatter; its rank need not be known.
+        bounds: `checked` sends a negative start of linear mode, and an update that is longer than
+            a circular cache, to a row outside the cache.
+
+    Returns:
+        (B, D1, ..., L, axis + 1), int64. Built once per (write_indices, shapes, mode, bounds) and
+        shared by every update that has the same.
+    """
+    return em.once(_key(update, bounds), lambda: _Tuples(em, update, bounds).build())
+
+
+def _key(update: CacheUpdate, bounds: str) -> Hashable:
+    starts = update.starts if update.starts is not None else id(update.write_indices)
+    lead = tuple(dim_key(d, update.update, i) for i, d in enumerate(update.lead))
+    capacity = (
+        dim_key(update.capacity, update.past_cache, update.axis)
+        if update.mode == "circular"
+        else None
+    )
+    return ("row tuples", starts, lead, update.mode, capacity, bounds)
+
+
+class _Tuples:
+    """One run of `row_tuples`; `k` is the number of coordinates in a tuple."""
+
+    def __init__(self, em: Emitter, update: CacheUpdate, bounds: str) -> None:
+        self.em = em
+        self.facts = update
+        self.checked = bounds == "checked"
+        self.k = len(update.lead)
+
+    def build(self) -> ir.Value:
+        facts = self.facts
+        if facts.write_indices is None:
+            # Every start is zero: L <= S rows from the first one on, which never wrap.
+            return self._sum([*self._spread(self._counters()), *self._fixed(rows=True)])
+        if facts.starts is not None and (known := self._known(facts.starts)) is not None:
+            return self.em.constant(known, "index")
+        if facts.mode == "linear":
+            return self._linear(facts.write_indices)
+        if isinstance(facts.capacity, int) and isinstance(facts.length, int):
+            return self._circular(facts.write_indices, facts.capacity, facts.length)
+        return self._circular_unknown(facts.write_indices)
+
+    def _known(self, starts: tuple[int, ...]) -> np.ndarray | None:
+        """Return the whole index where starts and sizes are numbers and it is not too large."""
+        facts = self.facts
+        count = product(facts.lead)
+        circular = facts.mode == "circular"
+        if count is None or count * self.k > _LARGEST_CONSTANT:
+            return None
+        if circular and not isinstance(facts.capacity, int):
+            return None
+        index = _grid([d for d in facts.lead if isinstance(d, int)])
+        # (B,) -> (B, 1, ..., 1), one dimension for each one in front of the coordinates.
+        index[..., -1] += np.asarray(starts, np.int64).reshape(-1, *[1] * (self.k - 1))
+        if circular and isinstance(facts.capacity, int) and facts.capacity:
+            index[..., -1] %= facts.capacity
+        return index
+
+    def _linear(self, write_indices: ir.Value) -> ir.Value:
+        em, starts, counters = self.em, self._column(write_indices), self._counters()
+        if self.checked:
+            # An unknown batch size rides along in the selection that checks the start.
+            fixed = self._place(self.k - 1, OUTSIDE)
+            batch = counters.pop(0, None)
+            if batch is not None:
+                is_batch = np.zeros((*[1] * self.k, self.k), np.bool_)
+                is_batch[..., 0] = True
+                fixed = em.op("Where", em.constant(is_batch, "is_batch"), batch, fixed)
+            start = checked_start(em, starts, self.k, fixed)
+        else:
+            start = em.op("Mul", starts, self._place(self.k - 1, 1), hint="start")
+        return self._sum([start, *self._spread(counters), *self._fixed(rows=True)])
+
+    def _circular(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
+        em = self.em
+        # Modulo 1 clears the other coordinates, so that one node wraps the start and places it.
+        modulus = self._place(self.k - 1, max(capacity, 1), elsewhere=1)
+        start = em.op("Mod", self._column(write_indices), modulus, hint="start")
+        total = self._sum([start, *self._spread(self._counters()), *self._fixed(rows=True)])
+        if length <= 1:
+            return total
+        # No batch or head number reaches OUTSIDE: only the sequence coordinate is wrapped.
+        return em.op(
+            "Mod", total, self._place(self.k - 1, capacity, elsewhere=OUTSIDE), hint="index"
+        )
+
+    def _circular_unknown(self, write_indices: ir.Value) -> ir.Value:
+        """The circular form where L or S is known at run time only."""
+        facts, em = self.facts, self.em
+        capacity = size(em, facts.capacity, facts.past_cache, facts.axis)
+        start = em.op("Mod", self._column(write_indices), capacity, hint="start")
+        row = em.op("Add", start, self._row_numbers(), hint="row")
+        modulus = capacity
+        if self.checked:
+            # L > S is forbidden but would only write some rows twice. Modulo the larger of both,
+            # L consecutive rows reach row L - 1, which then lies outside the cache and fails.
+            modulus = larger(em, size(em, facts.length, facts.update, facts.axis), capacity)
+        row = em.op("Mod", row, modulus, hint="row")
+        row = em.op("Mul", row, self._place(self.k - 1, 1), hint="row")
+        return self._sum([row, *self._spread(self._counters()), *self._fixed(rows=False)])
+
+    def _column(self, write_indices: ir.Value) -> ir.Value:
+        """Return write_indices as (B, 1, ..., 1), of the rank of the index."""
+        if self.facts.lead[0] == 1:
+            return write_indices  # (1,) broadcasts as it is
+        shape = self.em.constant([-1] + [1] * self.k, "shape")
+        return self.em.once(
+            ("column", id(write_indices), self.k),
+            lambda: self.em.op("Reshape", write_indices, shape, hint="starts"),
+        )
+
+    def _counters(self) -> dict[int, ir.Value]:
+        """Return (.., d_i, .., 1) counters of the unknown dimensions before the sequence axis."""
+        facts = self.facts
+        return {
+            i: positions(self.em, dim, facts.update, i, place=i, rank=self.k + 1)
+            for i, dim in enumerate(facts.lead[:-1])
+            if not isinstance(dim, int)
+        }
+
+    def _row_numbers(self) -> ir.Value:
+        """Return 0 .. L-1 as (1, ..., L, 1)."""
+        facts, last = self.facts, self.k - 1
+        return positions(
+            self.em, facts.length, facts.update, facts.axis, place=last, rank=self.k + 1
+        )
+
+    def _spread(self, counters: dict[int, ir.Value]) -> list[ir.Value]:
+        """Return each counter as tuples that are zero in the other coordinates."""
+        return [
+            self.em.op("Mul", counter, self._place(i, 1), hint="coordinate")
+            for i, counter in counters.items()
+        ]
+
+    def _fixed(self, *, rows: bool) -> list[ir.Value]:
+        """Return the coordinates that do not depend on the starts and whose sizes are numbers.
+
+        Args:
+            rows: Whether the row numbers 0 .. L-1 are among them, also for an unknown L.
+        """
+        facts, em, parts = self.facts, self.em, []
+        sizes = [d if isinstance(d, int) else 1 for d in facts.lead[:-1]] + [1]
+        if rows and not isinstance(facts.length, int):
+            row = em.op("Mul", self._row_numbers(), self._place(self.k - 1, 1), hint="row")
+            parts.append(row)
+        elif rows and isinstance(facts.length, int):
+            if math.prod(sizes) * facts.length * self.k <= _LARGEST_CONSTANT:
+                sizes[-1] = facts.length
+            else:
+                only_rows = _grid([1] * (self.k - 1) + [facts.length])
+                parts.append(em.constant(only_rows, "rows"))
+        grid = _grid(sizes)
+        if grid.any() or grid.size == 0:
+            parts.append(em.constant(grid, "rows"))
+        return parts
+
+    def _sum(self, parts: list[ir.Value]) -> ir.Value:
+        if not parts:  # a single row at the origin
+            return self.em.constant(np.zeros((*[1] * self.k, self.k), np.int64), "index")
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.em.op("Add", total, part, hint="index")
+        return total
+
+    def _place(self, place: int, number: int, *, elsewhere: int = 0) -> ir.Value:
+        """Return (1, ..., 1, k): `number` in one coordinate, `elsewhere` in the others.
+
+        The leading ones give every sum the full rank of the index, also for a batch of one.
+        """
+        tuple_ = np.full((*[1] * self.k, self.k), elsewhere, np.int64)
+        tuple_[..., place] = number
+        return self.em.constant(tuple_, "unit")
+
+
+def _grid(sizes: list[int]) -> np.ndarray:
+    """Return (*sizes, len(sizes)): the coordinates of every place in a box of these sizes."""
+    return np.stack(np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij"), axis=-1).astype(
+        np.int64
+    )
+
+
+def larger(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Return the larger of two scalars; Max takes integers from opset 12 on."""
+    if em.opset >= 12:
+        return em.op("Max", a, b, hint="modulus")
+    return em.op("Where", em.op("Less", a, b, dtype=ir.DataType.BOOL), b, a, hint="modulus")

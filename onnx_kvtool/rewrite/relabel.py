@@ -1,0 +1,48 @@
+"""Carrying out what the comparison of two schema versions asks of a node."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.ops.legality import Fit
+
+__all__ = ["relabel"]
+
+
+def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
+    """Give a node the form of `target`, in place.
+
+    Args:
+        node: A node that fits `target` (`fitted` has no problems).
+        fitted: The answer of `ops.legality.fit`.
+        target: The opset of the new form.
+        folder: Knows the values of inputs that become attributes.
+
+    Returns:
+        False, with the node unchanged, when an input that must become an attribute is not
+        constant, or is empty where an attribute cannot say so.
+    """
+    constants: dict[str, tuple[int, ...]] = {}
+    for index, name in fitted.as_attribute:
+        numbers = folder.integers(node.inputs[index])
+        if numbers is None:
+            return False
+        constants[name] = tuple(int(n) for n in numbers.ravel())
+        if not constants[name] and not node.op_type.startswith("Reduce"):
+            return False  # an empty attribute reads like an absent one, which means another thing
+    for name in fitted.drop:
+        del node.attributes[name]
+    for name, value in fitted.add.items():
+        node.attributes[name] = ir.convenience.convert_attribute(name, value)
+    for index, name in fitted.as_attribute:
+        node.replace_input_with(index, None)
+        if constants[name]:  # for a reduction, no axes mean all axes, as an absent attribute does
+            node.attributes[name] = ir.AttrInt64s(name, constants[name])
+    last = len(node.inputs)
+    while last and node.inputs[last - 1] is None:
+        last -= 1
+    if last < len(node.inputs):
+        node.resize_inputs(last)
+    node.version = target
+    return True

@@ -1,0 +1,133 @@
+"""What a rewrite did, what it refused, and how its result was verified."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.location import Location
+
+__all__ = ["LowerReport", "Lowered", "Refused", "Verification"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """One node of the source model that was rewritten.
+
+    Attributes:
+        location: Where the node stood in the source model.
+        rule: Name of the rule (`tensor_scatter`, `function_body`, `inline`, `relabel`, ...).
+        via: Form that was chosen where a rule has several (`scatternd`, `scatterelements`).
+    """
+
+    location: Location
+    rule: str
+    via: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """How the rewritten model compared with its source.
+
+    Attributes:
+        status: `equal`, `different`, or `skipped` (with the reason in `detail`).
+        runtime: `onnxruntime <version>` or `reference <version>`; None when skipped.
+        cases: Number of seeded input sets that were run.
+        steps: Number of runs, decode steps included, over all cases.
+        max_abs_diff: Largest absolute difference over all outputs that are not compared bit for
+            bit; 0.0 when there is none; None when skipped.
+        bit_equal: Names of the outputs that were equal bit for bit in every run.
+        detail: One sentence: the first mismatch, or why verification was skipped.
+    """
+
+    status: Literal["equal", "different", "skipped"]
+    runtime: str | None = None
+    cases: int = 0
+    steps: int = 0
+    max_abs_diff: float | None = None
+    bit_equal: tuple[str, ...] = ()
+    detail: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {**asdict(self), "bit_equal": list(self.bit_equal)}
+
+
+@dataclass(slots=True)
+class LowerReport:
+    """What `lower` did.
+
+    Attributes:
+        model: Path of the source model, `-` for standard input, or "" for one in memory.
+        output: Path that was written; None when nothing was written.
+        source_opset: Version of the default domain in the source.
+        target_opset: Version of the default domain in the result.
+        ir_version: IR version of the result.
+        lowered: Every node that was rewritten, in the order of the source model.
+        refused: Every reason why the model cannot be lowered; empty when it was.
+        notes: Remarks for people, such as domains that were left alone.
+        verification: How the result compared with the source.
+    """
+
+    model: str
+    output: str | None
+    source_opset: int
+    target_opset: int
+    ir_version: int
+    lowered: list[Lowered] = field(default_factory=list)
+    refused: list[Diagnostic] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    verification: Verification = field(
+        default_factory=lambda: Verification("skipped", detail="not run")
+    )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes, without the header."""
+        return {
+            "model": self.model,
+            "output": self.output,
+            "source_opset": self.source_opset,
+            "target_opset": self.target_opset,
+            "ir_version": self.ir_version,
+            "lowered": [
+                {
+                    "graph": done.location.graph,
+                    "node": done.location.node_label,
+                    "op": done.location.op,
+                    "rule": done.rule,
+                    "via": done.via,
+                }
+                for done in self.lowered
+            ],
+            "refused": [
+                {
+                    "graph": refusal.location.graph,
+                    "node": refusal.location.node_label,
+                    "op": refusal.location.op,
+                    "reason_code": refusal.code,
+                    "reason": refusal.message,
+                    "lowest_opset": refusal.lowest_opset,
+                }
+                for refusal in self.refused
+            ],
+            "verification": self.verification.to_json(),
+        }
+
+
+class Refused(KvtoolError):
+    """A rewrite that was refused; nothing was written (exit 1).
+
+    Attributes:
+        report: What was refused and why.
+    """
+
+    def __init__(self, report: LowerReport) -> None:
+        refusals = report.refused
+        if refusals:
+            message = f"{len(refusals)} refusal(s), the first: {refusals[0]}"
+        else:
+            message = f"the result was not equal to the source: {report.verification.detail}"
+        super().__init__(message)
+        self.report = report

@@ -1,0 +1,57 @@
+"""Removing from a function body what is decided once its types and attributes are known."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common_passes
+
+from onnx_kvtool.analysis.constants import Folder
+
+__all__ = ["simplify"]
+
+_FOLDED = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
+
+
+def simplify(model: ir.Model) -> None:
+    """Fold integer constants, drop Casts that change nothing and nodes that nobody reads.
+
+    In place, main graph only: the bodies of If and Loop in it stay as they are. Constant nodes
+    become initializers. Results do not change in any bit.
+    """
+    graph, folder = model.graph, Folder()
+    for node in graph:
+        if node.domain != "" or len(node.outputs) != 1:
+            continue
+        output = node.outputs[0]
+        if output.is_graph_output():
+            continue
+        if _is_same_type_cast(node) and node.inputs[0] is not None:
+            output.replace_all_uses_with(node.inputs[0])
+        elif (tensor := _constant(node, folder)) is not None:
+            constant = ir.Value(
+                name=f"{output.name}",
+                type=ir.TensorType(tensor.dtype),
+                shape=ir.Shape(tensor.shape),
+                const_value=tensor,
+            )
+            output.name = f"{output.name}_folded"
+            graph.register_initializer(constant)
+            output.replace_all_uses_with(constant)
+    common_passes.IdentityEliminationPass()(model)
+    common_passes.RemoveUnusedNodesPass()(model)
+
+
+def _is_same_type_cast(node: ir.Node) -> bool:
+    if node.op_type != "Cast" or node.inputs[0] is None:
+        return False
+    return node.inputs[0].dtype == node.outputs[0].dtype is not None
+
+
+def _constant(node: ir.Node, folder: Folder) -> ir.TensorProtocol | None:
+    output = node.outputs[0]
+    if node.op_type == "Constant":
+        return ir.convenience.get_const_tensor(output)
+    if output.dtype not in _FOLDED:
+        return None
+    numbers = folder.integers(output)
+    return None if numbers is None else ir.tensor(numbers.astype(output.dtype.numpy()))

@@ -1,0 +1,99 @@
+"""The sizes and starts on which models are run, and the ways to read a model's dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+__all__ = ["CASES", "LIKELIEST", "READINGS", "Case", "Kind", "Reading"]
+
+Kind = Literal["batch", "length", "past", "total", "capacity", "size", "lone"]
+"""What a symbolic dimension counts: sequences; new rows; rows of a growing cache; all rows that a
+mask covers; rows that a fixed cache holds; something else; either sequences or rows."""
+
+Start = Literal["zero", "anywhere", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One set of sizes and starts.
+
+    Attributes:
+        name: What it stands for.
+        batch: Number of sequences.
+        length: Number of new rows.
+        past: Rows that growing caches hold already.
+        start: Where new rows are written: at 0, anywhere, or in one sequence up to the very end
+            (in circular mode across it).
+    """
+
+    name: str
+    batch: int
+    length: int
+    past: int
+    start: Start
+
+
+CASES: tuple[Case, ...] = (
+    Case("a prompt for two empty caches", batch=2, length=3, past=0, start="zero"),
+    Case("one token for one sequence", batch=1, length=1, past=4, start="anywhere"),
+    Case("rows at three different positions", batch=3, length=2, past=5, start="anywhere"),
+    Case("rows up to the end of the cache", batch=2, length=5, past=3, start="end"),
+)
+"""Sizes differ within a case as far as they are free, so that an axis mistaken for another changes
+a shape or a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read dimensions that can be read in several ways.
+
+    Attributes:
+        batch: Number of sequences; None for that of the case.
+        length: Number of new rows; None for that of the case.
+        past: Rows of growing caches; None for that of the case.
+        start: Where new rows are written; None for that of the case.
+        lone: What the only dimension of an input counts when nothing else tells.
+        total: What the last dimension of a mask counts.
+        size: Size of dimensions that count something else; None for sizes that are all different.
+    """
+
+    batch: int | None = None
+    length: int | None = None
+    past: int | None = None
+    start: Start | None = None
+    lone: Kind = "batch"
+    total: Kind = "total"
+    size: int | None = None
+
+    def apply(self, case: Case) -> Case:
+        """Return `case` with the sizes and starts of this reading."""
+        return replace(
+            case,
+            batch=case.batch if self.batch is None else self.batch,
+            length=case.length if self.length is None else self.length,
+            past=case.past if self.past is None else self.past,
+            start=self.start or case.start,
+        )
+
+
+LIKELIEST = Reading()
+
+_HEAD_SIZES = (8, 16, 32, 64, 128)
+
+READINGS: tuple[Reading, ...] = (
+    LIKELIEST,
+    Reading(lone="length"),
+    Reading(past=4),
+    Reading(total="capacity"),
+    Reading(total="length"),
+    Reading(start="zero"),
+    Reading(start="zero", lone="length"),
+    Reading(batch=1),
+    Reading(batch=1, past=0),
+    Reading(batch=1, length=1),
+    *(Reading(size=size) for size in _HEAD_SIZES),
+    *(Reading(size=size, batch=1, past=0) for size in _HEAD_SIZES),
+)
+"""The likeliest first. What counts what is partly guessed from names; some exporters write models
+that run for one sequence only, and some leave the head size symbolic though weights fix it."""

@@ -1,0 +1,26 @@
+"""The ways in which running a model can fail."""
+
+from __future__ import annotations
+
+from onnx_kvtool.core.errors import KvtoolError
+
+__all__ = ["CannotDraw", "KernelError", "RunFailed", "RuntimeUnavailable"]
+
+
+class RuntimeUnavailable(KvtoolError):
+    """A runtime cannot load a model, or is known to compute it wrongly.
+
+    Says nothing against the model: the runtime may lack a kernel, or know only older opsets.
+    """
+
+
+class RunFailed(KvtoolError):
+    """A model that was loaded failed while it ran, as for an index that is out of range."""
+
+
+class KernelError(KvtoolError):
+    """Inputs or attributes that the text of an operator does not allow."""
+
+
+class CannotDraw(KvtoolError):
+    """No inputs can be drawn for a model, as for a graph input of unknown rank."""

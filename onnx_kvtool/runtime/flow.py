@@ -1,0 +1,195 @@
+"""Where a value goes: through copies, calls of model-local functions and sub-graphs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.schema import op_facts
+
+__all__ = ["Flow", "Place", "is_default", "small_integer"]
+
+_RESHAPED = frozenset(
+    {"Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Transpose"}
+)
+"""Operators whose first output holds the elements of their first input, only arranged or typed
+differently."""
+
+_PART = frozenset({"Slice", "Gather", "Split", "GatherElements", "GatherND"})
+"""Operators whose outputs hold some of the elements of their first input."""
+
+_DEEPEST = 16
+"""Nested calls that are followed; more is a cycle, or nothing that an exporter writes."""
+
+_MOST = 10_000
+"""Places that are visited for one value, so that a hostile graph cannot stall the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value that holds what another one holds, perhaps changed a little.
+
+    Attributes:
+        value: The value, in the main graph, a sub-graph or a function body.
+        calls: The calls that lead into its function body, outermost first.
+        is_same: Whether it is the very same tensor; False once it was reshaped, cast or shifted.
+        is_whole: Whether it still holds all elements.
+        offset: What was added to each element on the way.
+    """
+
+    value: ir.Value
+    calls: tuple[ir.Node, ...] = ()
+    is_same: bool = True
+    is_whole: bool = True
+    offset: int = 0
+
+
+class Flow:
+    """The ways that values take through `model`, which is read and not changed."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._functions = model.functions
+        self._outputs = {id(value) for value in model.graph.outputs}
+        self._exits: dict[int, list[ir.Value]] = {}
+        self._ends: dict[tuple[int, int], int] = {}
+        graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+        for graph in graphs:
+            for node in graph.all_nodes():
+                self._note_exits(node)
+        for function in model.functions.values():
+            for index, value in enumerate(function.outputs):
+                self._ends[id(function), id(value)] = index
+
+    def _note_exits(self, node: ir.Node) -> None:
+        """Remember which outputs of `node` the outputs of its sub-graphs become."""
+        for attribute in node.attributes.values():
+            if attribute.is_ref() or attribute.type != ir.AttributeType.GRAPH:
+                continue
+            # The first output of a Loop body is its condition, which is not handed out.
+            outputs = list(attribute.as_graph().outputs)[1 if node.op_type == "Loop" else 0 :]
+            for inner, outer in zip(outputs, node.outputs, strict=False):
+                self._exits.setdefault(id(inner), []).append(outer)
+
+    def formal(self, place: Place, node: ir.Node, index: int) -> str | None:
+        """Return the schema's name for the input `index` of `node`, which uses `place`.
+
+        None for operators outside the default domain and inputs that the schema does not have.
+        """
+        facts = op_facts(node.op_type, self.opset(place)) if is_default(node) else None
+        formal = None if facts is None else facts.input(index)
+        return None if formal is None else formal.name
+
+    def opset(self, place: Place) -> int:
+        """Return the version of the default domain where `place` is; 0 when none is imported."""
+        imports = self._model.opset_imports
+        if place.calls:
+            imports = self._functions[place.calls[-1].op_identifier()].opset_imports
+        return imports.get("", imports.get("ai.onnx", 0))
+
+    def closure(self, start: Place) -> Iterator[Place]:
+        """Yield `start` and every place its elements reach unchanged but for shape and offset."""
+        seen = {start}
+        queue = deque([start])
+        while queue and len(seen) < _MOST:
+            place = queue.popleft()
+            yield place
+            for following in self._steps(place):
+                if following not in seen:
+                    seen.add(following)
+                    queue.append(following)
+
+    def outputs(self, start: Place) -> Iterator[str]:
+        """Yield the names of the main graph's outputs that are the very same tensor as `start`."""
+        for place in self.closure(start):
+            if place.is_same and not place.calls and id(place.value) in self._outputs:
+                yield place.value.name or ""
+
+    def _steps(self, place: Place) -> Iterator[Place]:
+        yield from (replace(place, value=outer) for outer in self._exits.get(id(place.value), ()))
+        yield from self._returns(place)
+        for node, index in place.value.uses():
+            if (function := self._functions.get(node.op_identifier())) is not None:
+                if len(place.calls) < _DEEPEST and index < len(function.inputs):
+                    yield replace(
+                        place, value=function.inputs[index], calls=(*place.calls, node)
+                    )
+            else:
+                yield from self._through(place, node, index)
+
+    def _returns(self, place: Place) -> Iterator[Place]:
+        if not place.calls:
+            return
+        *calls, call = place.calls
+        function = self._functions[call.op_identifier()]
+        index = self._ends.get((id(function), id(place.value)))
+        if index is not None and index < len(call.outputs):
+            yield replace(place, value=call.outputs[index], calls=tuple(calls))
+
+    def _through(self, place: Place, node: ir.Node, index: int) -> Iterator[Place]:
+        if not is_default(node):
+            return
+        output = node.outputs[0] if node.outputs else None
+        if node.op_type in ("Loop", "Scan"):
+            yield from _into_body(place, node, index)
+        elif output is None:
+            return
+        elif node.op_type == "Identity":
+            yield replace(place, value=output)
+        elif node.op_type in _RESHAPED and index == 0:
+            yield replace(place, value=output, is_same=False)
+        elif node.op_type in _PART and index == 0:
+            for part in node.outputs:
+                yield replace(place, value=part, is_same=False, is_whole=False)
+        elif node.op_type in ("Add", "Sub") and len(node.inputs) == 2:
+            other = small_integer(node.inputs[1 - index])
+            if other is not None and not (node.op_type == "Sub" and index == 1):
+                offset = place.offset + (other if node.op_type == "Add" else -other)
+                yield replace(place, value=output, is_same=False, offset=offset)
+
+
+def _into_body(place: Place, node: ir.Node, index: int) -> Iterator[Place]:
+    """Follow a value into a Loop or Scan body; what is scanned arrives in parts."""
+    body = node.attributes.get("body")
+    if body is None or body.is_ref() or body.type != ir.AttributeType.GRAPH:
+        return
+    inputs = body.as_graph().inputs
+    if index >= len(inputs) or (node.op_type == "Loop" and index < 2):
+        return
+    # Which inputs of Scan are scanned does not matter to the roles that are looked for.
+    is_state = node.op_type == "Loop"
+    # A state is the caller's value in the first iteration only, hence not the same tensor.
+    yield replace(
+        place, value=inputs[index], is_same=False, is_whole=place.is_whole and is_state
+    )
+
+
+def is_default(node: ir.Node) -> bool:
+    """Return whether `node` is of the default domain, which may be spelled in two ways."""
+    return node.domain in ("", "ai.onnx")
+
+
+def small_integer(value: ir.Value | None) -> int | None:
+    """Return the integer that `value` is known to hold; None for anything else.
+
+    Only constants of one element that lie in the file itself are read, never weights.
+    """
+    if value is None:
+        return None
+    tensor = value.const_value
+    producer = value.producer()
+    if tensor is None and producer is not None and producer.op_type == "Constant":
+        attribute = producer.attributes.get("value_int") or producer.attributes.get("value")
+        if attribute is None or attribute.is_ref():
+            return None
+        if attribute.type == ir.AttributeType.INT:
+            return attribute.as_int()
+        tensor = attribute.as_tensor() if attribute.type == ir.AttributeType.TENSOR else None
+    if tensor is None or isinstance(tensor, ir.ExternalTensor):
+        return None
+    if not tensor.dtype.is_integer() or tensor.size != 1:
+        return None
+    return int(tensor.numpy().reshape(-1)[0])

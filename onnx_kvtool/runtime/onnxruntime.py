@@ -1,0 +1,151 @@
+"""Models run by onnxruntime on the CPU; the only module that imports onnxruntime."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as capi
+
+from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
+from onnx_kvtool.runtime.known_wrong import known_wrong
+from onnx_kvtool.runtime.sessions import Array, Arrays
+
+__all__ = ["VERSION", "Session"]
+
+VERSION: str = ort.__version__
+"""Version of the installed onnxruntime."""
+
+_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where a model given as bytes finds its external data; obeyed from 1.21 on, ignored before."""
+
+_FATAL = 4
+"""Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
+
+# The binding raises classes of its own, which have no common base but Exception, and plain
+# built-in ones for arrays it cannot convert.
+_ERRORS: tuple[type[Exception], ...] = (
+    *(c for c in vars(capi).values() if isinstance(c, type) and issubclass(c, Exception)),
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+class Session:
+    """A model loaded by onnxruntime with its CPU provider; see `sessions.Session`.
+
+    Args:
+        model: The serialised model.
+        directory: Where locations of external data start; "" when there is none. Needs
+            onnxruntime 1.21; onnxruntime itself refuses locations that leave the directory.
+        optimize: Whether the graph may be optimised; results may then differ by rounding.
+
+    Raises:
+        RuntimeUnavailable: If the model cannot be loaded (no kernel for an operator and type, an
+            opset or IR version that is too new, external data that is missing), or if this release
+            is known to compute it wrongly.
+    """
+
+    def __init__(self, model: bytes, directory: str, *, optimize: bool = True) -> None:
+        if (reason := known_wrong(VERSION, model)) is not None:
+            raise RuntimeUnavailable(f"{self.runtime} computes this model wrongly: {reason}")
+        options = ort.SessionOptions()
+        options.log_severity_level = _FATAL
+        if not optimize:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if directory:
+            options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, directory)
+        try:
+            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except _ERRORS as error:
+            raise RuntimeUnavailable(
+                f"{self.runtime} cannot load the model: {informative(error)}"
+            ) from error
+        self._inputs = {value.name: value.type for value in self._session.get_inputs()}
+        self._outputs = {value.name: value.type for value in self._session.get_outputs()}
+        self._is_extended = any(
+            type_ in EXTENDED for type_ in (*self._inputs.values(), *self._outputs.values())
+        )
+
+    @property
+    def runtime(self) -> str:
+        """Name and version."""
+        return f"onnxruntime {VERSION}"
+
+    def run(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Run the model; see `sessions.Session.run`."""
+        options = ort.RunOptions()
+        options.log_severity_level = _FATAL
+        names = list(self._outputs)
+        try:
+            if self._is_extended:
+                return self._run_extended(names, inputs, options)
+            values = self._session.run(names, dict(inputs), options)
+        except _ERRORS as error:
+            raise RunFailed(f"{self.runtime}: {informative(error)}") from error
+        return dict(zip(names, (_array(value) for value in values), strict=True))
+
+    def _run_extended(
+        self, names: list[str], inputs: Mapping[str, Array], options: ort.RunOptions
+    ) -> Arrays:
+        """Run with values that numpy has no dtype for, which only `OrtValue` can carry."""
+        # The values point into these arrays, which therefore must outlive the run.
+        buffers = {name: self._buffer(name, array) for name, array in inputs.items()}
+        values = self._session.run_with_ort_values(
+            names, {name: value for name, (value, _) in buffers.items()}, options
+        )
+        return {name: _from_ort(value) for name, value in zip(names, values, strict=True)}
+
+    def _buffer(self, name: str, array: Array) -> tuple[Any, Array]:
+        type_ = EXTENDED.get(self._inputs.get(name, ""))
+        if type_ is None:
+            array = np.asarray(array, order="C")
+            return ort.OrtValue.ortvalue_from_numpy(array), array
+        if array.dtype != type_.dtype:
+            raise TypeError(f"input `{name}` is of dtype {array.dtype}, expected {type_.dtype}")
+        # One byte per pair of 4-bit elements, but the shape of the unpacked array: the binding
+        # reads as many bytes as the type needs from the front of the buffer.
+        buffer = np.zeros(array.shape, array.dtype)
+        packed = pack(array, type_)
+        buffer.reshape(-1).view(np.uint8)[: packed.size] = packed
+        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(buffer, type_.element_type), buffer
+
+
+def _array(value: object) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"an output is a {type(value).__name__}, expected a tensor")
+    return value
+
+
+def _from_ort(value: Any) -> Array:
+    if not value.is_tensor():
+        raise TypeError(f"an output is a {value.data_type()}, expected a tensor")
+    type_ = EXTENDED.get(value.data_type())
+    if type_ is None:
+        return _array(value.numpy()).copy()
+    shape = tuple(value.shape())
+    size = math.ceil(math.prod(shape) * type_.bits / 8)
+    data = ctypes.string_at(value.data_ptr(), size) if size else b""
+    return unpack(np.frombuffer(data, np.uint8), shape, type_)
+
+
+def informative(error: Exception) -> str:
+    """Return the one line of an onnxruntime message that says what is wrong.
+
+    Such a message begins with a code, and may name a source file, a function signature and the
+    failed condition before the sentence that was written for people.
+    """
+    text = str(error).strip()
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
+    text = re.sub(r"^.*?Status Message: ", "", text, flags=re.DOTALL)
+    text = re.sub(r"/\S+\.(?:cc|h):\d+ .* was false\. ", "", text, flags=re.DOTALL)
+    text = re.sub(r"/\S+\.(?:cc|h):\d+ [^\n]*?\)(?:::<lambda\([^)]*\)>)? ", "", text)
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line.rstrip(".") or type(error).__name__

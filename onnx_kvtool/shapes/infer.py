@@ -1,0 +1,132 @@
+"""Types and shapes of all values, from onnx's own inference on a message without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx
+import onnx.shape_inference
+import onnx_ir as ir
+
+from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.weightless import weightless
+
+__all__ = ["Annotations", "annotate", "forget_invented_names"]
+
+
+@dataclass(slots=True)
+class Annotations:
+    """What inference added to the values of a model.
+
+    Attributes:
+        added: Each value that was annotated, with the type and shape that the file declares.
+        failure: Why inference stopped; None when it did not.
+    """
+
+    added: list[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]]
+    failure: str | None = None
+
+    def remove(self) -> None:
+        """Give every value back what the file declares, so that writing adds nothing to it."""
+        for value, type_, shape in self.added:
+            if value.producer() is not None:
+                value.type, value.shape = type_, shape
+
+
+def annotate(model: ir.Model) -> Annotations:
+    """Infer types and shapes and write them on the values that lack them, in place.
+
+    Declared types and known dimensions stay as they are. Names that inference invents for unknown
+    dimensions (`unk__<n>`) are not taken over: such a dimension stays unknown.
+
+    Args:
+        model: The model; the bodies of its functions are not inferred, because their types are
+            known at calls only.
+    """
+    try:
+        inferred = onnx.shape_inference.infer_shapes(weightless(model), data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        return Annotations([], f"onnx's shape inference failed: {str(error).splitlines()[0]}")
+    result = Annotations([])
+    for value, type_ in _matches(model.graph, inferred.graph):
+        _complete(value, type_, result)
+    return result
+
+
+def forget_invented_names(graph: ir.Graph) -> None:
+    """Make the dimensions unknown that inference called `unk__<n>`, in place.
+
+    The numbers start anew in each call of the inference, so that two graphs use one name for
+    different sizes; a runtime that shares buffers by name (onnxruntime) would fail on it.
+    """
+    for node in graph:
+        for value in node.outputs:
+            if value.shape is not None and any(_is_invented(d) for d in value.shape):
+                value.shape = ir.Shape([None if _is_invented(d) else d for d in value.shape])
+        for _, inner in subgraphs(node):
+            forget_invented_names(inner)
+
+
+def _is_invented(dim: int | ir.SymbolicDim) -> bool:
+    return isinstance(dim, ir.SymbolicDim) and (dim.value or "").startswith("unk__")
+
+
+def _matches(
+    graph: ir.Graph, proto: onnx.GraphProto
+) -> Iterator[tuple[ir.Value, onnx.TypeProto]]:
+    """Pair the values that nodes of a graph and its nested graphs produce with inferred types."""
+    types = {v.name: v.type for v in proto.value_info}
+    types.update((v.name, v.type) for v in proto.output)
+    for node, node_proto in zip(graph, proto.node, strict=True):
+        for output in node.outputs:
+            if output.name and _incomplete(output) and (type_ := types.get(output.name)):
+                yield output, type_
+        inner = dict(subgraphs(node))
+        if not inner:
+            continue
+        for name, nested in _proto_graphs(node_proto):
+            if name in inner:
+                yield from _matches(inner[name], nested)
+
+
+def _proto_graphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.name, attribute.g
+        for index, graph in enumerate(attribute.graphs):
+            yield f"{attribute.name}[{index}]", graph
+
+
+def _incomplete(value: ir.Value) -> bool:
+    shape = value.shape
+    return value.type is None or shape is None or shape.has_unknown_dim()
+
+
+def _complete(value: ir.Value, inferred: onnx.TypeProto, result: Annotations) -> None:
+    found = ir.from_proto(inferred)
+    if found.type is None or not inferred.WhichOneof("value"):
+        return
+    result.added.append((value, value.type, value.shape))
+    if value.type is None:
+        value.type = found.type
+    if found.shape is None:
+        return
+    dims = [_named(d) for d in found.shape]
+    declared = value.shape
+    if declared is None:
+        value.shape = ir.Shape(dims)
+    elif len(declared) == len(dims):
+        value.shape = ir.Shape([_known(d, i) for d, i in zip(declared, dims, strict=True)])
+
+
+def _named(dim: int | ir.SymbolicDim) -> int | str | None:
+    if isinstance(dim, int):
+        return dim
+    return None if _is_invented(dim) else dim.value
+
+
+def _known(declared: int | ir.SymbolicDim, inferred: int | str | None) -> int | str | None:
+    if isinstance(declared, int):
+        return declared
+    return declared.value if declared.value is not None else inferred

@@ -1,0 +1,38 @@
+"""A stand-in for the work of a command, so that the command line is tested by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from onnx_kvtool.commands import lower as command
+from onnx_kvtool.commands.lower import LowerRequest
+from onnx_kvtool.rewrite.report import LowerReport
+
+
+@pytest.fixture
+def lower_stand_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[LowerReport | BaseException], list[LowerRequest]]:
+    """Let `kvtool lower` get this report or exception; the list returned fills with requests."""
+
+    def install(outcome: LowerReport | BaseException) -> list[LowerRequest]:
+        requests: list[LowerRequest] = []
+
+        def run(request: LowerRequest) -> LowerReport:
+            requests.append(request)
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr(command, "run", run)
+        return requests
+
+    return install
+
+
+@pytest.fixture
+def lowered_report() -> LowerReport:
+    """The report of a lowering that went well."""
+    return LowerReport("in.onnx", "in.opset18.onnx", 24, 18, 8)

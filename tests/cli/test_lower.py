@@ -1,0 +1,93 @@
+"""`kvtool lower` turns its options into one request, and the report into output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+DEFAULTS = {
+    "model": "in.onnx",
+    "output": None,
+    "in_place": False,
+    "external_data": None,
+    "dry_run": False,
+    "opset": None,
+    "only": (),
+    "via": "auto",
+    "index_dtype": None,
+    "bounds": "checked",
+    "verify": None,
+    "verify_steps": None,
+    "dims": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed"),
+    [
+        pytest.param("in.onnx", {}, id="defaults"),
+        pytest.param("in.onnx -o out.onnx", {"output": "out.onnx"}, id="short -o"),
+        pytest.param("in.onnx --output out.onnx", {"output": "out.onnx"}, id="long --output"),
+        pytest.param("in.onnx -o - ", {"output": "-"}, id="standard output"),
+        pytest.param("-", {"model": "-"}, id="standard input"),
+        pytest.param(
+            "- -o out.onnx", {"model": "-", "output": "out.onnx"}, id="standard input to a file"
+        ),
+        pytest.param("in.onnx --in-place", {"in_place": True}, id="in place"),
+        pytest.param("in.onnx --external-data copy", {"external_data": "copy"}, id="external data"),
+        pytest.param("in.onnx --dry-run", {"dry_run": True}, id="dry run"),
+        pytest.param("in.onnx --opset 13", {"opset": 13}, id="opset"),
+        pytest.param(
+            "in.onnx --only TensorScatter,Attention --only Gelu --only Attention",
+            {"only": ("TensorScatter", "Attention", "Gelu")},
+            id="operators by comma and by repetition, each once",
+        ),
+        pytest.param("in.onnx --via scatterelements", {"via": "scatterelements"}, id="form"),
+        pytest.param("in.onnx --index-dtype int32", {"index_dtype": "int32"}, id="index dtype"),
+        pytest.param("in.onnx --bounds unchecked", {"bounds": "unchecked"}, id="bounds"),
+        pytest.param("in.onnx --verify", {"verify": True}, id="verify"),
+        pytest.param("in.onnx --no-verify", {"verify": False}, id="no verify"),
+        pytest.param("in.onnx --verify-steps 3", {"verify_steps": 3}, id="verify steps"),
+        pytest.param(
+            "in.onnx --dim batch=2 --dim a=b=3",
+            {"dims": {"batch": 2, "a=b": 3}},
+            id="dims, a name may hold an equals sign",
+        ),
+    ],
+)
+def test_options_become_a_request(
+    kvtool, lower_stand_in, lowered_report, arguments, changed
+) -> None:
+    requests = lower_stand_in(lowered_report)
+    result = kvtool("lower", *arguments.split())
+    assert result.exit_code == 0, result.stderr
+    assert [asdict(request) for request in requests] == [{**DEFAULTS, **changed}]
+
+
+def test_text_is_talk_and_leaves_standard_output_empty(
+    kvtool, lower_stand_in, lowered_report
+) -> None:
+    lower_stand_in(lowered_report)
+    result = kvtool("lower", "in.onnx")
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[0] == "lowered: in.onnx, opset 24 to 18, IR version 8"
+
+
+def test_json_is_data_and_leaves_standard_error_empty(
+    kvtool, lower_stand_in, lowered_report
+) -> None:
+    lower_stand_in(lowered_report)
+    result = kvtool("lower", "in.onnx", "--format", "json")
+    assert result.stderr == ""
+    answer = json.loads(result.stdout)
+    assert list(answer)[:3] == ["schema_version", "tool", "command"]
+    assert answer["output"] == "in.opset18.onnx"
+
+
+def test_dry_run_is_said(kvtool, lower_stand_in, lowered_report) -> None:
+    lowered_report.output = None
+    lower_stand_in(lowered_report)
+    result = kvtool("lower", "in.onnx", "--dry-run")
+    assert result.stderr.splitlines()[-1] == "dry run: nothing was written"

@@ -1,0 +1,205 @@
+"""Wrong usage is said before anything is read, with exit code 2 and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "help"),
+    [
+        pytest.param(
+            "lowr in.onnx",
+            "no such command `lowr`, did you mean `lower`?",
+            "run `kvtool --help`",
+            id="an unknown command is answered with the nearest one",
+        ),
+        pytest.param(
+            "frobnicate",
+            "no such command `frobnicate`",
+            "run `kvtool --help`",
+            id="an unknown command that resembles none",
+        ),
+        pytest.param(
+            "lower in.onnx --opsett 13",
+            "no such option `--opsett`, did you mean `--opset`?",
+            "run `kvtool lower --help`",
+            id="an unknown option is answered with the nearest one",
+        ),
+        pytest.param(
+            "lower in.onnx --no-verfy",
+            "no such option `--no-verfy`, did you mean `--no-verify`?",
+            "run `kvtool lower --help`",
+            id="the negative form of a flag is near too",
+        ),
+        pytest.param(
+            "--colour never lower in.onnx",
+            "no such option `--colour`, did you mean `--color`?",
+            "run `kvtool --help`",
+            id="an unknown global option",
+        ),
+        pytest.param(
+            "lower in.onnx --debug",
+            "`--debug` goes before `lower`",
+            "run `kvtool lower --help`",
+            id="a global option after the command",
+        ),
+        pytest.param(
+            "lower", "missing argument 'MODEL'", "run `kvtool lower --help`", id="no model"
+        ),
+        pytest.param(
+            "lower in.onnx --opset 10",
+            "invalid value for '--opset': 10 is not in the range 11<=x<=23",
+            "run `kvtool lower --help`",
+            id="an opset below the lowest",
+        ),
+        pytest.param(
+            "lower in.onnx --opset 24",
+            "invalid value for '--opset': 24 is not in the range 11<=x<=23",
+            "run `kvtool lower --help`",
+            id="an opset above the highest",
+        ),
+        pytest.param(
+            "lower in.onnx --via scatter",
+            "invalid value for '--via': 'scatter' is not one of 'auto', 'scatternd',"
+            " 'scatterelements'",
+            "run `kvtool lower --help`",
+            id="an unknown form",
+        ),
+        pytest.param(
+            "lower in.onnx --only TensorScatter,",
+            "invalid value for '--only': an operator name is empty",
+            "run `kvtool lower --help`",
+            id="an empty operator name",
+        ),
+        pytest.param(
+            "lower in.onnx --dim batch",
+            "invalid value for '--dim': 'batch' is not NAME=INT",
+            "run `kvtool lower --help`",
+            id="a dimension without a value",
+        ),
+        pytest.param(
+            "lower in.onnx --dim =2",
+            "invalid value for '--dim': '=2' is not NAME=INT",
+            "run `kvtool lower --help`",
+            id="a value without a dimension",
+        ),
+        pytest.param(
+            "lower in.onnx --dim batch=0",
+            "invalid value for '--dim': the value of 'batch' is '0', expected a positive integer",
+            "run `kvtool lower --help`",
+            id="a dimension of zero",
+        ),
+        pytest.param(
+            "lower in.onnx --dim batch=-3",
+            "invalid value for '--dim': the value of 'batch' is '-3', expected a positive integer",
+            "run `kvtool lower --help`",
+            id="a negative dimension",
+        ),
+        pytest.param(
+            "lower in.onnx --dim batch=2.5",
+            "invalid value for '--dim': the value of 'batch' is '2.5', expected a positive integer",
+            "run `kvtool lower --help`",
+            id="a dimension that is no integer",
+        ),
+        pytest.param(
+            "lower in.onnx --dim batch=2 --dim batch=3",
+            "invalid value for '--dim': 'batch' is both 2 and 3",
+            "run `kvtool lower --help`",
+            id="a dimension with two values",
+        ),
+        pytest.param(
+            "lower in.onnx -o out.onnx --in-place",
+            "`--in-place` and `-o` exclude each other",
+            "drop one of them",
+            id="two places for the result",
+        ),
+        pytest.param(
+            "lower - --in-place",
+            "`--in-place` needs a file, got standard input",
+            "give the result a name with `-o OUT`",
+            id="standard input cannot be replaced",
+        ),
+        pytest.param(
+            "lower in.onnx --no-verify --verify-steps 3",
+            "`--verify-steps` needs verification, which `--no-verify` switches off",
+            "drop one of them",
+            id="steps of no verification",
+        ),
+        pytest.param(
+            "lower in.onnx --verify-steps 0",
+            "invalid value for '--verify-steps': 0 is not in the range x>=1",
+            "run `kvtool lower --help`",
+            id="no steps",
+        ),
+        pytest.param(
+            "lower in.onnx -o - --format json",
+            "the model and the JSON report cannot both go to standard output",
+            "write the model to a file with `-o OUT`",
+            id="two things for standard output",
+        ),
+        pytest.param(
+            "lower - --format json",
+            "the model and the JSON report cannot both go to standard output",
+            "write the model to a file with `-o OUT`",
+            id="standard input is answered on standard output, where the report goes too",
+        ),
+    ],
+)
+def test_wrong_usage(kvtool, lower_stand_in, lowered_report, arguments, message, help) -> None:
+    requests = lower_stand_in(lowered_report)
+    result = kvtool(*arguments.split())
+    assert result.stderr == f"kvtool: error: {message}\n  help: {help}\n"
+    assert result.stdout == ""
+    assert result.exit_code == 2
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("--only TensorScatter --opset 18", id="an opset that would be kept"),
+        pytest.param("--via scatternd --index-dtype int32", id="int32 tuples for ScatterND"),
+        pytest.param("--only TensorScattr", id="an operator that does not exist"),
+    ],
+)
+def test_wrong_usage_that_the_library_finds_comes_before_reading(kvtool, arguments) -> None:
+    result = kvtool("lower", "no-such-file.onnx", *arguments.split())
+    assert result.exit_code == 2
+    assert result.stderr.startswith("kvtool: error: ")
+
+
+def test_no_command_shows_the_help_as_wrong_usage(kvtool) -> None:
+    result = kvtool()
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: kvtool [OPTIONS] COMMAND")
+
+
+def test_a_model_is_not_written_to_a_terminal(
+    kvtool, lower_stand_in, lowered_report, monkeypatch
+) -> None:
+    requests = lower_stand_in(lowered_report)
+    monkeypatch.setattr("onnx_kvtool.cli.lower._stdout_is_terminal", lambda: True)
+    result = kvtool("lower", "in.onnx", "-o", "-")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("kvtool: error: a model is binary and is not written to")
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("lower - --format json --dry-run", id="a dry run writes no model to clash"),
+        pytest.param("lower in.onnx --only A --dim a=2 --dim a=2", id="a value said twice"),
+        pytest.param("lower in.onnx --index-dtype int32", id="int32 picks ScatterElements"),
+        pytest.param("lower in.onnx --index-dtype int64 --via scatternd", id="int64 goes with all"),
+        pytest.param("lower in.onnx --verify --verify-steps 3", id="steps of a verification"),
+        pytest.param("lower in.onnx --opset 11", id="the lowest opset"),
+        pytest.param("lower in.onnx --opset 23", id="the highest opset"),
+    ],
+)
+def test_right_usage(kvtool, lower_stand_in, lowered_report, arguments) -> None:
+    requests = lower_stand_in(lowered_report)
+    result = kvtool(*arguments.split())
+    assert result.exit_code == 0, result.stderr
+    assert len(requests) == 1

@@ -1,0 +1,24 @@
+"""What a model says is printed, not obeyed."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnx_kvtool.report.escape import escape
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        pytest.param("past.0 [red]`x`[/red]", "past.0 [red]`x`[/red]", id="printable stays"),
+        pytest.param("Größe 長さ", "Größe 長さ", id="every script is printable"),
+        pytest.param("a\nb\tc\r", "a\\nb\\tc\\r", id="line breaks and tabs are written out"),
+        pytest.param("\x1b[2J\x07", "\\x1b[2J\\x07", id="terminal control is written out"),
+        pytest.param("a\u202eb\u200b", "a\\u202eb\\u200b", id="invisible marks are written out"),
+        pytest.param("caf\udce9", "caf\\udce9", id="a file name that is not UTF-8"),
+        pytest.param("", "", id="nothing stays nothing"),
+    ],
+)
+def test_escape(text: str, printed: str) -> None:
+    assert escape(text) == printed
+    assert escape(text).isprintable()

@@ -1,0 +1,185 @@
+"""What people read after `kvtool lower`, whole."""
+
+from __future__ import annotations
+
+import io
+import sys
+from textwrap import dedent
+
+import pytest
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.report.text import print_lower
+from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
+
+LONG = "com.example::" + "An_operator_with_a_very_long_name_" * 5
+EQUAL = Verification("equal", "onnxruntime 1.31.1", 3, 12, 1.3e-6, ("present.0", "present.1"))
+SKIPPED = Verification("skipped", detail="the weights take 3.0 GB")
+
+
+def lowered(op: str, rule: str, via: str | None = None) -> Lowered:
+    return Lowered(Location("main", None, 0, op), rule, via)
+
+
+def refusal(node: str, code: str, message: str, **more: object) -> Diagnostic:
+    return Diagnostic(code, "error", Location("main", node, 0, "Op"), message, **more)
+
+
+def report(**facts: object) -> LowerReport:
+    return LowerReport(
+        **{
+            "model": "in.onnx",
+            "output": None,
+            "source_opset": 24,
+            "target_opset": 18,
+            "ir_version": 8,
+            "verification": EQUAL,
+            **facts,
+        }
+    )
+
+
+CASES = [
+    pytest.param(
+        report(
+            output="in.opset18.onnx",
+            lowered=[
+                lowered("TensorScatter", "tensor_scatter", "scatternd"),
+                lowered("Attention", "function_body"),
+                lowered("TensorScatter", "tensor_scatter", "scatternd"),
+                lowered("TensorScatter", "tensor_scatter", "scatterelements"),
+            ],
+            notes=["domain `com.example` was left alone"],
+        ),
+        """\
+        lowered: in.onnx, opset 24 to 18, IR version 8
+          operator       nodes  rule            form
+          TensorScatter  2      tensor_scatter  scatternd
+          Attention      1      function_body
+          TensorScatter  1      tensor_scatter  scatterelements
+        note: domain `com.example` was left alone
+        verification: equal in onnxruntime 1.31.1 (3 cases, 12 runs); \
+2 outputs equal bit for bit, the others within 1.3e-06
+        written: in.opset18.onnx
+        """,
+        id="a lowering groups its nodes by operator, rule and form",
+    ),
+    pytest.param(
+        report(output="out.onnx", verification=Verification("equal", "r", 1, 1, 0.0, ("y",))),
+        """\
+        lowered: in.onnx, opset 24 to 18, IR version 8
+        verification: equal in r (1 case, 1 run); 1 output equal bit for bit
+        written: out.onnx
+        """,
+        id="nothing to lower, and no difference at all",
+    ),
+    pytest.param(
+        report(output="out.onnx", verification=SKIPPED),
+        """\
+        lowered: in.onnx, opset 24 to 18, IR version 8
+        verification: skipped, the weights take 3.0 GB
+        written: out.onnx
+        """,
+        id="skipped verification says why",
+    ),
+    pytest.param(
+        report(
+            lowered=[lowered("Gelu", "function_body")],
+            refused=[
+                refusal("a", "unknown-rank", "no rank", help="infer shapes", lowest_opset=24),
+                refusal("c", "no-dtype", "no such type at opset 18"),
+                refusal("b", "unknown-rank", "no rank", help="infer shapes", lowest_opset=24),
+                refusal("d", "unknown-rank", "no rank", help="give `--dim`"),
+            ],
+            notes=["domain `com.example` was left alone"],
+            verification=Verification("skipped", detail="refused"),
+        ),
+        """\
+        not lowered: in.onnx, opset 24 to 18; nothing was written
+        unknown-rank: main, node `a` (Op): no rank
+        unknown-rank: main, node `b` (Op): no rank
+          lowest opset: 24
+          help: infer shapes
+        no-dtype: main, node `c` (Op): no such type at opset 18
+        unknown-rank: main, node `d` (Op): no rank
+          help: give `--dim`
+        note: domain `com.example` was left alone
+        """,
+        id="refusals of one reason and remedy stand together",
+    ),
+    pytest.param(
+        report(
+            lowered=[lowered("Gelu", "function_body")],
+            verification=Verification(
+                "different", "r", 1, 2, float("inf"), (), "`y` differs at [0]: 3.0, expected 2.0"
+            ),
+        ),
+        """\
+        not lowered: in.onnx, opset 24 to 18; nothing was written
+        verification: different in r (1 case, 2 runs); `y` differs at [0]: 3.0, expected 2.0
+        """,
+        id="a result that differs is not written",
+    ),
+    pytest.param(
+        report(
+            model="dir/[bold]in\n:smile:\x1b[31m.onnx",
+            output="out.onnx",
+            lowered=[lowered(LONG, "inline"), lowered("[red]Op[/red]", "inline")],
+            verification=SKIPPED,
+        ),
+        f"""\
+        lowered: dir/[bold]in\\n:smile:\\x1b[31m.onnx, opset 24 to 18, IR version 8
+          operator{" " * (len(LONG) - 8)}  nodes  rule    form
+          {LONG}  1      inline
+          [red]Op[/red]{" " * (len(LONG) - 13)}  1      inline
+        verification: skipped, the weights take 3.0 GB
+        written: out.onnx
+        """,
+        id="names are printed literally and never broken",
+    ),
+]
+
+
+@pytest.mark.usefixtures("plain_environment")
+@pytest.mark.parametrize(("given", "expected"), CASES)
+def test_text_in_a_pipe(given, expected, capsys) -> None:
+    print_lower(given, color=None, dry_run=False)
+    captured = capsys.readouterr()
+    assert captured.err == dedent(expected)
+    assert captured.out == ""
+
+
+@pytest.mark.usefixtures("plain_environment")
+def test_dry_run_says_that_nothing_was_written(capsys) -> None:
+    print_lower(report(verification=SKIPPED), color=None, dry_run=True)
+    assert capsys.readouterr().err.splitlines()[-1] == "dry run: nothing was written"
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("plain_environment")
+@pytest.mark.parametrize("color", [None, False])
+def test_on_a_terminal_names_are_whole_too(color, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    given = report(lowered=[lowered(LONG, "inline")], output="x" * 200)
+    print_lower(given, color=color, dry_run=False)
+    text = sys.stderr.getvalue()
+    assert LONG in text
+    assert "x" * 200 in text
+    assert ("\x1b[" in text) is (color is None)
+
+
+@pytest.mark.usefixtures("plain_environment")
+def test_a_stream_without_the_characters_gets_escapes(monkeypatch) -> None:
+    buffer = io.BytesIO()
+    stream = io.TextIOWrapper(buffer, "ascii", errors="backslashreplace")
+    monkeypatch.setattr(sys, "stderr", stream)
+    print_lower(report(model="長さ.onnx"), color=True, dry_run=False)
+    stream.flush()
+    assert b"\\u9577\\u3055.onnx" in buffer.getvalue()

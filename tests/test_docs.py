@@ -1,0 +1,93 @@
+"""The documents say what the tool does: commands, options, output, links."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from onnx_kvtool.cli.app import COMMANDS, app
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Return the contents of the fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def section(title: str) -> str:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return readme.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def normalised(report: str) -> str:
+    """Leave out what differs between machines: versions and rounding."""
+    report = re.sub(r"(onnxruntime|reference) [\d.]+", r"\1 VERSION", report)
+    return re.sub(r"within \d\.\de-\d\d", "within DIFFERENCE", report)
+
+
+def test_ci_ends_with_the_test_command_of_the_readme() -> None:
+    (command,) = blocks(section("Install and test"), "sh")
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert ci.splitlines()[-1] == command.strip()
+
+
+def test_the_first_command_of_the_readme_prints_what_stands_below_it(tmp_path: Path) -> None:
+    (command,) = blocks(section("Install and lower a model"), "sh")
+    (shown,) = blocks(section("Install and lower a model"), "text")
+    program, *arguments = shlex.split(command.split(" && ")[-1])
+    assert program == ".venv/bin/kvtool"
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+
+    result = subprocess.run(
+        [sys.executable, "-m", "onnx_kvtool", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert normalised(result.stderr) == normalised(shown)
+    assert (tmp_path / arguments[-1]).is_file()
+
+
+def test_every_option_is_documented() -> None:
+    for name, command in COMMANDS.items():
+        text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        for param in (*command.params, *app.params):
+            if isinstance(param, click.Option):
+                for flag in (*param.opts, *param.secondary_opts):
+                    assert re.search(rf"`[^`]*{flag}\b", text), f"{flag} of {name}"
+
+
+def test_every_option_that_is_documented_exists() -> None:
+    for name, command in COMMANDS.items():
+        text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        known = {
+            flag
+            for param in (*command.params, *app.params)
+            for flag in (*param.opts, *param.secondary_opts)
+        } | {"--help"}
+        assert set(re.findall(r"--[a-z][a-z-]+", text)) <= known
+
+
+def test_the_readme_gives_the_exit_codes_of_the_help() -> None:
+    rows = re.findall(r"^\| (\d) \| (.*?)(?:;.*)? \|$", section("Use"), re.MULTILINE)
+    lines = re.findall(r"^  (\d)  (.*)$", app.epilog or "", re.MULTILINE)
+    assert rows == lines
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+        if "://" not in link:
+            assert (document.parent / link).exists(), link

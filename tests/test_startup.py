@@ -1,0 +1,65 @@
+"""Start-up is cheap: what only prints does not import the libraries that work needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import onnx_kvtool
+
+HEAVY = {"ml_dtypes", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich"}
+
+REPORT_MODULES = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
+"""
+
+
+def modules_after(code: str) -> set[str]:
+    """Run `code` in a fresh interpreter and return the top-level modules it has imported."""
+    result = subprocess.run(
+        [sys.executable, "-c", REPORT_MODULES + code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return {name.partition(".")[0] for name in json.loads(result.stderr.splitlines()[-1])}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("import onnx_kvtool", id="importing the package"),
+        pytest.param("import onnx_kvtool.cli", id="importing the command line"),
+        pytest.param("from onnx_kvtool.cli import app; app(['--help'])", id="kvtool --help"),
+        pytest.param("from onnx_kvtool.cli import app; app(['--version'])", id="kvtool --version"),
+        pytest.param(
+            "from onnx_kvtool.cli import app; app(['lower', '--help'])", id="lower --help"
+        ),
+        pytest.param("from onnx_kvtool.cli import app; app(['lower', '-x'])", id="wrong usage"),
+        pytest.param("from onnx_kvtool import KvtoolError", id="naming an error class"),
+    ],
+)
+def test_start_up_does_not_import(code: str) -> None:
+    modules = modules_after(code)
+    assert "onnx_kvtool" in modules
+    assert not HEAVY & modules
+
+
+def test_the_probe_sees_a_heavy_import() -> None:
+    assert "numpy" in modules_after("import numpy")
+
+
+def test_every_public_name_can_be_used() -> None:
+    for name in onnx_kvtool.__all__:
+        assert getattr(onnx_kvtool, name) is not None
+    assert set(onnx_kvtool.__all__) <= set(dir(onnx_kvtool))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'louwer'"):
+        _ = onnx_kvtool.louwer

@@ -1,0 +1,42 @@
+"""Tables refuse duplicates and keep their order, and every table of the package holds something."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+
+import onnx_kvtool
+from onnx_kvtool.core.table import Table
+
+
+def tables() -> dict[str, Table]:
+    """Return every table that a module of the package defines, by its qualified name."""
+    found: dict[int, tuple[str, Table]] = {}
+    for info in pkgutil.walk_packages(onnx_kvtool.__path__, "onnx_kvtool."):
+        if info.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(info.name)
+        for name, value in vars(module).items():
+            if isinstance(value, Table):
+                found.setdefault(id(value), (f"{info.name}.{name}", value))
+    return dict(found.values())
+
+
+def test_every_table_says_what_it_holds() -> None:
+    found = tables()
+    assert "onnx_kvtool.cli.app.COMMANDS" in found
+    assert "onnx_kvtool.rewrite.lowering.table.LOWERINGS" in found
+    for name, table in found.items():
+        assert table.kind, name
+        assert len(table) > 0, name
+
+
+def test_a_second_line_for_one_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="two entries for 'a' in the table of rules"):
+        Table("rule", [("a", 1), ("b", 2), ("a", 1)])
+
+
+def test_a_table_keeps_the_order_of_its_lines() -> None:
+    assert list(Table("rule", [("b", 1), ("a", 2), ("c", 3)])) == ["b", "a", "c"]
