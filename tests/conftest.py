@@ -55,8 +55,15 @@ def kvtool_process(plain_environment: None) -> Callable[..., subprocess.Complete
         *args: str | os.PathLike[str], input: bytes | None = None, cwd: Path = ROOT
     ) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-m", "onnx_kvtool", *args]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.run(
-            command, input=input, cwd=cwd, capture_output=True, timeout=60, check=False
+            command,
+            input=input,
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            timeout=60,
+            check=False,
         )
 
     return run

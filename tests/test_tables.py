@@ -12,16 +12,16 @@ from onnx_kvtool.core.table import Table
 
 
 def tables() -> dict[str, Table]:
-    """Return every table that a module of the package defines, by its qualified name."""
-    found: dict[int, tuple[str, Table]] = {}
+    """Return every table that a module of the package names, by module and name."""
+    found = {}
     for info in pkgutil.walk_packages(onnx_kvtool.__path__, "onnx_kvtool."):
         if info.name.endswith("__main__"):
             continue
         module = importlib.import_module(info.name)
         for name, value in vars(module).items():
             if isinstance(value, Table):
-                found.setdefault(id(value), (f"{info.name}.{name}", value))
-    return dict(found.values())
+                found[f"{info.name}.{name}"] = value
+    return found
 
 
 def test_every_table_says_what_it_holds() -> None:

@@ -57,6 +57,9 @@ class KvtoolGroup(click.Group):
             _discard_stdout()
             ctx.exit(_BROKEN_PIPE)
         except KvtoolError as error:
+            if isinstance(error.__cause__, BrokenPipeError):  # met while the model was written
+                _discard_stdout()
+                ctx.exit(_BROKEN_PIPE)
             show_error(error, debug=ctx.params["debug"])
             ctx.exit(error.exit_code)
         except Exception as error:  # noqa: BLE001 - the last resort: a bug is said in one line

@@ -9,7 +9,7 @@ import onnx
 
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.graph_judge import Call, GraphJudge
-from onnx_kvtool.core.judgement import Judgement
+from onnx_kvtool.core.judgement import Judgement, require_text
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.scopes import Scope
 from onnx_kvtool.core.walk import function_path, graph_path
@@ -19,8 +19,6 @@ __all__ = ["DEFAULT_DOMAINS", "judge"]
 #: Both spellings of the domain of ONNX's own operators.
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
-# Since this IR version a model states its opset imports.
-_IR_WITH_IMPORTS = 3
 _MODEL = Location()
 
 
@@ -51,9 +49,7 @@ def judge(message: onnx.ModelProto) -> Judgement:
     return found
 
 
-def _imports(
-    imports: Iterable[onnx.OperatorSetIdProto], found: Judgement, place: Location
-) -> None:
+def _imports(imports: Iterable[onnx.OperatorSetIdProto], found: Judgement, place: Location) -> None:
     versions: dict[str, int] = {}
     for entry in imports:
         domain = "" if entry.domain in DEFAULT_DOMAINS else entry.domain
@@ -69,8 +65,6 @@ def _imports(
 
 
 def _default_import(message: onnx.ModelProto, found: Judgement) -> None:
-    if message.ir_version < _IR_WITH_IMPORTS and not message.opset_import:
-        return  # such a model means version 1, which `read` writes into it
     if any(entry.domain in DEFAULT_DOMAINS for entry in message.opset_import):
         return
     if any(node.domain in DEFAULT_DOMAINS for node in message.graph.node):
@@ -86,6 +80,7 @@ def _functions(functions: Iterable[onnx.FunctionProto], found: Judgement) -> Non
     for function in functions:
         key = (function.domain, function.name, function.overload)
         path = function_path(*key)
+        require_text(key, path)
         if key in called:
             found.add(
                 "duplicate-function", Location(path), "is defined twice, and the last one is taken"

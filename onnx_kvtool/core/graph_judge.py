@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import onnx
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.judgement import Judgement
+from onnx_kvtool.core.judgement import Judgement, require_text
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.protobuf import UnknownFieldSet
 from onnx_kvtool.core.scopes import Scope
 from onnx_kvtool.core.storage import element_count
 from onnx_kvtool.core.tensor_claims import judge_tensor
@@ -92,8 +92,10 @@ class GraphJudge:
                     self._define(name, scope, scope.place(index, name))
                 elif name:
                     names.add(name)
+            require_text((node.name, node.op_type, node.domain), scope.path)
             if not name or not node.op_type or node.metadata_props or len(UnknownFieldSet(node)):
                 self._peculiar(node, scope.place(index))
+        require_text(names, scope.path)
 
     def value_infos(self, infos: Iterable[onnx.ValueInfoProto], path: str) -> set[str]:
         """Judge the declared types of inner values; return the names of these values.
@@ -140,7 +142,7 @@ class GraphJudge:
             found.attributes.append(attribute)
         elif kind in (_A.TYPE_PROTO, _A.TYPE_PROTOS):
             types = [attribute.tp] if kind == _A.TYPE_PROTO else attribute.type_protos
-            if not all([has_form(type_, place) for type_ in types]):
+            if not all(has_form(type_, place) for type_ in types):
                 found.attributes.append(attribute)
         else:
             raise UnreadableModel(
@@ -204,9 +206,10 @@ class GraphJudge:
         seen.add(name)
 
     def _type(self, info: onnx.ValueInfoProto, path: str) -> None:
-        if not is_plain_tensor(info.type):
-            if not has_form(info.type, Location(path, value=info.name)):
-                self.found.types.append(info)
+        if not is_plain_tensor(info.type) and not has_form(
+            info.type, Location(path, value=info.name)
+        ):
+            self.found.types.append(info)
         if info.metadata_props or len(UnknownFieldSet(info)):
             place = Location(path, value=info.name)
             self.found.keys(info.metadata_props, place)

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
-from google.protobuf.message import Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Severity
+from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.protobuf import Message, UnknownFieldSet
 
-__all__ = ["Judgement"]
+__all__ = ["Judgement", "require_text"]
+
+
+def require_text(texts: Iterable[str], path: str) -> None:
+    """Refuse a name that is not text.
+
+    Protobuf hands out the bytes of a string field that is not UTF-8 instead of a `str`, and takes
+    them no more when they are to be written.
+
+    Args:
+        texts: Names as protobuf hands them out.
+        path: Path of the graph in which they stand.
+
+    Raises:
+        UnreadableModel: For the first that is not UTF-8.
+    """
+    for text in texts:
+        if type(text) is not str:
+            raise UnreadableModel(
+                f"{Location(path)}: the name {text!r} is not UTF-8",
+                help="export the model again: all names in a model are UTF-8",
+            )
 
 
 @dataclass(slots=True)

@@ -8,11 +8,11 @@ import sys
 from typing import BinaryIO
 
 import onnx
-from google.protobuf.message import DecodeError
 
 from onnx_kvtool.core import wire
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.foreign import recognise
+from onnx_kvtool.core.protobuf import DecodeError
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
 
 __all__ = ["parse", "read_bytes", "spoken_name"]

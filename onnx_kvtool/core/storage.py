@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-__all__ = ["ELEMENT_TYPES", "MAX_MESSAGE_BYTES", "element_count", "stored_bytes"]
+__all__ = [
+    "ELEMENT_TYPES",
+    "MAX_MESSAGE_BYTES",
+    "element_count",
+    "stored_bytes",
+    "tensor_bytes",
+]
 
 #: Most bytes that one protobuf message can have.
 MAX_MESSAGE_BYTES = 2**31 - 1
@@ -65,3 +71,17 @@ def stored_bytes(dims: Iterable[int], dtype: int) -> int | None:
     if size > _MAX_BYTES:
         raise ValueError("the size exceeds 2**63 - 1 bytes")
     return size
+
+
+def tensor_bytes(tensor: ir.TensorProtocol) -> int:
+    """Return the bytes that the values of `tensor` take, read off its shape and type.
+
+    Strings count with their length. A tensor of an undefined type or with impossible dims counts
+    as 0: what is wrong with it is said elsewhere.
+    """
+    if tensor.dtype == ir.DataType.STRING:
+        return int(tensor.nbytes)
+    try:
+        return stored_bytes(tensor.shape.numpy(), int(tensor.dtype)) or 0
+    except (TypeError, ValueError):
+        return 0

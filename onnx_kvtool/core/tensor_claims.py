@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.judgement import Judgement
+from onnx_kvtool.core.judgement import Judgement, require_text
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.storage import ELEMENT_TYPES, element_count, stored_bytes
 
@@ -109,6 +109,7 @@ def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Loca
     seen: set[str] = set()
     for entry in tensor.external_data:
         key = entry.key
+        require_text((key, entry.value), location.graph)
         if key in seen and key in _CARRIED_KEYS:
             raise UnreadableModel(f"{location}: external data has two entries `{key}`")
         seen.add(key)
@@ -116,7 +117,7 @@ def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Loca
             raise UnreadableModel(
                 f"{location}: the {key} of its external data is {entry.value[:40]!r}, "
                 "not a decimal number of bytes",
-                help="write the model again with `onnx.save_model(..., save_as_external_data=True)`",
+                help="write it again with `onnx.save_model(..., save_as_external_data=True)`",
             )
     if not seen <= _CARRIED_KEYS:
         found.external.append(tensor)

@@ -120,9 +120,10 @@ def _nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, int, ir.Node]]:
 
 
 def _held(attribute: ir.Attr) -> Iterator[ir.TensorProtocol]:
+    # Not `as_tensor()`, which asks the tensor for its size and fails for an undefined type.
     if attribute.is_ref() or attribute.value is None:
         return
     if attribute.type is _TENSOR:
-        yield attribute.as_tensor()
+        yield attribute.value
     elif attribute.type is _TENSORS:
-        yield from attribute.as_tensors()
+        yield from attribute.value

@@ -31,7 +31,9 @@ def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> No
     """
     console = _console(color)
     failed = bool(report.refused) or report.verification.status == "different"
-    versions = f"opset {report.source_opset} to {report.target_opset}"
+    versions = f"opset {report.source_opset}"
+    if report.target_opset != report.source_opset:
+        versions += f" to {report.target_opset}"
     if failed:
         _line(
             console, "not lowered", f"{report.model}, {versions}; nothing was written", "bold red"
@@ -109,10 +111,16 @@ def _verdict(verification: Verification) -> str:
         f"({_number(verification.cases, 'case')}, {_number(verification.steps, 'run')})"
     )
     if verification.status == "equal":
-        text += f"; {_number(len(verification.bit_equal), 'output')} equal bit for bit"
-        if verification.max_abs_diff:
-            text += f", the others within {verification.max_abs_diff:.1e}"
+        text += f"; {_agreement(len(verification.bit_equal), verification.max_abs_diff)}"
     return f"{text}; {verification.detail}" if verification.detail else text
+
+
+def _agreement(bit_equal: int, max_abs_diff: float | None) -> str:
+    exact = f"{_number(bit_equal, 'output')} equal bit for bit"
+    if not max_abs_diff:
+        return exact
+    close = f"largest difference {max_abs_diff:.1e}"
+    return f"{exact}, {close} in the others" if bit_equal else close
 
 
 def _number(count: int, noun: str) -> str:

@@ -13,14 +13,11 @@ from onnx_kvtool.runtime.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.roles import Write
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.runtime.symbols import sizes_for
-from onnx_kvtool.runtime.values import any_bits, moderate, small_integers
+from onnx_kvtool.runtime.values import any_bits, moderate, token_ids
 
-__all__ = ["draw"]
+__all__ = ["Integers", "draw"]
 
 Integers = npt.NDArray[np.int64]
-
-_TOKENS = 4
-"""Token ids that are drawn when the size of the table is not known."""
 
 _EARLY = 3
 """The last start that is drawn when nothing says how many rows a cache has."""
@@ -75,8 +72,7 @@ class _Drawer:
             case "past_cache" | "update":
                 return any_bits(self._rng, spec.dtype, shape)
             case "token_ids":
-                rows = _TOKENS if spec.uses.rows is None else spec.uses.rows
-                return small_integers(self._rng, spec.dtype, shape, rows)
+                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
             case "write_indices":
                 values = per_sequence(self._written(spec.uses.writes), shape)
             case "nonpad_kv_seqlen":
@@ -131,11 +127,9 @@ class _Drawer:
     def _valid(self, spec: InputSpec) -> Integers:
         """Return how many rows are valid after the new ones were written."""
         writes = [write for other in self._plan.inputs for write in other.uses.writes]
-        known = [size for write in writes if (size := self._layout.capacity(write)) is not None]
-        if spec.uses.capacity is not None:
-            known = [spec.uses.capacity]
         valid = self._written(writes) + self._layout.length
-        return np.minimum(valid, min(known)) if known else valid
+        limit = self._layout.valid_limit(spec)
+        return valid if limit is None else np.minimum(valid, limit)
 
     def _positions(self, spec: InputSpec, shape: tuple[int, ...]) -> Integers:
         """Return positions that count up from the starts: (..., B, L), (L,), (B,) or a scalar."""
@@ -143,7 +137,7 @@ class _Drawer:
             return per_sequence(self.starts, shape)
         positions = self.starts[:, None] + np.arange(shape[-1], dtype=np.int64)
         if len(shape) == 1:
-            return positions[0]
+            return positions[:1].reshape(shape)
         return np.broadcast_to(positions[: shape[-2]], shape)
 
     def _mask(self, shape: tuple[int, ...]) -> Integers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx_kvtool.core.errors import KvtoolError
 
-__all__ = ["CannotDraw", "KernelError", "RunFailed", "RuntimeUnavailable"]
+__all__ = ["CannotDraw", "KernelError", "ModelRejected", "RunFailed", "RuntimeUnavailable"]
 
 
 class RuntimeUnavailable(KvtoolError):
@@ -12,6 +12,10 @@ class RuntimeUnavailable(KvtoolError):
 
     Says nothing against the model: the runtime may lack a kernel, or know only older opsets.
     """
+
+
+class ModelRejected(RuntimeUnavailable):
+    """A runtime read a model and found that it breaks the specification of ONNX."""
 
 
 class RunFailed(KvtoolError):

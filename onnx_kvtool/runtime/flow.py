@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.schema import op_facts
 
 __all__ = ["Flow", "Place", "is_default", "small_integer"]
@@ -35,15 +36,14 @@ class Place:
     Attributes:
         value: The value, in the main graph, a sub-graph or a function body.
         calls: The calls that lead into its function body, outermost first.
-        is_same: Whether it is the very same tensor; False once it was reshaped, cast or shifted.
-        is_whole: Whether it still holds all elements.
+        is_same: Whether it is the very same tensor; False once it was reshaped, cast, shifted or
+            taken apart.
         offset: What was added to each element on the way.
     """
 
     value: ir.Value
     calls: tuple[ir.Node, ...] = ()
     is_same: bool = True
-    is_whole: bool = True
     offset: int = 0
 
 
@@ -56,21 +56,17 @@ class Flow:
         self._outputs = {id(value) for value in model.graph.outputs}
         self._exits: dict[int, list[ir.Value]] = {}
         self._ends: dict[tuple[int, int], int] = {}
-        graphs: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
-        for graph in graphs:
-            for node in graph.all_nodes():
-                self._note_exits(node)
+        for _, _, node in nodes(model):
+            self._note_exits(node)
         for function in model.functions.values():
             for index, value in enumerate(function.outputs):
                 self._ends[id(function), id(value)] = index
 
     def _note_exits(self, node: ir.Node) -> None:
         """Remember which outputs of `node` the outputs of its sub-graphs become."""
-        for attribute in node.attributes.values():
-            if attribute.is_ref() or attribute.type != ir.AttributeType.GRAPH:
-                continue
+        for _, body in subgraphs(node):
             # The first output of a Loop body is its condition, which is not handed out.
-            outputs = list(attribute.as_graph().outputs)[1 if node.op_type == "Loop" else 0 :]
+            outputs = list(body.outputs)[1 if node.op_type == "Loop" else 0 :]
             for inner, outer in zip(outputs, node.outputs, strict=False):
                 self._exits.setdefault(id(inner), []).append(outer)
 
@@ -114,9 +110,7 @@ class Flow:
         for node, index in place.value.uses():
             if (function := self._functions.get(node.op_identifier())) is not None:
                 if len(place.calls) < _DEEPEST and index < len(function.inputs):
-                    yield replace(
-                        place, value=function.inputs[index], calls=(*place.calls, node)
-                    )
+                    yield replace(place, value=function.inputs[index], calls=(*place.calls, node))
             else:
                 yield from self._through(place, node, index)
 
@@ -143,7 +137,7 @@ class Flow:
             yield replace(place, value=output, is_same=False)
         elif node.op_type in _PART and index == 0:
             for part in node.outputs:
-                yield replace(place, value=part, is_same=False, is_whole=False)
+                yield replace(place, value=part, is_same=False)
         elif node.op_type in ("Add", "Sub") and len(node.inputs) == 2:
             other = small_integer(node.inputs[1 - index])
             if other is not None and not (node.op_type == "Sub" and index == 1):
@@ -152,19 +146,14 @@ class Flow:
 
 
 def _into_body(place: Place, node: ir.Node, index: int) -> Iterator[Place]:
-    """Follow a value into a Loop or Scan body; what is scanned arrives in parts."""
-    body = node.attributes.get("body")
-    if body is None or body.is_ref() or body.type != ir.AttributeType.GRAPH:
+    """Follow a value into a Loop or Scan body."""
+    if node.op_type == "Loop" and index < 2:
         return
-    inputs = body.as_graph().inputs
-    if index >= len(inputs) or (node.op_type == "Loop" and index < 2):
-        return
-    # Which inputs of Scan are scanned does not matter to the roles that are looked for.
-    is_state = node.op_type == "Loop"
-    # A state is the caller's value in the first iteration only, hence not the same tensor.
-    yield replace(
-        place, value=inputs[index], is_same=False, is_whole=place.is_whole and is_state
-    )
+    for _, body in subgraphs(node):
+        if index < len(body.inputs):
+            # A state is the caller's value in the first iteration only, and what Scan takes apart
+            # never is, hence not the same tensor.
+            yield replace(place, value=body.inputs[index], is_same=False)
 
 
 def is_default(node: ir.Node) -> bool:

@@ -74,6 +74,14 @@ class Layout:
             last.append(spec.uses.rows - self.length)
         return min(last, default=None)
 
+    def valid_limit(self, spec: InputSpec) -> int | None:
+        """Return the largest valid length that `spec` may give; None when it is not known."""
+        if spec.uses.capacity is not None:
+            return spec.uses.capacity
+        writes = [write for other in self._plan.inputs for write in other.uses.writes]
+        known = (self.capacity(write) for write in writes)
+        return min((size for size in known if size is not None), default=None)
+
     def is_sequence(self, spec: InputSpec) -> bool:
         """Return whether the last dimension of `spec` counts new rows, not sequences."""
         if not spec.shape:

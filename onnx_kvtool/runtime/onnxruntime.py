@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as capi
 
-from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
 from onnx_kvtool.runtime.known_wrong import known_wrong
 from onnx_kvtool.runtime.sessions import Array, Arrays
@@ -27,6 +27,9 @@ _EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 
 _FATAL = 4
 """Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
+
+_INFERENCE_ERROR = "InferenceError]"
+"""How onnxruntime marks types and shapes that contradict each other: `[ShapeInferenceError]`."""
 
 # The binding raises classes of its own, which have no common base but Exception, and plain
 # built-in ones for arrays it cannot convert.
@@ -48,6 +51,7 @@ class Session:
         optimize: Whether the graph may be optimised; results may then differ by rounding.
 
     Raises:
+        ModelRejected: If the model breaks the specification.
         RuntimeUnavailable: If the model cannot be loaded (no kernel for an operator and type, an
             opset or IR version that is too new, external data that is missing), or if this release
             is known to compute it wrongly.
@@ -65,7 +69,8 @@ class Session:
         try:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except _ERRORS as error:
-            raise RuntimeUnavailable(
+            is_invalid = isinstance(error, capi.InvalidGraph) or _INFERENCE_ERROR in str(error)
+            raise (ModelRejected if is_invalid else RuntimeUnavailable)(
                 f"{self.runtime} cannot load the model: {informative(error)}"
             ) from error
         self._inputs = {value.name: value.type for value in self._session.get_inputs()}
@@ -145,6 +150,7 @@ def informative(error: Exception) -> str:
     text = str(error).strip()
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
     text = re.sub(r"^.*?Status Message: ", "", text, flags=re.DOTALL)
+    text = re.sub(r"^.* , Error ", "", text)
     text = re.sub(r"/\S+\.(?:cc|h):\d+ .* was false\. ", "", text, flags=re.DOTALL)
     text = re.sub(r"/\S+\.(?:cc|h):\d+ [^\n]*?\)(?:::<lambda\([^)]*\)>)? ", "", text)
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")

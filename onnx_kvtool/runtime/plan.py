@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.flow import Flow, Place
 from onnx_kvtool.runtime.pairs import CachePair, Caches, find_caches
 from onnx_kvtool.runtime.roles import Role, Uses, uses_of
 
-__all__ = ["InputPlan", "InputSpec", "OutputSpec", "plan"]
+__all__ = ["InputPlan", "InputSpec", "plan"]
 
 Dim = int | str
 
@@ -38,32 +38,15 @@ class InputSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputSpec:
-    """One graph output.
-
-    Attributes:
-        name: Its name.
-        dtype: Its element type; None when the model does not say.
-        rank: Its rank; None when the model does not say.
-    """
-
-    name: str
-    dtype: ir.DataType | None
-    rank: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class InputPlan:
     """What is known of a model's inputs and of the caches among them.
 
     Attributes:
         inputs: Every input that is not an initializer, in order.
-        outputs: Every output, in order.
         pairs: The caches that go round: an input and the output that replaces it in the next step.
     """
 
     inputs: tuple[InputSpec, ...]
-    outputs: tuple[OutputSpec, ...]
     pairs: tuple[CachePair, ...]
 
     def pair_of(self, past: str) -> CachePair | None:
@@ -90,14 +73,6 @@ def plan(model: ir.Model) -> InputPlan:
     caches = find_caches(model, flow, inputs)
     return InputPlan(
         inputs=tuple(_spec(value, flow, caches) for value in inputs),
-        outputs=tuple(
-            OutputSpec(
-                name=value.name or "",
-                dtype=_dtype(value),
-                rank=None if value.shape is None else len(value.shape),
-            )
-            for value in model.graph.outputs
-        ),
         pairs=caches.pairs,
     )
 

@@ -92,9 +92,7 @@ def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
     )
 
 
-def _telling(
-    flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
-) -> Iterator[Uses]:
+def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches) -> Iterator[Uses]:
     """Yield what it tells that `node` takes `place` as its input `index`."""
     match node.op_type, flow.formal(place, node, index):
         case "TensorScatter", "update" | "write_indices":
@@ -156,9 +154,7 @@ def _is_table(value: ir.Value | None) -> bool:
 
 def _is_discrete(value: ir.Value) -> bool:
     """Return whether `value` holds integers or booleans, for all that is known."""
-    return value.dtype is not None and (
-        value.dtype.is_integer() or value.dtype == ir.DataType.BOOL
-    )
+    return value.dtype is not None and (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL)
 
 
 def _rows(node: ir.Node, table: int, axis: int, offset: int) -> int | None:

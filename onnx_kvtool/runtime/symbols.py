@@ -11,6 +11,7 @@ from onnx_kvtool.runtime.plan import InputPlan, InputSpec
 
 __all__ = ["attempts", "kinds_of", "sizes_for"]
 
+
 def attempts(
     plan: InputPlan, case: Case, dims: Mapping[str, int]
 ) -> Iterator[tuple[Case, dict[str, int]]]:
@@ -34,7 +35,7 @@ def attempts(
 
 
 _CAPACITY = 13
-"""Rows of a fixed cache whose size is free; more than any case writes, its decode steps included."""
+"""Rows of a fixed cache whose size is free: more than any case writes, decode steps included."""
 
 _SIZES = (7, 11, 17, 19, 23, 29)
 """Sizes of dimensions that count something else, in order of appearance."""

@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.runtime.sessions import Array
 
-__all__ = ["any_bits", "moderate", "small_integers"]
+__all__ = ["any_bits", "moderate", "token_ids"]
 
 
 def moderate(rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...]) -> Array:
@@ -21,7 +21,7 @@ def moderate(rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...
     if dtype == ir.DataType.STRING:
         return _strings(rng, shape)
     if dtype.is_integer():
-        return small_integers(rng, dtype, shape, 4)
+        return _cast(rng.integers(0, 4, shape), dtype)
     if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         return _cast(rng.normal(size=shape) + 1j * rng.normal(size=shape), dtype)
     values = rng.normal(size=shape)
@@ -36,15 +36,15 @@ def any_bits(rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...
     if not dtype.is_integer():
         return moderate(rng, dtype, shape)
     low, high = int(dtype.min), int(dtype.max)
-    signed = rng.integers(low, high, shape, np.int64 if low < 0 else np.uint64, endpoint=True)
-    return _cast(signed, dtype)
+    wide = np.int64 if low < 0 else np.uint64
+    return _cast(rng.integers(low, high, shape, wide, endpoint=True), dtype)
 
 
-def small_integers(
-    rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...], count: int
+def token_ids(
+    rng: np.random.Generator, dtype: ir.DataType, shape: tuple[int, ...], rows: int | None
 ) -> Array:
-    """Return integers in [0, `count`), at least the one 0."""
-    return _cast(rng.integers(0, max(count, 1), shape), dtype)
+    """Return integers that index a table of `rows` rows; in [0, 4) when that is not known."""
+    return _cast(rng.integers(0, 4 if rows is None else max(rows, 1), shape), dtype)
 
 
 def _cast(values: object, dtype: ir.DataType) -> Array:

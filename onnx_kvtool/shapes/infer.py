@@ -78,14 +78,19 @@ def _matches(
     """Pair the values that nodes of a graph and its nested graphs produce with inferred types."""
     types = {v.name: v.type for v in proto.value_info}
     types.update((v.name, v.type) for v in proto.output)
-    for node, node_proto in zip(graph, proto.node, strict=True):
+    # Positions differ, because the message leaves large Constant nodes out; outputs do not.
+    protos: dict[str, onnx.NodeProto] | None = None
+    for node in graph:
         for output in node.outputs:
             if output.name and _incomplete(output) and (type_ := types.get(output.name)):
                 yield output, type_
         inner = dict(subgraphs(node))
         if not inner:
             continue
-        for name, nested in _proto_graphs(node_proto):
+        if protos is None:
+            protos = {name: n for n in proto.node for name in n.output if name}
+        names = [output.name for output in node.outputs if output.name]
+        for name, nested in _proto_graphs(protos[names[0]]) if names else ():
             if name in inner:
                 yield from _matches(inner[name], nested)
 

@@ -10,6 +10,7 @@ or
     index         = start[b] + l for each element of `update`                   # shape of `update`
     present_cache = ScatterElements(past_cache, index, update) <axis>
 
+or, for an update without elements, Identity(past_cache);
 with start[b] and the rows modulo S in circular mode, on the sequence coordinate only. Where the
 scatter does not take the element type, exact Casts stand around it. There is no `reduction`
 attribute: `none` is the default at every opset, and TensorRT's parser refuses its presence. Nothing
@@ -41,6 +42,10 @@ __all__ = ["lower_tensor_scatter_24"]
 def lower_tensor_scatter_24(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Rewrite one TensorScatter; see the module's contract."""
     update = cache_update(node, context.opset_of(node))
+    if 0 in (*update.lead, *(update.trail or ())):
+        # Nothing is written. onnxruntime 1.31.1 would drop an Expand to a shape with a zero.
+        copied = em.op("Identity", update.past_cache, dtype=update.dtype)
+        return Replacement((copied,), via="identity")
     via = _form(update, context)
     op_type = "ScatterElements" if via == "scatterelements" else "ScatterND"
     detour = exact_detour(update.dtype, op_type, em.opset)

@@ -11,8 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
-from onnx_kvtool.rewrite.lowering.tensor_scatter.row_tuples import larger
-from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, size
+from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, wrapping_modulus
 from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start_int32
 from onnx_kvtool.rewrite.refusal import Refusal
 
@@ -77,7 +76,8 @@ def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Va
         start = _start(em, update, update.write_indices, checked)
         rows = em.op("Add", start, rows, hint="row")  # (B, 1, ..., L, ..., 1)
         if update.mode == "circular" and update.length != 1:
-            rows = em.op("Mod", rows, _modulus(em, update, checked), hint="row")
+            modulus = wrapping_modulus(em, update, checked=checked)
+            rows = em.op("Mod", rows, modulus, hint="row")
     if dtype == "int32":
         to = ir.DataType.INT32
         rows = em.op("Cast", rows, attributes={"to": to.value}, dtype=to, hint="row_int32")
@@ -90,22 +90,8 @@ def _start(em: Emitter, update: CacheUpdate, write_indices: ir.Value, checked: b
     column = [-1] + [1] * (update.rank - 1)
     start = em.op("Reshape", write_indices, em.constant(column, "shape"), hint="starts")
     if update.mode == "circular":
-        return em.op("Mod", start, _capacity(em, update), hint="start")
+        return em.op("Mod", start, wrapping_modulus(em, update, checked=checked), hint="start")
     return checked_start_int32(em, start) if checked else start
-
-
-def _capacity(em: Emitter, update: CacheUpdate) -> ir.Value:
-    if update.capacity == 0:
-        return em.constant(1, "size")  # nothing can be written; only the division must be legal
-    return size(em, update.capacity, update.past_cache, update.axis)
-
-
-def _modulus(em: Emitter, update: CacheUpdate, checked: bool) -> ir.Value:
-    capacity = _capacity(em, update)
-    if not checked or (isinstance(update.capacity, int) and isinstance(update.length, int)):
-        return capacity
-    # As in the ScatterND form: an update longer than the cache reaches a row outside it.
-    return larger(em, size(em, update.length, update.update, update.axis), capacity)
 
 
 def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:

@@ -12,10 +12,10 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
-from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, size
+from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, wrapping_modulus
 from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start
 
-__all__ = ["larger", "row_tuples"]
+__all__ = ["row_tuples"]
 
 _LARGEST_CONSTANT = 2**17
 """Most index numbers that are kept as a constant (1 MiB); above it they are added at run time."""
@@ -90,18 +90,20 @@ class _Tuples:
 
     def _linear(self, write_indices: ir.Value) -> ir.Value:
         em, starts, counters = self.em, self._column(write_indices), self._counters()
-        if self.checked:
-            # An unknown batch size rides along in the selection that checks the start.
-            fixed = self._place(self.k - 1, OUTSIDE)
-            batch = counters.pop(0, None)
-            if batch is not None:
-                is_batch = np.zeros((*[1] * self.k, self.k), np.bool_)
-                is_batch[..., 0] = True
-                fixed = em.op("Where", em.constant(is_batch, "is_batch"), batch, fixed)
-            start = checked_start(em, starts, self.k, fixed)
-        else:
+        if not self.checked:
             start = em.op("Mul", starts, self._place(self.k - 1, 1), hint="start")
-        return self._sum([start, *self._spread(counters), *self._fixed(rows=True)])
+            return self._sum([start, *self._spread(counters), *self._fixed(rows=True)])
+        # What is known of the other coordinates, and an unknown batch size, ride along in the
+        # selection that checks the start: that saves their additions.
+        prefix, rest = self._prefix()
+        selected = em.constant(prefix + _last(self.k, OUTSIDE), "outside")
+        batch = counters.pop(0, None)
+        if batch is not None:
+            is_batch = np.zeros((*[1] * self.k, self.k), np.bool_)
+            is_batch[..., 0] = True
+            selected = em.op("Where", em.constant(is_batch, "is_batch"), batch, selected)
+        start = checked_start(em, starts, self.k, selected)
+        return self._sum([start, *rest, *self._spread(counters), *self._rows()])
 
     def _circular(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
         em = self.em
@@ -119,14 +121,9 @@ class _Tuples:
     def _circular_unknown(self, write_indices: ir.Value) -> ir.Value:
         """The circular form where L or S is known at run time only."""
         facts, em = self.facts, self.em
-        capacity = size(em, facts.capacity, facts.past_cache, facts.axis)
-        start = em.op("Mod", self._column(write_indices), capacity, hint="start")
+        modulus = wrapping_modulus(em, facts, checked=self.checked)
+        start = em.op("Mod", self._column(write_indices), modulus, hint="start")
         row = em.op("Add", start, self._row_numbers(), hint="row")
-        modulus = capacity
-        if self.checked:
-            # L > S is forbidden but would only write some rows twice. Modulo the larger of both,
-            # L consecutive rows reach row L - 1, which then lies outside the cache and fails.
-            modulus = larger(em, size(em, facts.length, facts.update, facts.axis), capacity)
         row = em.op("Mod", row, modulus, hint="row")
         row = em.op("Mul", row, self._place(self.k - 1, 1), hint="row")
         return self._sum([row, *self._spread(self._counters()), *self._fixed(rows=False)])
@@ -165,26 +162,45 @@ class _Tuples:
         ]
 
     def _fixed(self, *, rows: bool) -> list[ir.Value]:
-        """Return the coordinates that do not depend on the starts and whose sizes are numbers.
+        """Return the coordinates that do not depend on the starts, where they are known.
 
         Args:
             rows: Whether the row numbers 0 .. L-1 are among them, also for an unknown L.
         """
-        facts, em, parts = self.facts, self.em, []
-        sizes = [d if isinstance(d, int) else 1 for d in facts.lead[:-1]] + [1]
-        if rows and not isinstance(facts.length, int):
-            row = em.op("Mul", self._row_numbers(), self._place(self.k - 1, 1), hint="row")
-            parts.append(row)
-        elif rows and isinstance(facts.length, int):
-            if math.prod(sizes) * facts.length * self.k <= _LARGEST_CONSTANT:
-                sizes[-1] = facts.length
-            else:
-                only_rows = _grid([1] * (self.k - 1) + [facts.length])
-                parts.append(em.constant(only_rows, "rows"))
-        grid = _grid(sizes)
-        if grid.any() or grid.size == 0:
-            parts.append(em.constant(grid, "rows"))
-        return parts
+        prefix, rest = self._prefix()
+        length = self.facts.length
+        if rows and isinstance(length, int) and prefix.size * length <= _LARGEST_CONSTANT:
+            prefix = prefix + _grid([1] * (self.k - 1) + [length])
+            rows = False
+        if prefix.any() or prefix.size == 0:
+            rest = [self.em.constant(prefix, "rows"), *rest]
+        return rest + (self._rows() if rows else [])
+
+    def _prefix(self) -> tuple[np.ndarray, list[ir.Value]]:
+        """Return the known coordinates before the sequence axis as one array, (.., 1, k).
+
+        When that would be too large, the array is the origin and each dimension is a part of its
+        own, to be added at run time.
+        """
+        sizes = [d if isinstance(d, int) else 1 for d in self.facts.lead[:-1]] + [1]
+        if math.prod(sizes) * self.k <= _LARGEST_CONSTANT:
+            return _grid(sizes), []
+        single = [
+            _grid([n if i == place else 1 for i, n in enumerate(sizes)])
+            for place in range(self.k - 1)
+        ]
+        parts = [self.em.constant(part, "rows") for part in single if part.any()]
+        return _grid([1] * self.k), parts
+
+    def _rows(self) -> list[ir.Value]:
+        """Return the row numbers 0 .. L-1 as tuples (1, ..., L, k); nothing for a single row."""
+        length = self.facts.length
+        if not isinstance(length, int):
+            unit = self._place(self.k - 1, 1)
+            return [self.em.op("Mul", self._row_numbers(), unit, hint="row")]
+        if length == 1:
+            return []
+        return [self.em.constant(_grid([1] * (self.k - 1) + [length]), "rows")]
 
     def _sum(self, parts: list[ir.Value]) -> ir.Value:
         if not parts:  # a single row at the origin
@@ -199,9 +215,14 @@ class _Tuples:
 
         The leading ones give every sum the full rank of the index, also for a batch of one.
         """
-        tuple_ = np.full((*[1] * self.k, self.k), elsewhere, np.int64)
-        tuple_[..., place] = number
-        return self.em.constant(tuple_, "unit")
+        return self.em.constant(_last(self.k, number, place, elsewhere), "unit")
+
+
+def _last(k: int, number: int, place: int = -1, elsewhere: int = 0) -> np.ndarray:
+    """Return (1, ..., 1, k): `number` in one coordinate, the last if not said, else `elsewhere`."""
+    vector = np.full((*[1] * k, k), elsewhere, np.int64)
+    vector[..., place] = number
+    return vector
 
 
 def _grid(sizes: list[int]) -> np.ndarray:
@@ -209,10 +230,3 @@ def _grid(sizes: list[int]) -> np.ndarray:
     return np.stack(np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij"), axis=-1).astype(
         np.int64
     )
-
-
-def larger(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
-    """Return the larger of two scalars; Max takes integers from opset 12 on."""
-    if em.opset >= 12:
-        return em.op("Max", a, b, hint="modulus")
-    return em.op("Where", em.op("Less", a, b, dtype=ir.DataType.BOOL), b, a, hint="modulus")

@@ -1,0 +1,176 @@
+"""External data: which files a model refers to, whether they may be read, and moving them along."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core import walk
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.placing import Placing, place_files
+from onnx_kvtool.core.references import ReferenceJudge
+from onnx_kvtool.core.storage import tensor_bytes
+
+__all__ = [
+    "ExternalFile",
+    "Placing",
+    "array",
+    "check_external_data",
+    "external_files",
+    "judge_external_data",
+    "place_external_data",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalFile:
+    """A file with data of a model.
+
+    Attributes:
+        location: Where it is, relative to the model, as the model spells it.
+        path: Where it is, absolute; links are not resolved, and it may not exist.
+        tensors: Names of the tensors whose data it holds, in the order of the model; a tensor in
+            an attribute without a name of its own goes by the attribute's.
+        nbytes: Bytes that these tensors take together.
+    """
+
+    location: str
+    path: str
+    tensors: tuple[str, ...]
+    nbytes: int
+
+
+def external_files(model: ir.Model) -> list[ExternalFile]:
+    """Return the data files of all graphs, sub-graphs, attributes and functions of `model`.
+
+    No file is looked at and no value is touched. One file spelled in two ways is two lines.
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    sizes: dict[tuple[str, str], int] = {}
+    for place, tensor in _external(model):
+        location = os.fspath(tensor.location)
+        key = (location, os.path.abspath(os.path.join(tensor.base_dir, location)))
+        names.setdefault(key, []).append(tensor.name or place.value or "")
+        sizes[key] = sizes.get(key, 0) + tensor_bytes(tensor)
+    return [ExternalFile(*key, tuple(names[key]), sizes[key]) for key in names]
+
+
+def judge_external_data(model: ir.Model, *, need_bytes: bool) -> list[Diagnostic]:
+    """Return an error for every reference to external data that cannot be trusted or used.
+
+    Args:
+        model: The model; its values are not touched.
+        need_bytes: Whether a data file that is missing or too short is an error, too.
+    """
+    judge = ReferenceJudge(need_bytes=need_bytes)
+    findings = []
+    for place, tensor in _external(model):
+        if problem := judge.judge(tensor):
+            findings.append(Diagnostic(problem.code, "error", place, problem.message, problem.help))
+    return findings
+
+
+def check_external_data(model: ir.Model, *, need_bytes: bool) -> None:
+    """Refuse a model whose external data cannot be trusted or, if needed, is not there.
+
+    A location must be relative and stay in the model's directory by the rules of POSIX and of
+    Windows, whatever the system; the file it names must be a regular one whose real path stays
+    there too. Links in a snapshot of the Hugging Face hub's cache may lead to the `blobs` of the
+    same repository. Offsets and lengths must not be negative, and a length must be what shape and
+    type take (4-bit and other small elements packed).
+
+    Args:
+        model: The model; its values are not touched.
+        need_bytes: Whether each file must also exist and reach as far as its tensors.
+
+    Raises:
+        UnreadableModel: For the first reference that fails; the text names tensor and location.
+    """
+    judge = ReferenceJudge(need_bytes=need_bytes)
+    for place, tensor in _external(model):
+        if problem := judge.judge(tensor):
+            raise UnreadableModel(f"{place}: {problem.message}", help=problem.help)
+
+
+def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
+    """Return the values of a tensor, those of an external one mapped from its file.
+
+    `onnx_ir` refuses data files that are hard links or lie in the hub's cache; this reads every
+    file that `check_external_data` accepts.
+
+    Raises:
+        UnreadableModel: If the tensor is external and fails that check, or its data does not fit
+            its shape.
+        KvtoolError: If it is a sparse initializer, whose values are not read.
+    """
+    if isinstance(tensor, ir.ExternalTensor):
+        if problem := ReferenceJudge(need_bytes=True).judge(tensor):
+            raise UnreadableModel(f"`{tensor.name}`: {problem.message}", help=problem.help)
+        # Absolute and without a base directory, for which onnx_ir leaves the judging to its caller.
+        tensor = ir.ExternalTensor(
+            os.path.realpath(tensor.path),
+            tensor.offset,
+            tensor.length,
+            tensor.dtype,
+            shape=tensor.shape,
+            name=tensor.name,
+        )
+    try:
+        return tensor.numpy()
+    except (ValueError, TypeError, AssertionError, OSError) as error:
+        raise UnreadableModel(f"the values of `{tensor.name}` cannot be read: {error}") from error
+
+
+def place_external_data(
+    model: ir.Model, target_dir: str | os.PathLike[str], how: Placing | None
+) -> list[str]:
+    """Make the data files of `model` reachable from a model file written in `target_dir`.
+
+    A file that is already where the output expects it is left alone, whatever `how` is; so is
+    one with the same content. What `onnx.load` 1.23.2, `onnx_ir` 1.1.0 and onnxruntime 1.31.1
+    accept, as observed:
+
+    ===============================  =========  ===========  ===========
+    the data file                    onnx.load  onnx_ir      onnxruntime
+    ===============================  =========  ===========  ===========
+    is a copy                        loads      loads        loads
+    has another hard link            refuses    refuses      loads
+    is a symbolic link inside        refuses    loads        loads
+    is a symbolic link to outside    refuses    refuses      refuses
+    in a hub snapshot links to blobs refuses    refuses      loads
+    ===============================  =========  ===========  ===========
+
+    So `None` copies. A hard link saves the space, and makes onnx refuse the source as well.
+
+    Args:
+        model: The model that is written, with its external tensors still at their source.
+        target_dir: Directory of the output; it exists.
+        how: `reference` to leave the files where they are, `link` for hard links, `copy` for
+            copies with their holes, None for the form that every reader accepts.
+
+    Returns:
+        Notes for people, one per file that was placed.
+
+    Raises:
+        UsageError: If `how` is `reference` and the output stands in another directory, as a
+            location cannot leave the directory of its model.
+        UnreadableModel: If a file that has to be placed fails `check_external_data`.
+        KvtoolError: If another file is in the way, or the system refuses; what was placed by this
+            call is removed again.
+    """
+    directory = os.fspath(target_dir)
+    files = [(file.location, file.path) for file in external_files(model)]
+    return place_files(files, directory, how, lambda: check_external_data(model, need_bytes=True))
+
+
+def _external(model: ir.Model) -> Iterator[tuple[Location, ir.ExternalTensor]]:
+    for place, tensor in walk.tensors(model):
+        if isinstance(tensor, ir.ExternalTensor):
+            yield place, tensor

@@ -1,0 +1,303 @@
+"""From an `onnx_ir.Model` to a protobuf message, with everything that `read` carried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.carried import external_extras
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
+
+__all__ = ["MessageWriter"]
+
+_T = ir.AttributeType
+# Below this IR version a function has no value_info; what is known of its values stands in the main
+# graph under `domain::name/value`, as PyTorch's exporter writes it and onnx_ir reads it.
+_IR_WITH_FUNCTION_VALUE_INFO = 10
+# Where onnx_ir keeps the quantization annotation of a value.
+_ANNOTATION = "quant_parameter_tensor_names"
+
+
+class MessageWriter:
+    """Writes a model piece by piece; the model is not changed.
+
+    onnx_ir's own writer drops sparse initializers and trailing empty outputs, doubles the metadata
+    of tensors and quantization annotations of outputs, refuses maps and sparse attributes, and
+    adds `value_info` for every initializer. This one writes what was read.
+
+    Args:
+        described: Names of initializers that get `value_info` although it says no more than the
+            initializer itself.
+    """
+
+    def __init__(self, described: frozenset[str] = frozenset()) -> None:
+        self._described = described
+
+    def model(self, model: ir.Model) -> onnx.ModelProto:
+        """Return the message of the whole model, but for what `Origin` keeps beside it."""
+        out = onnx.ModelProto(ir_version=model.ir_version)
+        for name in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
+            if (value := getattr(model, name)) not in (None, "", 0):
+                setattr(out, name, value)
+        _imports(out.opset_import, model.opset_imports)
+        self.metadata(out, model.metadata_props)
+        for configuration in model.device_configurations:
+            out.configuration.append(ir.serde.serialize_model_configuration(configuration))
+        self.graph(out.graph, model.graph)
+        inside = model.ir_version >= _IR_WITH_FUNCTION_VALUE_INFO
+        for function in model.functions.values():
+            written = out.functions.add()
+            self.function(written, function)
+            for value in _values_of(function.graph):
+                if inside:
+                    self.value_info(written.value_info, value)
+                elif value.name:
+                    name = f"{function.domain}::{function.name}/{value.name}"
+                    self.value_info(out.graph.value_info, value, name)
+        return out
+
+    def graph(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
+        """Write one graph and its bodies."""
+        if graph.name:
+            out.name = graph.name
+        if graph.doc_string:
+            out.doc_string = graph.doc_string
+        for value in graph.inputs:
+            self.value(out.input.add(), value)
+        self.initializers(out, graph)
+        for node in graph:
+            self.node(out, node)
+            for value in node.outputs:
+                if not value.is_graph_output():
+                    self.value_info(out.value_info, value)
+        for value in graph.outputs:
+            self.value(out.output.add(), value)
+        self.annotations(out, graph)
+        self.metadata(out, graph.metadata_props)
+
+    def function(self, out: onnx.FunctionProto, function: ir.Function) -> None:
+        """Write one function, without `value_info`."""
+        out.domain, out.name = function.domain, function.name
+        if function.overload:
+            out.overload = function.overload
+        if function.doc_string:
+            out.doc_string = function.doc_string
+        _imports(out.opset_import, function.opset_imports)
+        self.metadata(out, function.metadata_props)
+        out.input.extend(self.name(value) for value in function.inputs)
+        out.output.extend(self.name(value) for value in function.outputs)
+        for attribute in function.attributes.values():
+            if attribute.value is None:
+                out.attribute.append(attribute.name)
+            else:
+                self.attribute(out.attribute_proto.add(), attribute)
+        for node in function.graph:
+            self.node(out, node)
+
+    def node(self, graph: onnx.GraphProto | onnx.FunctionProto, node: ir.Node) -> None:
+        """Write one node behind those that `graph` has."""
+        out = graph.node.add(op_type=node.op_type)
+        if node.domain:
+            out.domain = node.domain
+        if node.name:
+            out.name = node.name
+        if node.overload:
+            out.overload = node.overload
+        if node.doc_string:
+            out.doc_string = node.doc_string
+        self.metadata(out, node.metadata_props)
+        out.input.extend(["" if value is None else self.name(value) for value in node.inputs])
+        out.output.extend([self.name(value) for value in node.outputs])
+        for attribute in node.attributes.values():
+            self.attribute(out.attribute.add(), attribute)
+        for configuration in node.device_configurations:
+            out.device_configurations.append(
+                ir.serde.serialize_node_device_configuration(configuration)
+            )
+
+    def name(self, value: ir.Value) -> str:
+        """Return the name under which `value` is written."""
+        if value.name is None:
+            raise KvtoolError(f"a value of `{value.producer()}` has no name")
+        return value.name
+
+    def initializers(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
+        """Write the initializers of one graph and what is declared of them."""
+        inputs = set(graph.inputs)
+        for name, value in graph.initializers.items():
+            tensor = value.const_value
+            if tensor is None:
+                raise KvtoolError(f"initializer `{name}` has no value")
+            self.initializer(out, name, tensor)
+            if value not in inputs and (name in self._described or _says_more(value, tensor)):
+                self.value_info(out.value_info, value)
+
+    def initializer(self, out: onnx.GraphProto, name: str, tensor: ir.TensorProtocol) -> None:
+        """Write one initializer."""
+        if isinstance(tensor, SparseInitializer):
+            sparse = out.sparse_initializer.add()
+            sparse.CopyFrom(tensor.raw)
+            sparse.values.name = name
+            return
+        written = out.initializer.add()
+        self.tensor(written, tensor)
+        written.name = name
+
+    def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
+        """Write one tensor; of an external one only where its data lies."""
+        if isinstance(tensor, ir.TensorProtoTensor):
+            out.CopyFrom(tensor.raw)
+            del out.metadata_props[:]  # written below, as they may have been edited
+            self.metadata(out, tensor.metadata_props)
+            return
+        ir.serde.serialize_tensor_into(out, tensor)
+        if isinstance(tensor, ir.ExternalTensor):
+            for key, value in external_extras(tensor):
+                out.external_data.add(key=key, value=value)
+
+    def attribute(self, out: onnx.AttributeProto, attribute: ir.Attr) -> None:
+        """Write one attribute of a node or a function."""
+        kind = attribute.type
+        if attribute.is_ref():
+            ir.serde.serialize_reference_attribute_into(out, attribute)
+            return
+        write = _WRITERS.get(kind)
+        if write is None:
+            ir.serde.serialize_attribute_into(out, attribute)
+            return
+        out.name = attribute.name
+        out.type = cast("onnx.AttributeProto.AttributeType", kind.value)
+        if attribute.doc_string:
+            out.doc_string = attribute.doc_string
+        write(self, out, attribute.value)
+
+    def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
+        """Write what is known of an inner value; nothing when nothing is."""
+        if not value.name or (
+            value.type is None
+            and value.shape is None
+            and not value.metadata_props
+            and not value.doc_string
+        ):
+            return
+        self.value(out.add(), value, name)
+
+    def value(self, out: onnx.ValueInfoProto, value: ir.Value, name: str = "") -> None:
+        """Write the declaration of a value, under its own name when `name` is empty."""
+        out.name = name or self.name(value)
+        if value.doc_string:
+            out.doc_string = value.doc_string
+        self.metadata(out, value.metadata_props)
+        if value.type is not None or value.shape is not None:
+            _write_type(out.type, value.type, value.shape)
+
+    def annotations(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
+        """Write the quantization annotations of the values of one graph."""
+        for value in _values_of(graph):
+            if parameters := value.meta.get(_ANNOTATION):
+                annotation = out.quantization_annotation.add(tensor_name=self.name(value))
+                for key in sorted(parameters):
+                    annotation.quant_parameter_tensor_names.add(key=key, value=parameters[key])
+
+    def metadata(self, out: Any, entries: Mapping[str, str]) -> None:
+        """Write metadata, sorted by key."""
+        for key in sorted(entries):
+            out.metadata_props.add(key=key, value=entries[key])
+
+
+def _values_of(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yield every value that `graph` defines, once."""
+    yield from graph.inputs
+    inputs = set(graph.inputs)
+    for value in graph.initializers.values():
+        if value not in inputs:
+            yield value
+    for node in graph:
+        yield from node.outputs
+
+
+def _imports(out: Any, versions: Mapping[str, int]) -> None:
+    for domain, version in versions.items():
+        out.add(domain=domain, version=version)
+
+
+def _says_more(value: ir.Value, tensor: ir.TensorProtocol) -> bool:
+    """Return whether the declaration of an initializer adds to what its tensor says."""
+    if value.doc_string or value.metadata_props:
+        return True
+    type_, shape = value.type, value.shape
+    if type_ is not None and (type_.denotation or type_ != ir.TensorType(tensor.dtype)):
+        return True
+    if shape is None:
+        return False
+    return shape != tensor.shape or any(shape.get_denotation(i) for i in range(len(shape)))
+
+
+def _write_type(out: onnx.TypeProto, type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> None:
+    if isinstance(type_, VerbatimType):
+        out.CopyFrom(type_.message)
+        return
+    if type_ is not None:
+        ir.serde.serialize_type_into(out, type_)
+    else:
+        # A shape without an element type: only a tensor comes out of a file like this.
+        out.tensor_type.SetInParent()
+    if shape is not None:
+        ir.serde.serialize_shape_into(out, shape)
+
+
+def _graph(writer: MessageWriter, out: onnx.AttributeProto, graph: ir.Graph) -> None:
+    writer.graph(out.g, graph)
+
+
+def _graphs(writer: MessageWriter, out: onnx.AttributeProto, graphs: Any) -> None:
+    for graph in graphs:
+        writer.graph(out.graphs.add(), graph)
+
+
+def _tensor(writer: MessageWriter, out: onnx.AttributeProto, tensor: ir.TensorProtocol) -> None:
+    writer.tensor(out.t, tensor)
+
+
+def _tensors(writer: MessageWriter, out: onnx.AttributeProto, tensors: Any) -> None:
+    for tensor in tensors:
+        writer.tensor(out.tensors.add(), tensor)
+
+
+def _strings(writer: MessageWriter, out: onnx.AttributeProto, texts: Any) -> None:
+    out.strings.extend(text if isinstance(text, bytes) else text.encode() for text in texts)
+
+
+def _type(writer: MessageWriter, out: onnx.AttributeProto, type_: ir.TypeAndShape) -> None:
+    _write_type(out.tp, type_.type, type_.shape)
+
+
+def _types(writer: MessageWriter, out: onnx.AttributeProto, types: Any) -> None:
+    for type_ in types:
+        _write_type(out.type_protos.add(), type_.type, type_.shape)
+
+
+def _sparse(writer: MessageWriter, out: onnx.AttributeProto, sparse: Any) -> None:
+    out.sparse_tensor.CopyFrom(sparse)
+
+
+def _sparses(writer: MessageWriter, out: onnx.AttributeProto, sparses: Any) -> None:
+    out.sparse_tensors.extend(sparses)
+
+
+# The values that onnx_ir's own writer loses something of, or refuses.
+_WRITERS: dict[ir.AttributeType, Callable[[MessageWriter, onnx.AttributeProto, Any], None]] = {
+    _T.GRAPH: _graph,
+    _T.GRAPHS: _graphs,
+    _T.TENSOR: _tensor,
+    _T.TENSORS: _tensors,
+    _T.STRINGS: _strings,
+    _T.TYPE_PROTO: _type,
+    _T.TYPE_PROTOS: _types,
+    _T.SPARSE_TENSOR: _sparse,
+    _T.SPARSE_TENSORS: _sparses,
+}

@@ -1,0 +1,264 @@
+"""Reading and writing models."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core import carried, walk
+from onnx_kvtool.core.atomic import write_bytes
+from onnx_kvtool.core.container import DEFAULT_DOMAINS, judge
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
+from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.message import MessageWriter
+from onnx_kvtool.core.protobuf import EncodeError
+from onnx_kvtool.core.source import parse, read_bytes, spoken_name
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
+
+__all__ = ["Origin", "clone", "origin", "read", "serialize", "write"]
+
+_KEY = "onnx_kvtool.origin"
+_EXTERNAL = "store the weights as external data, beside the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a model came from, and what was wrong with it there.
+
+    Attributes:
+        path: Path as it was given; `-` for standard input, "" for a model made in memory.
+        directory: Absolute directory to which its external data is relative; "" in memory.
+        defects: What onnx_ir repairs, merges or drops in silence, and what makes an edit unsafe.
+            A model with an error here must not be rewritten.
+        training: Training information, which is kept as it was read. It names values of the graph,
+            so that an edit may make it wrong.
+        described: Names of initializers that `value_info` of the file repeats.
+    """
+
+    path: str
+    directory: str
+    defects: tuple[Diagnostic, ...]
+    training: tuple[onnx.TrainingInfoProto, ...] = field(default=(), repr=False)
+    described: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+def origin(model: ir.Model) -> Origin:
+    """Return where `model` came from; `Origin("", "", ())` for one made in memory."""
+    found = model.meta.get(_KEY)
+    return found if isinstance(found, Origin) else Origin("", "", ())
+
+
+def read(source: str | os.PathLike[str]) -> ir.Model:
+    """Read a model without its external data.
+
+    External tensors keep their place on disk and are mapped into memory when their values are
+    asked for; whether their references can be trusted is for `check_external_data` to say. An
+    opset import of `ai.onnx` becomes one of "", the other spelling of the same domain. What
+    onnx_ir has no form for is carried: sparse initializers as `SparseInitializer`, types such as
+    maps as `VerbatimType`, sparse attributes as their messages, training information in `Origin`.
+
+    Args:
+        source: Path of the model, or `-` for standard input, whose external data is then relative
+            to the current directory.
+
+    Returns:
+        The model, with its `Origin`.
+
+    Raises:
+        UnreadableModel: If the file cannot be read, is no ONNX model, is larger than a protobuf
+            message can be, or holds what nobody can make sense of (see `container.judge`).
+    """
+    path = os.fspath(source)
+    message = parse(read_bytes(path), spoken_name(path))
+    try:
+        found = judge(message)
+        hidden = carried.hide(found)
+        _normalize(message)
+        model = _from_message(message)
+        carried.restore(model, hidden)
+    except UnreadableModel as error:
+        raise UnreadableModel(f"{spoken_name(path)}: {error.message}", help=error.help) from error
+    except UnicodeDecodeError as error:
+        raise UnreadableModel(f"{spoken_name(path)} holds text that is not UTF-8") from error
+    directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
+    _set_base_dir(model, directory, everywhere=found.hidden_external)
+    model.meta[_KEY] = Origin(
+        path,
+        directory,
+        tuple(found.defects),
+        tuple(message.training_info),
+        frozenset(found.described),
+    )
+    return model
+
+
+def clone(model: ir.Model) -> ir.Model:
+    """Return a copy whose graphs can be edited; tensors and the origin are shared.
+
+    Raises:
+        KvtoolError: If a node reads a value that nothing produces, or that a later node produces,
+            which onnx_ir cannot copy.
+    """
+    try:
+        copy = model.clone()
+    except (RuntimeError, KeyError, ValueError) as error:
+        errors = [d for d in origin(model).defects if d.severity == "error"]
+        reason = f"{errors[0].location}: {errors[0].message}" if errors else _root(error)
+        raise KvtoolError(f"the model cannot be copied: {reason}") from error
+    copy.meta.update(model.meta)
+    return copy
+
+
+def serialize(model: ir.Model) -> bytes:
+    """Return the bytes of a model file, with everything that `read` carried.
+
+    Equal models give equal bytes. External tensors are written as references; their files are not
+    looked at.
+
+    Raises:
+        KvtoolError: If the message would be larger than 2**31 - 1 bytes, or the model holds
+            something that has no written form, such as a value without a name.
+    """
+    # Asked before a message is built, which would take the same space once more.
+    if _held_bytes(model) > MAX_MESSAGE_BYTES:
+        raise _too_large()
+    known = origin(model)
+    try:
+        message = MessageWriter(known.described).model(model)
+        message.training_info.extend(known.training)
+        data: bytes = message.SerializeToString(deterministic=True)
+    except EncodeError as error:
+        raise _too_large() from error
+    except (ir.serde.SerdeError, TypeError, ValueError) as error:
+        raise KvtoolError(f"the model cannot be written: {_root(error)}") from error
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise _too_large()
+    return data
+
+
+def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None = None) -> None:
+    """Write a model file, atomically; its external data is not moved.
+
+    Args:
+        model: The model.
+        target: Path of the file, or `-` for standard output. An existing file is replaced and
+            keeps its permissions; a symbolic link is followed.
+        data: What `serialize` returned for this model, if it was called already.
+
+    Raises:
+        UsageError: If `target` is a data file of the model.
+        KvtoolError: If the model has no written form, or the system refuses; then `target` is
+            untouched and nothing is left behind.
+    """
+    path = os.fspath(target)
+    if path != "-":
+        _spare_data_files(model, path)
+    if data is None:
+        data = serialize(model)
+    if path != "-":
+        write_bytes(path, data)
+        return
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        raise KvtoolError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _normalize(message: onnx.ModelProto) -> None:
+    # onnx_ir spells the domain of nodes "" and leaves imports alone: neither would find the other.
+    for imports in (message.opset_import, *(f.opset_import for f in message.functions)):
+        for entry in imports:
+            if entry.domain in DEFAULT_DOMAINS:
+                entry.domain = ""
+
+
+def _from_message(message: onnx.ModelProto) -> ir.Model:
+    try:
+        with _quiet(), _without_collector():
+            return ir.serde.deserialize_model(message)
+    except ir.serde.SerdeError as error:
+        raise UnreadableModel(
+            f"onnx_ir cannot hold the model: {_root(error)}",
+            help="please report this model; other tools may be able to repair it",
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep onnx_ir from logging what `judge` has found already."""
+    logger = logging.getLogger("onnx_ir")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the cycle collector still: a model is one large cycle that is all alive."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _set_base_dir(model: ir.Model, directory: str, *, everywhere: bool) -> None:
+    """Tell the external tensors where the model lies.
+
+    `onnx_ir.external_data.set_base_dir` leaves out functions.
+    """
+    if everywhere:
+        tensors: list[ir.TensorProtocol | None] = [tensor for _, tensor in walk.tensors(model)]
+    else:
+        tensors = [v.const_value for v in model.graph.initializers.values()]
+    for tensor in tensors:
+        if isinstance(tensor, ir.ExternalTensor):
+            tensor.base_dir = directory
+
+
+def _held_bytes(model: ir.Model) -> int:
+    """Return the bytes of the values that the model file itself has to hold, about."""
+    total = 0
+    for _, graph in walk.graphs(model):
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if tensor is not None and not isinstance(tensor, ir.ExternalTensor):
+                total += tensor_bytes(tensor)
+    return total
+
+
+def _spare_data_files(model: ir.Model, target: str) -> None:
+    for file in external_files(model):
+        if os.path.realpath(file.path) == os.path.realpath(target):
+            raise UsageError(
+                f"`{target}` holds the weights of the model, which would be overwritten",
+                help="name another file for the output",
+            )
+
+
+def _too_large() -> KvtoolError:
+    return KvtoolError(
+        "the model is larger than 2 GiB, which no protobuf message can be", help=_EXTERNAL
+    )
+
+
+def _root(error: BaseException) -> str:
+    """Return what went wrong first, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,0 +1,75 @@
+"""What a model looks like from outside: its inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+__all__ = ["Interface", "Port", "interface_difference", "interface_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One graph input or output.
+
+    Attributes:
+        name: Its name.
+        type: Its type as text, without the shape; None when the model does not say.
+        rank: Its rank; None when the model does not say.
+    """
+
+    name: str
+    type: str | None
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The inputs that are not initializers, and the outputs, in order."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def interface_of(model: ir.Model) -> Interface:
+    """Return the interface of `model`."""
+    initializers = model.graph.initializers
+    fed = [value for value in model.graph.inputs if value.name not in initializers]
+    return Interface(_ports(fed), _ports(model.graph.outputs))
+
+
+def interface_difference(expected: Interface, actual: Interface) -> str | None:
+    """Return how two interfaces differ in names, order, types or ranks; None if they do not.
+
+    What one of them does not say does not differ.
+    """
+    for kind, a, b in (
+        ("input", expected.inputs, actual.inputs),
+        ("output", expected.outputs, actual.outputs),
+    ):
+        names_a, names_b = [port.name for port in a], [port.name for port in b]
+        if names_a != names_b:
+            return f"the {kind}s are {_listed(names_b)}, expected {_listed(names_a)}"
+        for port, other in zip(a, b, strict=True):
+            if None not in (port.type, other.type) and port.type != other.type:
+                return f"{kind} `{port.name}` is of type {other.type}, expected {port.type}"
+            if None not in (port.rank, other.rank) and port.rank != other.rank:
+                return f"{kind} `{port.name}` has rank {other.rank}, expected {port.rank}"
+    return None
+
+
+def _ports(values: Iterable[ir.Value]) -> tuple[Port, ...]:
+    return tuple(
+        Port(
+            name=value.name or "",
+            type=None if value.type is None else str(value.type),
+            rank=None if value.shape is None else len(value.shape),
+        )
+        for value in values
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
