@@ -4,7 +4,8 @@ The public functions have the names of the commands, and their keywords are the 
 
     import onnx_kvtool as kv
 
-    lowered, report = kv.lower("decoder.onnx", opset=18)
+    model = kv.load("decoder.onnx")  # an onnx_ir.Model; every function takes one, or a path
+    lowered, report = kv.lower(model, opset=18)
 
 Importing this package is cheap: each name below is loaded from its module on first use.
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onnx_kvtool.commands.lower import lower
     from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
+    from onnx_kvtool.core.model import read as load
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
 
 __all__ = [
@@ -28,27 +30,30 @@ __all__ = [
     "UsageError",
     "Verification",
     "__version__",
+    "load",
     "lower",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "KvtoolError": "onnx_kvtool.core.errors",
-    "LowerReport": "onnx_kvtool.rewrite.report",
-    "Lowered": "onnx_kvtool.rewrite.report",
-    "Refused": "onnx_kvtool.rewrite.report",
-    "UnreadableModel": "onnx_kvtool.core.errors",
-    "UsageError": "onnx_kvtool.core.errors",
-    "Verification": "onnx_kvtool.rewrite.report",
-    "lower": "onnx_kvtool.commands.lower",
+    "KvtoolError": "core.errors:KvtoolError",
+    "LowerReport": "rewrite.report:LowerReport",
+    "Lowered": "rewrite.report:Lowered",
+    "Refused": "rewrite.report:Refused",
+    "UnreadableModel": "core.errors:UnreadableModel",
+    "UsageError": "core.errors:UsageError",
+    "Verification": "rewrite.report:Verification",
+    "load": "core.model:read",
+    "lower": "commands.lower:lower",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if (home := _HOMES.get(name)) is None:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    module, attribute = _HOMES[name].split(":")
+    value = getattr(import_module(f"{__name__}.{module}"), attribute)
     globals()[name] = value
     return value
 

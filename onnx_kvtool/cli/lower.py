@@ -14,6 +14,7 @@ from onnx_kvtool.cli.options import (
     output_options,
     verify_options,
 )
+from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.core.errors import UsageError
 
 __all__ = ["lower"]
@@ -98,7 +99,7 @@ def lower(
     if output_format == "json":
         from onnx_kvtool.report.json import to_json
 
-        click.echo(to_json("lower", report))
+        write_data(to_json("lower", report))
     else:
         from onnx_kvtool.report.text import print_lower
 
@@ -125,6 +126,11 @@ def _refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
             options["verify"] is False and options["verify_steps"] is not None,
             "`--verify-steps` needs verification, which `--no-verify` switches off",
             "drop one of them",
+        ),
+        (
+            output == "-" and options["external_data"] is not None,
+            "`--external-data` places files beside the output, and standard output has no place",
+            "write the model to a file with `-o OUT`",
         ),
         (
             to_stdout and output_format == "json",

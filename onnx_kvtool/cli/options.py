@@ -40,7 +40,7 @@ def output_options(command: F) -> F:
             "--external-data",
             type=click.Choice(["reference", "link", "copy"]),
             help="What becomes of weights in other files.  [default: refer to them from the same"
-            " directory, link them elsewhere]",
+            " directory, copy them elsewhere]",
         ),
         click.option("--in-place", is_flag=True, help="Replace the input."),
         click.option(

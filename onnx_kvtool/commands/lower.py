@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.external_data import check_external_data, place_external_data
-from onnx_kvtool.core.model import origin, read, serialize, write
+from onnx_kvtool.core.model import clone, origin, read, serialize, write
 from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.rewrite.lower import Outcome, legalise
@@ -114,8 +114,9 @@ def lower(
         dims=dims or {},
     )
     _check_request(request)
-    work = model.clone() if isinstance(model, ir.Model) else read(path)
-    report = _lower(work, request)
+    work = clone(model) if isinstance(model, ir.Model) else read(path)
+    source = model if isinstance(model, ir.Model) else None
+    report = _lower(work, request, source)
     if report.refused or report.verification.status == "different":
         raise Refused(report)
     return work, report
@@ -137,7 +138,8 @@ def run(request: LowerRequest) -> LowerReport:
     _check_request(request)
     model = read(request.model)
     output = _output(request, model)
-    report = _lower(model, request)
+    source = clone(model) if request.model == "-" else None
+    report = _lower(model, request, source)
     if report.refused or report.verification.status == "different" or request.dry_run:
         return report
     data = serialize(model)
@@ -178,8 +180,14 @@ def _check_request(request: LowerRequest) -> None:
         raise UsageError(f"`opset` is {request.opset}, expected 11 to 23")
 
 
-def _lower(model: ir.Model, request: LowerRequest) -> LowerReport:
-    """Lower a model in place, check and verify it."""
+def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> LowerReport:
+    """Lower a model in place, check and verify it.
+
+    Args:
+        model: The model to work on.
+        request: What was asked for.
+        source: The model as it was; None when it can be read again.
+    """
     check_external_data(model, need_bytes=bool(request.verify))
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
@@ -193,13 +201,12 @@ def _lower(model: ir.Model, request: LowerRequest) -> LowerReport:
             force=request.verify is True,
         )
     opset = None if request.only else request.opset or DEFAULT_OPSET
-    before = _complaint(model)
     outcome = legalise(model, opset, options, request.only)
     report = _report(model, request, outcome)
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
-    _check(model, before, report)
+    _check(model, source or request.model, report)
     if verifier is None:
         report.verification = Verification("skipped", detail="switched off with `--no-verify`")
     else:
@@ -229,16 +236,16 @@ def _complaint(model: ir.Model) -> str | None:
     return None
 
 
-def _check(model: ir.Model, before: str | None, report: LowerReport) -> None:
-    """Hold the result against onnx's checker, where the source passed it.
+def _check(model: ir.Model, source: ir.Model | str, report: LowerReport) -> None:
+    """Hold the result against onnx's checker, where the source passes it.
 
     Raises:
-        AssertionError: If the checker rejects the result of a source that it accepted.
+        AssertionError: If the checker rejects the result of a source that it accepts.
     """
     after = _complaint(model)
     if after is None:
         return
-    if before is None:
+    if _complaint(read(source) if isinstance(source, str) else source) is None:
         raise AssertionError(f"onnx's checker rejects the result: {after}")
     report.notes.append(f"onnx's checker rejects the source and the result: {after}")
 

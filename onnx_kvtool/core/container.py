@@ -38,6 +38,7 @@ def judge(message: onnx.ModelProto) -> Judgement:
             an attribute without a type, external data at a position that is no number.
     """
     found = Judgement()
+    found.texts(message, "")
     found.fields(message, _MODEL)
     found.keys(message.metadata_props, _MODEL)
     if message.ir_version <= 0:
@@ -80,7 +81,8 @@ def _functions(functions: Iterable[onnx.FunctionProto], found: Judgement) -> Non
     for function in functions:
         key = (function.domain, function.name, function.overload)
         path = function_path(*key)
-        require_text(key, path)
+        require_text(key, "")
+        found.texts(function, path)
         if key in called:
             found.add(
                 "duplicate-function", Location(path), "is defined twice, and the last one is taken"
@@ -90,7 +92,7 @@ def _functions(functions: Iterable[onnx.FunctionProto], found: Judgement) -> Non
         called[key] = calls
     try:
         graphlib.TopologicalSorter(
-            {key: calls & called.keys() for key, calls in called.items()}
+            {key: sorted(calls & called.keys()) for key, calls in called.items()}
         ).prepare()
     except graphlib.CycleError as error:
         names = " -> ".join(f"`{function_path(*key)}`" for key in reversed(error.args[1]))

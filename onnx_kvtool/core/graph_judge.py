@@ -49,6 +49,7 @@ class GraphJudge:
             UnreadableModel: For what onnx_ir refuses: a value produced twice, an unknown element
                 type, an attribute without a type.
         """
+        self.found.texts(graph, "")
         self.found.fields(graph, Location(path))
         self.found.keys(graph.metadata_props, Location(path))
         scope = Scope(path, graph.node, set(), outer)
@@ -155,7 +156,9 @@ class GraphJudge:
     def _attributes(
         self, attributes: Sequence[onnx.AttributeProto], scope: Scope, index: int
     ) -> None:
-        if len(attributes) > 1 and len({a.name for a in attributes}) < len(attributes):
+        names = [attribute.name for attribute in attributes]
+        require_text(names, scope.path)
+        if len(names) > 1 and len(set(names)) < len(names):
             self.found.add(
                 "duplicate-attribute",
                 scope.place(index),

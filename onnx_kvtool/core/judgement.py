@@ -87,6 +87,11 @@ class Judgement:
                 )
             seen.add(entry.key)
 
+    def texts(self, message: Message, path: str) -> None:
+        """Refuse text of `message` itself that is not UTF-8; see `require_text`."""
+        fields = message.ListFields()
+        require_text([value for _, value in fields if isinstance(value, str | bytes)], path)
+
     def fields(self, message: Message, location: Location) -> None:
         """Record fields of `message` that this version of onnx does not know."""
         unknown = UnknownFieldSet(message)

@@ -55,7 +55,7 @@ class MessageWriter:
             for value in _values_of(function.graph):
                 if inside:
                     self.value_info(written.value_info, value)
-                elif value.name:
+                elif value.name and not function.overload:
                     name = f"{function.domain}::{function.name}/{value.name}"
                     self.value_info(out.graph.value_info, value, name)
         return out

@@ -27,6 +27,7 @@ from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 __all__ = ["Origin", "clone", "origin", "read", "serialize", "write"]
 
 _KEY = "onnx_kvtool.origin"
+_UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
 _EXTERNAL = "store the weights as external data, beside the model"
 
 
@@ -111,7 +112,7 @@ def clone(model: ir.Model) -> ir.Model:
     try:
         copy = model.clone()
     except (RuntimeError, KeyError, ValueError) as error:
-        errors = [d for d in origin(model).defects if d.severity == "error"]
+        errors = [d for d in origin(model).defects if d.code in _UNCOPIABLE]
         reason = f"{errors[0].location}: {errors[0].message}" if errors else _root(error)
         raise KvtoolError(f"the model cannot be copied: {reason}") from error
     copy.meta.update(model.meta)
@@ -259,6 +260,6 @@ def _too_large() -> KvtoolError:
 
 def _root(error: BaseException) -> str:
     """Return what went wrong first, in one line."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
     return " ".join(str(error).split())[:300] or type(error).__name__

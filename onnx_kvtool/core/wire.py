@@ -63,7 +63,7 @@ def explain(data: bytes) -> Flaw:
             "flatten its If, Loop and Scan bodies in the exporter",
         )
     return Flaw(
-        "is no ONNX model, or a damaged one: its bytes are a protobuf message of another kind",
+        "is no ONNX model, or a damaged one: it is a protobuf message, but its parts do not parse",
         "check that this is a model and not, for example, a saved tensor",
     )
 

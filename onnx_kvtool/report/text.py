@@ -31,15 +31,7 @@ def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> No
     """
     console = _console(color)
     failed = bool(report.refused) or report.verification.status == "different"
-    versions = f"opset {report.source_opset}"
-    if report.target_opset != report.source_opset:
-        versions += f" to {report.target_opset}"
-    if failed:
-        _line(
-            console, "not lowered", f"{report.model}, {versions}; nothing was written", "bold red"
-        )
-    else:
-        _line(console, "lowered", f"{report.model}, {versions}, IR version {report.ir_version}")
+    _print_head(console, report, failed)
     for refusals in _grouped(report.refused):
         _print_refusals(console, refusals)
     if report.lowered and not failed:
@@ -47,16 +39,24 @@ def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> No
     for note in report.notes:
         _line(console, "note", note)
     if not report.refused:
-        _line(
-            console,
-            "verification",
-            _verdict(report.verification),
-            _VERDICT_STYLE[report.verification.status],
-        )
+        style = _VERDICT_STYLE[report.verification.status]
+        _line(console, "verification", _verdict(report.verification), style)
     if report.output is not None:
-        _line(console, "written", report.output)
+        _line(console, "written", "standard output" if report.output == "-" else report.output)
     elif dry_run and not failed:
         _line(console, "dry run", "nothing was written")
+
+
+def _print_head(console: Console, report: LowerReport, failed: bool) -> None:
+    """Print which model it was, and between which versions."""
+    text = "standard input" if report.model == "-" else report.model
+    text += f", opset {report.source_opset}"
+    if report.target_opset != report.source_opset:
+        text += f" to {report.target_opset}"
+    if failed:
+        _line(console, "not lowered", f"{text}; nothing was written", "bold red")
+    else:
+        _line(console, "lowered", f"{text}, IR version {report.ir_version}")
 
 
 def _console(color: bool | None) -> Console:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
+
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.walk import graphs
-from onnx_kvtool.ops.legality import examine
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.ops.legality import Problem, examine
 
 __all__ = ["judge"]
+
+_STRING = ir.AttributeType.STRING
 
 
 def judge(model: ir.Model, opset: int) -> list[Diagnostic]:
@@ -19,10 +23,30 @@ def judge(model: ir.Model, opset: int) -> list[Diagnostic]:
     that are unknown are not judged; nor are the bodies of functions, which have none.
     """
     local = {key[:2] for key in model.functions}
+    legal: set[Hashable] = set()
     return [
         Diagnostic(problem.code, "error", Location.of(path, node, index), problem.text)
-        for path, graph in graphs(model)
-        for index, node in enumerate(graph)
+        for path, index, node in nodes(model)
         if node.domain == "" and ("", node.op_type) not in local
-        for problem in examine(node, opset)
+        for problem in _problems(node, opset, legal)
     ]
+
+
+def _problems(node: ir.Node, opset: int, legal: set[Hashable]) -> list[Problem]:
+    """Examine a node, unless one was found legal before that differs in names only."""
+    key = (
+        node.op_type,
+        tuple(None if v is None else v.type for v in node.inputs),
+        tuple(v.type for v in node.outputs),
+        tuple((a.name, a.type, a.value if a.type == _STRING else None) for a in _given(node)),
+    )
+    if key in legal:
+        return []
+    problems = list(examine(node, opset))
+    if not problems:
+        legal.add(key)
+    return problems
+
+
+def _given(node: ir.Node) -> Iterable[ir.Attr]:
+    return node.attributes.values() if node.attributes else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin
-from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.core.walk import function_path, graphs, nodes
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
@@ -81,7 +81,7 @@ def legalise(
         )
         outcome.refused.append(diagnostic)
         return outcome
-    annotations = annotate(model)
+    annotations = annotate(model, _reader_of_types(source, target, frozenset(only)))
     if annotations.failure:
         outcome.notes.append(annotations.failure)
     context = LoweringContext(source, target, options, Folder())
@@ -113,10 +113,17 @@ def _inline(
             return any(n.domain == "" and n.op_type in only for n in function.all_nodes())
         return _cannot_stay(function, target, ir_version)
 
-    gone = inline_functions(model, wanted, names)
-    for domain, name, overload in gone:
-        identifier = f"{domain}::{name}" + (f":{overload}" if overload else "")
-        outcome.lowered.append(Lowered(Location(graph=identifier, op=identifier), "inline"))
+    called = {node.op_identifier() for _, _, node in nodes(model)}
+    for key in inline_functions(model, wanted, names):
+        domain, name, overload = key
+        path = function_path(domain, name, overload)
+        if key in called:
+            outcome.lowered.append(Lowered(Location(path, op=f"{domain}::{name}"), "inline"))
+        else:
+            outcome.notes.append(
+                f"function `{path}`, which nothing calls, is left out: it cannot stand in a model "
+                f"of opset {target} and IR version {ir_version}"
+            )
 
 
 def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
@@ -133,6 +140,28 @@ def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
         if here is None or there is None or here.since_version != there.since_version:
             return True
     return False
+
+
+def _reader_of_types(source: int, target: int, only: frozenset[str]) -> Callable[[ir.Node], bool]:
+    """Return which nodes are read together with their types: those that may be rewritten.
+
+    Shape and Size are read by the folding of constants.
+    """
+    answers: dict[tuple[str, int | None], bool] = {}
+
+    def reads(node: ir.Node) -> bool:
+        if node.domain != "":
+            return False
+        key = (node.op_type, node.version)
+        if key not in answers:
+            here = op_facts(node.op_type, node.version or source)
+            there = op_facts(node.op_type, target)
+            changes = here is None or there is None or here.since_version != there.since_version
+            needed = node.op_type in only if only else changes
+            answers[key] = needed or node.op_type in ("Shape", "Size")
+        return answers[key]
+
+    return reads
 
 
 def _foreign(model: ir.Model) -> list[str]:

@@ -28,8 +28,8 @@ _EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 _FATAL = 4
 """Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
 
-_INFERENCE_ERROR = "InferenceError]"
-"""How onnxruntime marks types and shapes that contradict each other: `[ShapeInferenceError]`."""
+_INVALID = r"INVALID_GRAPH|[Ii]nvalid model|(?:Type|Shape)InferenceError\]|: Type Error: "
+"""How onnxruntime says that a model breaks the specification, under several codes."""
 
 # The binding raises classes of its own, which have no common base but Exception, and plain
 # built-in ones for arrays it cannot convert.
@@ -69,15 +69,18 @@ class Session:
         try:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except _ERRORS as error:
-            is_invalid = isinstance(error, capi.InvalidGraph) or _INFERENCE_ERROR in str(error)
+            is_invalid = re.search(_INVALID, str(error)) is not None
             raise (ModelRejected if is_invalid else RuntimeUnavailable)(
                 f"{self.runtime} cannot load the model: {informative(error)}"
             ) from error
         self._inputs = {value.name: value.type for value in self._session.get_inputs()}
         self._outputs = {value.name: value.type for value in self._session.get_outputs()}
-        self._is_extended = any(
-            type_ in EXTENDED for type_ in (*self._inputs.values(), *self._outputs.values())
-        )
+        types = {*self._inputs.values(), *self._outputs.values()}
+        self._is_extended = not EXTENDED.keys().isdisjoint(types)
+        if self._is_extended and "tensor(string)" in self._inputs.values():
+            raise RuntimeUnavailable(
+                f"{self.runtime} takes no strings beside types that numpy lacks: {sorted(types)}"
+            )
 
     @property
     def runtime(self) -> str:
@@ -93,9 +96,9 @@ class Session:
             if self._is_extended:
                 return self._run_extended(names, inputs, options)
             values = self._session.run(names, dict(inputs), options)
+            return {name: _array(value) for name, value in zip(names, values, strict=True)}
         except _ERRORS as error:
             raise RunFailed(f"{self.runtime}: {informative(error)}") from error
-        return dict(zip(names, (_array(value) for value in values), strict=True))
 
     def _run_extended(
         self, names: list[str], inputs: Mapping[str, Array], options: ort.RunOptions
@@ -148,10 +151,19 @@ def informative(error: Exception) -> str:
     failed condition before the sentence that was written for people.
     """
     text = str(error).strip()
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
-    text = re.sub(r"^.*?Status Message: ", "", text, flags=re.DOTALL)
-    text = re.sub(r"^.* , Error ", "", text)
-    text = re.sub(r"/\S+\.(?:cc|h):\d+ .* was false\. ", "", text, flags=re.DOTALL)
-    text = re.sub(r"/\S+\.(?:cc|h):\d+ [^\n]*?\)(?:::<lambda\([^)]*\)>)? ", "", text)
+    for noise in _NOISE:
+        text = re.sub(noise, "", text, flags=re.DOTALL)
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line.rstrip(".") or type(error).__name__
+
+
+_NOISE = (
+    r"^\[ONNXRuntimeError\] : \d+ : \w+ : ",
+    r"^.*?Status Message: ",
+    r"^This is an invalid model\. In Node, .* , Error ",
+    r"/\S+\.(?:cc|h):\d+ .* was false\. ",
+    r"/\S+\.(?:cc|h):\d+ [^\n]*?\)(?:::<lambda\([^)]*\)>)? ",
+    r"^\w+\.(?:cc|h):\d+ \w+ ",
+    r"^ONNX Runtime only \*guarantees\* .*(?=Current official support)",
+)
+"""What stands before the sentence that was written for people, in the order of removal."""

@@ -90,7 +90,10 @@ def _spec(value: ir.Value, flow: Flow, caches: Caches) -> InputSpec:
         for axis, dim in enumerate(value.shape)
     )
     uses = uses_of(flow, Place(value), caches)
-    role = uses.role or _role_by_name(name, dtype)
+    named = _role_by_name(name, dtype)
+    role = uses.role or named
+    if (role, named) == ("token_ids", "position_ids"):
+        role = named  # both are looked up in tables
     if any(pair.past == name for pair in caches.pairs):
         role = "past_cache"
     return InputSpec(name, dtype, shape, role, uses)

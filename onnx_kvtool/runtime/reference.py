@@ -12,6 +12,7 @@ from onnx.external_data_helper import load_external_data_for_model
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.tensor_scatter import tensor_scatter
 from onnx_kvtool.runtime.sessions import Array, Arrays
@@ -44,6 +45,17 @@ class TensorScatter(OpRun):
         return tensor_scatter(past_cache, update, write_indices, axis=axis, mode=mode)
 
 
+class _Evaluator(ReferenceEvaluator):
+    """The evaluator with our kernels everywhere.
+
+    onnx.reference (1.23.2) makes an evaluator of the same class for each function and each body,
+    but does not hand its new operators on to those of functions.
+    """
+
+    def __init__(self, proto: Any, *args: Any, **options: Any) -> None:
+        super().__init__(proto, *args, **{**options, "new_ops": [TensorScatter]})
+
+
 class Session:
     """A model loaded by onnx.reference; see `sessions.Session`.
 
@@ -63,8 +75,10 @@ class Session:
     def __init__(self, model: bytes, directory: str) -> None:
         try:
             proto = onnx.ModelProto.FromString(model)
+            if not proto.HasField("graph"):
+                raise ValueError("the message holds no graph")
             load_external_data_for_model(proto, directory)
-            self._evaluator = ReferenceEvaluator(proto, new_ops=[TensorScatter])
+            self._evaluator = _Evaluator(proto)
         # The evaluator is plain Python: it signals what it does not know by whatever its code
         # runs into (NotImplementedError, KeyError, TypeError, ...).
         except Exception as error:
@@ -104,6 +118,8 @@ def _array(name: str, value: Any) -> Array:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, KvtoolError):
+        return error.message
     text = str(error).strip()
     line = text.splitlines()[0].rstrip(".") if text else ""
     return f"{type(error).__name__}: {line}" if line else type(error).__name__

@@ -23,15 +23,18 @@ def attempts(
         dims: Sizes that the user has bound; every reading has them.
 
     Yields:
-        The case, changed where the reading demands it, and the size of every name; no two alike.
+        The case, changed where the reading demands it, and the size of every name; no two
+        that would draw the same.
     """
-    seen: list[tuple[Case, dict[str, int]]] = []
+    seen: list[object] = []
     for reading in READINGS:
         changed = reading.apply(case)
-        attempt = changed, sizes_for(plan, changed, dims, reading)
-        if attempt not in seen:
-            seen.append(attempt)
-            yield attempt
+        sizes = sizes_for(plan, changed, dims, reading)
+        # All else that is drawn follows from these.
+        drawn = sizes, changed.start, changed.length
+        if drawn not in seen:
+            seen.append(drawn)
+            yield changed, sizes
 
 
 _CAPACITY = 13

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import onnx
 import onnx.shape_inference
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.core.weightless import weightless
 
 __all__ = ["Annotations", "annotate", "forget_invented_names"]
@@ -34,7 +34,7 @@ class Annotations:
                 value.type, value.shape = type_, shape
 
 
-def annotate(model: ir.Model) -> Annotations:
+def annotate(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Annotations:
     """Infer types and shapes and write them on the values that lack them, in place.
 
     Declared types and known dimensions stay as they are. Names that inference invents for unknown
@@ -43,13 +43,24 @@ def annotate(model: ir.Model) -> Annotations:
     Args:
         model: The model; the bodies of its functions are not inferred, because their types are
             known at calls only.
+        wanted: The nodes whose inputs and outputs are annotated; others stay as they are, because
+            most nodes of a large graph are looked at by nobody.
     """
+    lacking = {
+        value
+        for _, _, node in nodes(model)
+        if wanted(node)
+        for value in (*node.inputs, *node.outputs)
+        if value is not None and _incomplete(value)
+    }
+    if not lacking:
+        return Annotations([])
     try:
         inferred = onnx.shape_inference.infer_shapes(weightless(model), data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         return Annotations([], f"onnx's shape inference failed: {str(error).splitlines()[0]}")
     result = Annotations([])
-    for value, type_ in _matches(model.graph, inferred.graph):
+    for value, type_ in _matches(model.graph, inferred.graph, lacking):
         _complete(value, type_, result)
     return result
 
@@ -73,17 +84,16 @@ def _is_invented(dim: int | ir.SymbolicDim) -> bool:
 
 
 def _matches(
-    graph: ir.Graph, proto: onnx.GraphProto
+    graph: ir.Graph, proto: onnx.GraphProto, lacking: set[ir.Value]
 ) -> Iterator[tuple[ir.Value, onnx.TypeProto]]:
-    """Pair the values that nodes of a graph and its nested graphs produce with inferred types."""
-    types = {v.name: v.type for v in proto.value_info}
-    types.update((v.name, v.type) for v in proto.output)
+    """Pair the lacking values of a graph and its nested graphs with their inferred types."""
+    declared = {v.name: v for v in (*proto.value_info, *proto.output)}
     # Positions differ, because the message leaves large Constant nodes out; outputs do not.
     protos: dict[str, onnx.NodeProto] | None = None
     for node in graph:
         for output in node.outputs:
-            if output.name and _incomplete(output) and (type_ := types.get(output.name)):
-                yield output, type_
+            if output in lacking and (found := declared.get(output.name or "")) is not None:
+                yield output, found.type
         inner = dict(subgraphs(node))
         if not inner:
             continue
@@ -92,7 +102,7 @@ def _matches(
         names = [output.name for output in node.outputs if output.name]
         for name, nested in _proto_graphs(protos[names[0]]) if names else ():
             if name in inner:
-                yield from _matches(inner[name], nested)
+                yield from _matches(inner[name], nested, lacking)
 
 
 def _proto_graphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import asdict
 
 import pytest
+
+MODEL = "fixtures/models/native/llama_static.onnx"
 
 DEFAULTS = {
     "model": "in.onnx",
@@ -91,3 +96,42 @@ def test_dry_run_is_said(kvtool, lower_stand_in, lowered_report) -> None:
     lower_stand_in(lowered_report)
     result = kvtool("lower", "in.onnx", "--dry-run")
     assert result.stderr.splitlines()[-1] == "dry run: nothing was written"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize("arguments", ["--format json --dry-run", "-o - --no-verify"])
+def test_a_full_disk_is_an_error_and_no_bug(root, arguments) -> None:
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "onnx_kvtool", "lower", str(root / MODEL), *arguments.split()],
+            cwd=root,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert result.stderr.splitlines()[-1].startswith(
+        b"kvtool: error: cannot write to standard output: "
+    )
+    assert result.returncode not in (0, 4)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["lower {} --format json --dry-run", "lower {} -o - --no-verify", "--help", "lower --help"],
+)
+def test_a_reader_that_has_gone_is_met_with_silence(root, arguments) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(
+        [sys.executable, "-m", "onnx_kvtool", *arguments.format(root / MODEL).split()],
+        cwd=root,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert b"Error" not in result.stderr
+    assert b"error:" not in result.stderr
+    assert result.returncode not in (0, 4)

@@ -133,6 +133,12 @@ import pytest
             id="no steps",
         ),
         pytest.param(
+            "lower in.onnx -o - --external-data copy",
+            "`--external-data` places files beside the output, and standard output has no place",
+            "write the model to a file with `-o OUT`",
+            id="data files beside standard output",
+        ),
+        pytest.param(
             "lower in.onnx -o - --format json",
             "the model and the JSON report cannot both go to standard output",
             "write the model to a file with `-o OUT`",

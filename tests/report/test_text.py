@@ -91,6 +91,15 @@ CASES = [
         id="an opset that was kept",
     ),
     pytest.param(
+        report(model="-", output="-", verification=SKIPPED),
+        """\
+        lowered: standard input, opset 24 to 18, IR version 8
+        verification: skipped, the weights take 3.0 GB
+        written: standard output
+        """,
+        id="standard input and output are named",
+    ),
+    pytest.param(
         report(output="out.onnx", verification=SKIPPED),
         """\
         lowered: in.onnx, opset 24 to 18, IR version 8

@@ -1,0 +1,1 @@
+"""Reproducible scripts that print ratios."""

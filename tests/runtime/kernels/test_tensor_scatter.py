@@ -1,0 +1,210 @@
+"""The TensorScatter kernel against a loop written from the prose of TensorScatter-24."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.tensor_scatter import tensor_scatter
+from tests.cache_models import tensor_scatter_oracle
+
+DTYPES = [
+    np.float32,
+    np.float16,
+    np.float64,
+    np.bool_,
+    np.uint8,
+    np.int64,
+    np.complex128,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2fnuz,
+    ml_dtypes.float8_e8m0fnu,
+    ml_dtypes.int4,
+    ml_dtypes.float4_e2m1fn,
+    object,
+]
+
+
+def array(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return random bits, NaN payloads included, or random strings."""
+    if dtype is object:
+        strings = np.empty(shape, object)
+        strings.reshape(-1)[:] = [f"s{n}" for n in rng.integers(0, 9999, strings.size)]
+        return strings
+    itemsize = np.dtype(dtype).itemsize
+    if dtype in (np.bool_, ml_dtypes.int4, ml_dtypes.float4_e2m1fn):
+        return rng.integers(0, 2, shape).astype(dtype)
+    return rng.integers(0, 256, (*shape, itemsize), np.uint8).view(dtype).reshape(shape)
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.dtype == object:
+        return a.shape == b.shape and bool((a == b).all())
+    return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, Any]:
+    rank = draw(st.integers(2, 5))
+    axis = draw(st.integers(1, rank - 1))
+    capacity = draw(st.integers(0, 6))
+    length = draw(st.integers(0, capacity))
+    others = draw(st.lists(st.integers(0, 3), min_size=rank, max_size=rank))
+    past, new = list(others), list(others)
+    past[axis], new[axis] = capacity, length
+    mode = draw(st.sampled_from(["linear", "circular"]))
+    start = (
+        st.integers(0, capacity - length)
+        if mode == "linear"
+        else st.one_of(st.integers(-20, 20), st.sampled_from([2**63 - 1, -(2**63)]))
+    )
+    starts = draw(st.none() | st.lists(start, min_size=past[0], max_size=past[0]))
+    return {
+        "past": tuple(past),
+        "new": tuple(new),
+        "axis": draw(st.sampled_from([axis, axis - rank])),
+        "mode": mode,
+        "starts": None if starts is None else np.array(starts, np.int64),
+        "dtype": draw(st.sampled_from(DTYPES)),
+        "seed": draw(st.integers(0, 2**32 - 1)),
+    }
+
+
+@given(cases())
+def test_agrees_with_the_text_in_every_bit(case: dict[str, Any]) -> None:
+    rng = np.random.default_rng(case["seed"])
+    past = array(rng, case["dtype"], case["past"])
+    new = array(rng, case["dtype"], case["new"])
+    before = past.copy(), new.copy()
+    (present,) = tensor_scatter(past, new, case["starts"], axis=case["axis"], mode=case["mode"])
+    # The oracle adds Python integers, which do not overflow.
+    expected = tensor_scatter_oracle(past, new, case["starts"], case["axis"], case["mode"])
+    assert same(present, expected)
+    assert same(past, before[0])
+    assert same(new, before[1])
+    assert not np.shares_memory(present, past)
+
+
+def test_operands_that_are_views_are_read_as_they_appear() -> None:
+    past = np.broadcast_to(np.float32(7), (2, 5, 3))
+    new = np.arange(12, dtype=np.float32).reshape(3, 2, 2).transpose(2, 1, 0)
+    starts = np.array([9, 3, 9, 0], np.int64)[1::2]
+    (present,) = tensor_scatter(past, new, starts, axis=1, mode="linear")
+    assert same(present, tensor_scatter_oracle(past, new, starts, 1, "linear"))
+
+
+B, S, D, L = 2, 5, 3, 4
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "update has another dtype": (
+        {"update": np.zeros((B, L, D), np.float16)},
+        "`update` is of dtype float16, expected float32 as `past_cache`",
+    ),
+    "update has another rank": (
+        {"update": np.zeros((B, L), np.float32)},
+        "`update` has rank 2, expected 3 as `past_cache`",
+    ),
+    "rank 1": (
+        {"past_cache": np.zeros(S, np.float32), "update": np.zeros(L, np.float32)},
+        "`past_cache` has rank 1, expected at least 2",
+    ),
+    "axis above the rank": ({"axis": 3}, "`axis` is 3, expected -3 to 2"),
+    "axis below the rank": ({"axis": -4}, "`axis` is -4, expected -3 to 2"),
+    "axis of the batch": ({"axis": 0}, "`axis` is 0, which is the batch dimension of rank 3"),
+    "axis of the batch from behind": (
+        {"axis": -3},
+        "`axis` is -3, which is the batch dimension of rank 3",
+    ),
+    "the default axis of a cache of rank 2": (
+        {
+            "past_cache": np.zeros((B, S), np.float32),
+            "update": np.zeros((B, L), np.float32),
+            "axis": -2,
+        },
+        "`axis` is -2, which is the batch dimension of rank 2",
+    ),
+    "update has another batch": (
+        {"update": np.zeros((3, L, D), np.float32)},
+        (
+            "`update` has size 3 in dimension 0, expected 2 as `past_cache`: "
+            "shapes (3, 4, 3) and (2, 5, 3)"
+        ),
+    ),
+    "update has other features": (
+        {"update": np.zeros((B, L, 7), np.float32)},
+        (
+            "`update` has size 7 in dimension 2, expected 3 as `past_cache`: "
+            "shapes (2, 4, 7) and (2, 5, 3)"
+        ),
+    ),
+    "update longer than the cache": (
+        {"update": np.zeros((B, 6, D), np.float32)},
+        "`update` has sequence_length 6, expected at most max_sequence_length 5",
+    ),
+    "update longer than the cache, circular": (
+        {"update": np.zeros((B, 6, D), np.float32), "mode": "circular"},
+        "`update` has sequence_length 6, expected at most max_sequence_length 5",
+    ),
+    "starts of another dtype": (
+        {"write_indices": np.zeros(B, np.int32)},
+        "`write_indices` is of dtype int32, expected int64",
+    ),
+    "starts for too many rows": (
+        {"write_indices": np.zeros(3, np.int64)},
+        "`write_indices` has shape (3,), expected (2,)",
+    ),
+    "starts of rank 2": (
+        {"write_indices": np.zeros((B, 1), np.int64)},
+        "`write_indices` has shape (2, 1), expected (2,)",
+    ),
+    "negative start": (
+        {"write_indices": np.array([0, -1])},
+        "write_indices[1] is -1, expected 0 or more in linear mode",
+    ),
+    "negative start and nothing to write": (
+        {"write_indices": np.array([0, -1]), "update": np.zeros((B, 0, D), np.float32)},
+        "write_indices[1] is -1, expected 0 or more in linear mode",
+    ),
+    "start too late": (
+        {"write_indices": np.array([1, 2])},
+        "write_indices[1] is 2, expected at most 1: 4 rows from there exceed max_sequence_length 5",
+    ),
+    "start that overflows": (
+        {"write_indices": np.array([2**63 - 1, 0])},
+        (
+            "write_indices[0] is 9223372036854775807, expected at most 1: "
+            "4 rows from there exceed max_sequence_length 5"
+        ),
+    ),
+    "unknown mode": (
+        {"mode": "default"},
+        "`mode` is `default`, expected `linear` or `circular`",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
+)
+def test_refuses_what_the_text_does_not_allow(changed: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "past_cache": np.zeros((B, S, D), np.float32),
+        "update": np.ones((B, L, D), np.float32),
+        "write_indices": None,
+        "axis": 1,
+        "mode": "linear",
+        **changed,
+    }
+    operands = [given.pop(name) for name in ("past_cache", "update", "write_indices")]
+    with pytest.raises(KernelError) as caught:
+        tensor_scatter(*operands, **given)
+    assert caught.value.message == message
+    assert isinstance(caught.value, KvtoolError)

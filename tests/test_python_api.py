@@ -1,0 +1,71 @@
+"""The library as a user calls it: the names of the commands, and nothing but `KvtoolError`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+
+MODEL = Path("fixtures/models/native/llama_static.onnx")
+
+FLOAT8_CACHE = """
+    <ir_version: 12, opset_import: ["": 24]>
+    decoder (float8e4m3fn[2, 3, 7, 5] past, float8e4m3fn[2, 3, 1, 5] update, int64[2] start)
+        => (float8e4m3fn[2, 3, 7, 5] present) {
+        present = TensorScatter (past, update, start)
+    }
+"""
+
+
+@pytest.fixture
+def float8() -> ir.Model:
+    """A model that opset 18, which has no float8, cannot hold."""
+    return ir.from_proto(onnx.parser.parse_model(FLOAT8_CACHE))
+
+
+def test_a_model_or_its_path_is_lowered_and_the_model_stays_as_it_was(root: Path) -> None:
+    model = kv.load(root / MODEL)
+    before = ir.to_proto(model).SerializeToString(deterministic=True)
+
+    lowered, report = kv.lower(model, opset=18, verify=False)
+    same, _ = kv.lower(root / MODEL, opset=18, verify=False)
+
+    assert ir.to_proto(model).SerializeToString(deterministic=True) == before
+    assert lowered.opset_imports[""] == 18
+    assert ir.to_proto(lowered) == ir.to_proto(same)
+    assert (report.source_opset, report.target_opset, report.output) == (24, 18, None)
+    assert report.to_json()["verification"]["status"] == "skipped"
+
+
+def test_a_refusal_is_raised_with_its_report(float8: ir.Model) -> None:
+    with pytest.raises(kv.Refused, match="1 refusal") as caught:
+        kv.lower(float8, opset=18)
+    (refusal,) = caught.value.report.refused
+    assert refusal.lowest_opset == 19
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        pytest.param({"model": "no-such-file.onnx"}, kv.UnreadableModel, id="no such file"),
+        pytest.param({"model": __file__}, kv.UnreadableModel, id="no model"),
+        pytest.param({"opset": 24}, kv.UsageError, id="an opset out of range"),
+        pytest.param(
+            {"opset": 18, "only": ["TensorScatter"]}, kv.UsageError, id="an opset that is kept"
+        ),
+        pytest.param({"only": ["TensorScattr"]}, kv.UsageError, id="an unknown operator"),
+        pytest.param(
+            {"via": "scatternd", "index_dtype": "int32"}, kv.UsageError, id="int32 for ScatterND"
+        ),
+        pytest.param({"opset": 18}, kv.Refused, id="a type that the target lacks"),
+    ],
+)
+def test_bad_input_raises_a_kvtool_error(float8: ir.Model, arguments, error) -> None:
+    with pytest.raises(error) as caught:
+        kv.lower(**{"model": float8, **arguments})
+    assert isinstance(caught.value, kv.KvtoolError)
