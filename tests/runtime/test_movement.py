@@ -77,7 +77,8 @@ FLOATS = "float[N, M]"
         ),
         pytest.param(
             FLOATS,
-            "s = Add (x, u) y = If (c) < then_branch = t () => (float[N, M] a) { a = Identity (s) },"
+            "s = Add (x, u)"
+            "y = If (c) < then_branch = t () => (float[N, M] a) { a = Identity (s) },"
             "else_branch = e () => (float[N, M] b) { b = Identity (u) } >",
             False,
             id="a branch that moves what was rounded outside",

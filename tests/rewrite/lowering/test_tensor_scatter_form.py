@@ -134,13 +134,30 @@ def test_nothing_stands_between_cache_and_scatter(opset: int, via: str, mode: st
 
 
 @pytest.mark.parametrize(
-    ("axis", "expected"),
-    [(2, "ScatterND"), (3, "ScatterElements")],
-    ids=["rows of five elements", "rows of one element"],
+    ("shape", "axis", "length", "expected"),
+    [
+        ([2, 3, 7, 5], 2, 4, "ScatterND"),
+        ([2, 3, 7, 3], 2, 4, "ScatterND"),
+        ([2, 3, 7, 2], 2, 4, "ScatterElements"),
+        ([2, 3, 7, 5], 3, 4, "ScatterElements"),
+        ([2, 3, 7, 5], 3, 1, "ScatterND"),
+        ([2, 7], 1, "L", "ScatterElements"),
+        ([2, 3, 7, "D"], 2, 4, "ScatterND"),
+    ],
+    ids=[
+        "rows of five elements, tuples of three numbers",
+        "rows as long as their tuples",
+        "rows shorter than their tuples",
+        "rows of one element",
+        "a single row of one element",
+        "rows of one element, an unknown number of them",
+        "rows of unknown length",
+    ],
 )
-def test_auto_chooses_by_the_width_of_a_row(axis: int, expected: str) -> None:
-    shape = [2, 3, 7, 5]
-    update = [4 if i == axis else n for i, n in enumerate(shape)]
+def test_auto_chooses_by_the_width_of_a_row(
+    shape: list[Any], axis: int, length: Any, expected: str
+) -> None:
+    update = [length if i == axis else n for i, n in enumerate(shape)]
     result = _lower(one_update(shape, update, batch=2, axis=axis))
     assert [n.op_type for n in result.graph][-1] == expected
 
