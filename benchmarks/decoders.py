@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-F, I = TensorProto.FLOAT, TensorProto.INT64
+_F, _INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def scatter_bank(
@@ -25,13 +25,13 @@ def scatter_bank(
     """
     batch, heads, capacity, size = shape
     b, rows = ("batch", "length") if symbolic else (batch, length)
-    inputs = [helper.make_tensor_value_info("write_indices", I, [b])]
+    inputs = [helper.make_tensor_value_info("write_indices", _INT64, [b])]
     outputs, nodes = [], []
     for i in range(caches):
         for name, dims in (("past", [b, heads, capacity, size]), ("new", [b, heads, rows, size])):
-            inputs.append(helper.make_tensor_value_info(f"{name}.{i}", F, dims))
+            inputs.append(helper.make_tensor_value_info(f"{name}.{i}", _F, dims))
         outputs.append(
-            helper.make_tensor_value_info(f"present.{i}", F, [b, heads, capacity, size])
+            helper.make_tensor_value_info(f"present.{i}", _F, [b, heads, capacity, size])
         )
         node = helper.make_node(
             "TensorScatter",
@@ -76,10 +76,10 @@ def decoder(
     weights: list[onnx.TensorProto] = []
     rng = np.random.default_rng(0)
     inputs = [
-        helper.make_tensor_value_info("hidden_states", F, ["batch", "sequence_len", hidden]),
-        helper.make_tensor_value_info("position_ids", I, ["batch", "sequence_len"]),
-        helper.make_tensor_value_info("write_indices", I, ["batch"]),
-        helper.make_tensor_value_info("nonpad_kv_seqlen", I, ["batch"]),
+        helper.make_tensor_value_info("hidden_states", _F, ["batch", "sequence_len", hidden]),
+        helper.make_tensor_value_info("position_ids", _INT64, ["batch", "sequence_len"]),
+        helper.make_tensor_value_info("write_indices", _INT64, ["batch"]),
+        helper.make_tensor_value_info("nonpad_kv_seqlen", _INT64, ["batch"]),
     ]
     outputs = []
 
@@ -116,12 +116,17 @@ def decoder(
         present = {}
         for kind, name in (("k", "key"), ("v", "value")):
             past = f"past.{i}.{name}"
-            inputs.append(helper.make_tensor_value_info(past, F, ["batch", capacity, kv]))
+            inputs.append(helper.make_tensor_value_info(past, _F, ["batch", capacity, kv]))
             present[kind] = op(
-                "TensorScatter", f"present.{i}.{name}", past, projected[kind], "write_indices", axis=1
+                "TensorScatter",
+                f"present.{i}.{name}",
+                past,
+                projected[kind],
+                "write_indices",
+                axis=1,
             )
             outputs.append(
-                helper.make_tensor_value_info(present[kind], F, ["batch", capacity, kv])
+                helper.make_tensor_value_info(present[kind], _F, ["batch", capacity, kv])
             )
         attended = op(
             "Attention",
@@ -145,7 +150,7 @@ def decoder(
         x = op("Add", f"{p}.residual2", x, op("Mul", f"{p}.mlp", up, gate))
         for j in range(filler):
             x = op("Relu" if j % 2 else "Neg", f"{p}.filler.{j}", x)
-    outputs.append(helper.make_tensor_value_info(x, F, ["batch", "sequence_len", hidden]))
+    outputs.append(helper.make_tensor_value_info(x, _F, ["batch", "sequence_len", hidden]))
     if data_file is not None:
         weights += _sparse_weights(data_file, weight_bytes, layers)
     graph = helper.make_graph(nodes, "decoder", inputs, outputs, initializer=weights)
@@ -159,7 +164,7 @@ def _sparse_weights(data_file: Path, size: int, count: int) -> list[onnx.TensorP
     tensors = []
     each = size // count // 4
     for i in range(count):
-        tensor = onnx.TensorProto(name=f"layers.{i}.large", data_type=F, dims=[each])
+        tensor = onnx.TensorProto(name=f"layers.{i}.large", data_type=_F, dims=[each])
         tensor.data_location = onnx.TensorProto.EXTERNAL
         for key, entry in (
             ("location", data_file.name),

@@ -94,9 +94,7 @@ def _lowered(source: onnx.ModelProto, via: str) -> bytes:
 
 def measure(line: Line, steps: int, threads: int, between: int) -> dict[str, float]:
     """Return the median ratio to the native model of each lowered form, and `native` in us."""
-    source = scatter_bank(
-        _CACHES, line.shape, line.length, symbolic=line.symbolic, mode=line.mode
-    )
+    source = scatter_bank(_CACHES, line.shape, line.length, symbolic=line.symbolic, mode=line.mode)
     models = {
         "native": source.SerializeToString(),
         "scatternd": _lowered(source, "scatternd"),
@@ -131,7 +129,8 @@ def main() -> None:
     print(f"onnxruntime {ort.__version__}, {arguments.threads} thread(s), {platform.machine()}")
     print(f"{_CACHES} caches, float32, past and present in one buffer; lowered / native")
     row = "{:18} {:9} {:20} {:>5} {:>10} {:>10} {:>6} {:>16}"
-    print(row.format("case", "mode", "(B, H, S, D)", "L", "native us", "ScatterND", "limit", "ScatterElements"))
+    heads = ["case", "mode", "(B, H, S, D)", "L", "native us", "ScatterND", "limit"]
+    print(row.format(*heads, "ScatterElements"))
     failed = False
     for line in _LINES:
         steps = max(20, arguments.steps // line.length)

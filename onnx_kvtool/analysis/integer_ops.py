@@ -190,9 +190,7 @@ def _where(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     if condition is None or yes is None or no is None or not condition.complete:
         return None
     chosen = condition.numbers != 0
-    return Partial(
-        np.where(chosen, yes.numbers, no.numbers), np.where(chosen, yes.known, no.known)
-    )
+    return Partial(np.where(chosen, yes.numbers, no.numbers), np.where(chosen, yes.known, no.known))
 
 
 def _elementwise(compute: Callable[..., NDArray[Any]]) -> _Folder:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import onnx
 import onnx.defs
 import onnx.helper
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+import onnx_ir as ir
 
 __all__ = ["NEWEST", "AttributeFacts", "Formal", "OpFacts", "op_facts", "type_name"]
 
@@ -102,7 +99,7 @@ def _formal(formals: tuple[Formal, ...], index: int) -> Formal | None:
     return formals[-1] if formals and formals[-1].variadic else None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def op_facts(op_type: str, opset: int) -> OpFacts | None:
     """Return the version of `op_type` that a model of `opset` means; None when there is none.
 
@@ -114,7 +111,9 @@ def op_facts(op_type: str, opset: int) -> OpFacts | None:
         schema = onnx.defs.get_schema(op_type, min(opset, NEWEST), "")
     except onnx.defs.SchemaError:
         return None
-    constraints = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
+    constraints = {
+        c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints
+    }
     return OpFacts(
         op_type=op_type,
         since_version=schema.since_version,
@@ -129,9 +128,7 @@ def op_facts(op_type: str, opset: int) -> OpFacts | None:
     )
 
 
-def _formals(
-    parameters: object, constraints: Mapping[str, frozenset[str]]
-) -> tuple[Formal, ...]:
+def _formals(parameters: object, constraints: Mapping[str, frozenset[str]]) -> tuple[Formal, ...]:
     option = onnx.defs.OpSchema.FormalParameterOption
     return tuple(
         Formal(
@@ -155,7 +152,11 @@ def _attribute(name: str, attribute: onnx.defs.OpSchema.Attribute) -> AttributeF
             default = value
         else:
             default = tuple(v.decode() if isinstance(v, bytes) else v for v in value)
-    return AttributeFacts(name, int(attribute.type), attribute.required, default)
+    return AttributeFacts(name, _type_number(attribute), attribute.required, default)
+
+
+def _type_number(attribute: onnx.defs.OpSchema.Attribute) -> int:
+    return int(attribute.type)  # type: ignore[call-overload]  # an enum, which onnx's stub hides
 
 
 def type_name(value: ir.Value) -> str | None:
@@ -167,7 +168,7 @@ def _type_name(type_: ir.TypeProtocol) -> str | None:
     kind = type(type_).__name__
     if kind == "TensorType":
         dtype = type_.dtype
-        return f"tensor({dtype.name.lower()})" if dtype is not None and dtype.value else None
+        return f"tensor({dtype.name.lower()})" if dtype != ir.DataType.UNDEFINED else None
     elem = getattr(type_, "elem_type", None)
     if elem is None or isinstance(elem, int):
         return None

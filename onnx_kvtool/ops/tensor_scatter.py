@@ -43,9 +43,7 @@ class TensorScatter(NodeView):
         self.axis = self.integer("axis")
         mode = self.string("mode")
         if mode not in ("linear", "circular"):
-            raise MalformedNode(
-                "bad-mode", f"`mode` is `{mode}`, expected `linear` or `circular`"
-            )
+            raise MalformedNode("bad-mode", f"`mode` is `{mode}`, expected `linear` or `circular`")
         self.mode = cast(Mode, mode)
 
     @property

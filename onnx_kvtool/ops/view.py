@@ -101,18 +101,22 @@ class NodeView:
                 f"expected type number {declared.type}",
             )
         value = given.value
-        return tuple(value) if isinstance(value, (list, tuple)) else value  # type: ignore[return-value]
+        return tuple(value) if isinstance(value, (list, tuple)) else value
 
     def integer(self, name: str) -> int:
         """Return the integer attribute `name`, which has a default or is required."""
         value = self.attribute(name)
         if not isinstance(value, int):
-            raise MalformedNode("attribute-type", f"attribute `{name}` is not an integer: {value!r}")
+            raise MalformedNode(
+                "attribute-type", f"attribute `{name}` is {value!r}, expected an integer"
+            )
         return value
 
     def string(self, name: str) -> str:
         """Return the string attribute `name`, which has a default or is required."""
         value = self.attribute(name)
         if not isinstance(value, str):
-            raise MalformedNode("attribute-type", f"attribute `{name}` is not a string: {value!r}")
+            raise MalformedNode(
+                "attribute-type", f"attribute `{name}` is {value!r}, expected a string"
+            )
         return value

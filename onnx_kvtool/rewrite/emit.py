@@ -85,9 +85,7 @@ class Emitter:
             dtype: Element type of the output.
             hint: Last part of the node's name; the operator when absent.
         """
-        return self.multi(
-            op_type, *inputs, attributes=attributes, dtypes=(dtype,), hint=hint
-        )[0]
+        return self.multi(op_type, *inputs, attributes=attributes, dtypes=(dtype,), hint=hint)[0]
 
     def multi(
         self,
@@ -138,7 +136,7 @@ class Emitter:
             known = ir.Value(
                 name=name,
                 type=ir.TensorType(tensor.dtype),
-                shape=ir.Shape(tensor.shape),
+                shape=ir.Shape(tensor.numpy().shape),
                 const_value=tensor,
             )
             self._constants[key] = known

@@ -15,7 +15,7 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.expand import Body, body_key, schema_body
 from onnx_kvtool.rewrite.instantiate import instantiate
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Options, Replacement
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.refusal import Refusal
@@ -126,9 +126,7 @@ class Engine:
             raise known
         return known
 
-    def _legal_body(
-        self, context: LoweringContext, node: ir.Node, body: Body
-    ) -> Body | Refusal:
+    def _legal_body(self, context: LoweringContext, node: ir.Node, body: Body) -> Body | Refusal:
         inner = LoweringContext(body.opset, context.target, context.options, Folder())
         engine = Engine(inner, bodies=self.bodies)
         engine.run(body.model.graph, "", Names(body.model))
@@ -180,13 +178,15 @@ def _replace(node: ir.Node, em: Emitter, replacement: Replacement) -> None:
     for output, value in zip(node.outputs, replacement.outputs, strict=True):
         if value is None:
             continue
-        if value not in produced or value in new:
-            # An output takes the name of the one it replaces; a value that has another name
-            # already keeps it behind an Identity.
-            value = em.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
-            value.type = output.type
         old.append(output)
-        new.append(value)
+        if value in produced and value not in new:
+            new.append(value)
+            continue
+        # An output takes the name of the one it replaces; a value that has another name already
+        # keeps it behind an Identity.
+        copied = em.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
+        copied.type = output.type
+        new.append(copied)
     nodes = em.commit()
     for emitted in nodes:
         emitted.metadata_props.update(node.metadata_props)

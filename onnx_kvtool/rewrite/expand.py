@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol, cast
 
 import onnx
 import onnx.defs
@@ -105,6 +106,21 @@ def _typed(model: onnx.ModelProto) -> ir.Model:
     return result
 
 
+class _BodySchema(Protocol):
+    """The part of `onnx.defs.OpSchema` that onnx's type stubs leave out."""
+
+    has_function: bool
+    has_context_dependent_function: bool
+    function_opset_versions: list[int]
+    context_dependent_function_opset_versions: list[int]
+
+    def get_function_with_opset_version(self, version: int) -> bytes: ...
+
+    def get_context_dependent_function_with_opset_version(
+        self, version: int, node: bytes, input_types: list[bytes]
+    ) -> bytes: ...
+
+
 class _Call:
     """A call with every name replaced by the schema's, so that equal calls look equal."""
 
@@ -148,12 +164,12 @@ def _type(value: ir.Value | None) -> onnx.TypeProto:
 
 
 def _function(call: _Call, op_type: str, opset: int) -> onnx.FunctionProto | None:
-    schema = onnx.defs.get_schema(op_type, min(opset, NEWEST), "")
+    schema = cast(_BodySchema, onnx.defs.get_schema(op_type, min(opset, NEWEST), ""))
     if schema.has_function:
         versions = [v for v in schema.function_opset_versions if v <= opset]
         if versions:
             raw = schema.get_function_with_opset_version(max(versions))
-            return onnx.FunctionProto.FromString(raw)
+            return _parsed(raw)
     if schema.has_context_dependent_function:
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
         if versions:
@@ -162,8 +178,14 @@ def _function(call: _Call, op_type: str, opset: int) -> onnx.FunctionProto | Non
                 call.node.SerializeToString(),
                 [t.SerializeToString() for t in call.types],
             )
-            return onnx.FunctionProto.FromString(raw) if raw else None
+            return _parsed(raw) if raw else None
     return None
+
+
+def _parsed(raw: bytes) -> onnx.FunctionProto:
+    function = onnx.FunctionProto()
+    function.ParseFromString(raw)
+    return function
 
 
 def _bind(
@@ -204,8 +226,9 @@ def _add_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
     """Declare the outputs; one that is an input of the body passes through an Identity."""
     produced = {name for node in graph.node for name in node.output}
     for index, name in enumerate(names):
-        if name not in produced:
-            renamed = f"{name}_output_{index}"
-            graph.node.append(onnx.helper.make_node("Identity", [name], [renamed]))
-            name = renamed
-        graph.output.append(onnx.ValueInfoProto(name=name))
+        if name in produced:
+            graph.output.append(onnx.ValueInfoProto(name=name))
+            continue
+        passed = f"{name}_output_{index}"
+        graph.node.append(onnx.helper.make_node("Identity", [name], [passed]))
+        graph.output.append(onnx.ValueInfoProto(name=passed))

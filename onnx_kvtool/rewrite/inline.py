@@ -77,9 +77,7 @@ def _check_imports(model: ir.Model, function: ir.Function) -> None:
             )
 
 
-def _inline_calls(
-    graph: ir.Graph, scope: Scope, model: ir.Model, chosen: set[FunctionId]
-) -> None:
+def _inline_calls(graph: ir.Graph, scope: Scope, model: ir.Model, chosen: set[FunctionId]) -> None:
     pending = list(graph)[::-1]
     while pending:
         node = pending.pop()
@@ -88,8 +86,9 @@ def _inline_calls(
             for _, inner in subgraphs(node):
                 _inline_calls(inner, Scope(inner, scope, scope.names), model, chosen)
             continue
-        em = Emitter(scope, model.functions[key].opset_imports.get("", 1), node.name or node.op_type)
-        outputs = _body(node, model.functions[key], em)
+        function = model.functions[key]
+        em = Emitter(scope, function.opset_imports.get("", 1), node.name or node.op_type)
+        outputs = _body(node, function, em)
         used = [(o, v) for o, v in zip(node.outputs, outputs, strict=False)]
         new_nodes = em.commit()
         ir.convenience.replace_nodes_and_values(

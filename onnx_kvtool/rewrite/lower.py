@@ -76,9 +76,7 @@ def legalise(
     try:
         _inline(model, target, frozenset(only), names, outcome)
     except Refusal as refusal:
-        diagnostic = Diagnostic(
-            refusal.code, "error", Location(), refusal.message, refusal.help
-        )
+        diagnostic = Diagnostic(refusal.code, "error", Location(), refusal.message, refusal.help)
         outcome.refused.append(diagnostic)
         return outcome
     annotations = annotate(model, _reader_of_types(source, target, frozenset(only)))

@@ -31,7 +31,7 @@ def simplify(model: ir.Model) -> None:
             constant = ir.Value(
                 name=f"{output.name}",
                 type=ir.TensorType(tensor.dtype),
-                shape=ir.Shape(tensor.shape),
+                shape=ir.Shape(tensor.numpy().shape),
                 const_value=tensor,
             )
             output.name = f"{output.name}_folded"

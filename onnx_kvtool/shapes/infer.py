@@ -119,15 +119,16 @@ def _incomplete(value: ir.Value) -> bool:
 
 
 def _complete(value: ir.Value, inferred: onnx.TypeProto, result: Annotations) -> None:
-    found = ir.from_proto(inferred)
-    if found.type is None or not inferred.WhichOneof("value"):
+    if not inferred.WhichOneof("value"):
         return
+    found = ir.serde.deserialize_type_proto_for_type(inferred)
+    shape = ir.serde.deserialize_type_proto_for_shape(inferred)
     result.added.append((value, value.type, value.shape))
     if value.type is None:
-        value.type = found.type
-    if found.shape is None:
+        value.type = found
+    if shape is None:
         return
-    dims = [_named(d) for d in found.shape]
+    dims = [_named(d) for d in shape]
     declared = value.shape
     if declared is None:
         value.shape = ir.Shape(dims)

@@ -57,8 +57,8 @@ def test_graphs(tmp_path: Path) -> None:
         "main/choice.else_branch/#0.cases[0]",
         "main/choice.else_branch/#0.cases[1]",
         "my::twice:long",
-        "my::twice:long/#2.then_branch",
         "my::twice:long/#2.else_branch",
+        "my::twice:long/#2.then_branch",
         "my::idle",
     ]
     assert [name for _, name in found][:5] == ["main", "yes", "no", "p", "q"]
@@ -86,8 +86,8 @@ def test_nodes(tmp_path: Path) -> None:
         ("my::twice:long", 0, "Abs"),
         ("my::twice:long", 1, "Add"),
         ("my::twice:long", 2, "If"),
-        ("my::twice:long/#2.then_branch", 0, "Abs"),
         ("my::twice:long/#2.else_branch", 0, "Abs"),
+        ("my::twice:long/#2.then_branch", 0, "Abs"),
         ("my::twice:long", 3, "Constant"),
     ]
 
@@ -119,8 +119,8 @@ def test_tensors(tmp_path: Path) -> None:
         "main/choice.then_branch, value `yes_w`",
         "main/choice.else_branch, value `no_w`",
         "my::twice:long, node `#3` (Constant), value `value`",
-        "my::twice:long/#2.then_branch, value `fw`",
         "my::twice:long/#2.else_branch, value `fw`",
+        "my::twice:long/#2.then_branch, value `fw`",
         "my::twice:long, value `d`",
     ]
 

@@ -26,7 +26,8 @@ def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     declared = view.attribute("num_outputs")
     if view.input("split") is not None or declared != count:
         raise MalformedNode(
-            "bad-split", f"`num_outputs` is {declared} with {count} outputs, or `split` is given too"
+            "bad-split",
+            f"`num_outputs` is {declared} with {count} outputs, or `split` is given too",
         )
     dims = dims_of(data)
     size = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
@@ -34,8 +35,8 @@ def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     if isinstance(size, int):
         sizes = _sizes(size, count)
         if em.opset < 13:
-            attributes = {"axis": axis, "split": sizes}
-            return Replacement(em.multi("Split", data, attributes=attributes, dtypes=dtypes))
+            with_sizes: dict[str, int | list[int]] = {"axis": axis, "split": sizes}
+            return Replacement(em.multi("Split", data, attributes=with_sizes, dtypes=dtypes))
         lengths = em.constant(sizes, "split")
     elif em.opset < 13:
         raise Refusal(
@@ -66,8 +67,6 @@ def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
     size = em.op("Gather", shape, em.constant([axis], "axis"), hint="size")  # (1,)
     rounded = em.op("Add", size, em.constant([count - 1], "round_up"))
     each = em.op("Div", rounded, em.constant([count], "parts"), hint="part")
-    rest = em.op(
-        "Sub", size, em.op("Mul", each, em.constant([count - 1], "round_up")), hint="rest"
-    )
+    rest = em.op("Sub", size, em.op("Mul", each, em.constant([count - 1], "round_up")), hint="rest")
     parts = [each] * (count - 1) + [rest]
     return em.op("Concat", *parts, attributes={"axis": 0}, hint="split")

@@ -4,10 +4,10 @@ Matches
     present_cache = TensorScatter(past_cache, update, write_indices) <axis, mode>
 
 Emits
-    index         = one tuple (b, d1, .., start[b] + l) per row of `update`      # (B, .., L, axis + 1)
+    index         = one tuple (b, d1, .., start[b] + l) per row   # (B, .., L, axis + 1)
     present_cache = ScatterND(past_cache, index, update)
 or
-    index         = start[b] + l for each element of `update`                   # shape of `update`
+    index         = start[b] + l for each element of `update`     # shape of `update`
     present_cache = ScatterElements(past_cache, index, update) <axis>
 
 or, for an update without elements, Identity(past_cache);
@@ -93,6 +93,4 @@ def _form(update: CacheUpdate, context: LoweringContext) -> str:
 def _into(em: Emitter, detour: Detour | None, value: ir.Value) -> ir.Value:
     if detour is None:
         return value
-    return em.op(
-        "Cast", value, attributes=detour.into, dtype=detour.carrier, hint="to_carrier"
-    )
+    return em.op("Cast", value, attributes=detour.into, dtype=detour.carrier, hint="to_carrier")

@@ -115,9 +115,7 @@ def _common(view: TensorScatter, index: int, past: Dim, update: Dim) -> Dim:
 
 
 def _dtype(view: TensorScatter) -> ir.DataType:
-    known = {
-        v.name: v.dtype for v in (view.past_cache, view.update, view.present_cache) if v.dtype
-    }
+    known = {v.name: v.dtype for v in (view.past_cache, view.update, view.present_cache) if v.dtype}
     if len(set(known.values())) > 1:
         given = ", ".join(f"`{name}` is {dtype.name}" for name, dtype in known.items())
         raise MalformedNode("dtype-mismatch", f"the element types differ: {given}")
