@@ -11,7 +11,9 @@ import pytest
 
 
 def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
-    command = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+    command = (
+        "from importlinter.cli import lint_imports; raise SystemExit(lint_imports(no_cache=True))"
+    )
     return subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, '.'); {command}"],
         cwd=directory,

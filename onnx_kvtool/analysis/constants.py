@@ -51,19 +51,18 @@ class Folder:
         """
         if value is None:
             return None
-        stack = [value]
-        memo = self._memo
+        stack, memo = [value], self._memo
+        begun = {value}  # a cycle ends as unknown
         while stack:
             top = stack[-1]
-            if top in memo:
-                stack.pop()
-                continue
-            missing = [v for v in _operands(top) if v not in memo and v not in stack]
-            if missing:
+            missing = [v for v in _operands(top) if v not in memo and v not in begun]
+            if top not in memo and missing:
                 stack.extend(missing)
+                begun.update(missing)
                 continue
-            memo[top] = self._fold(top)
             stack.pop()
+            if top not in memo:
+                memo[top] = self._fold(top)
         return memo[value]
 
     def _fold(self, value: ir.Value) -> Partial | None:

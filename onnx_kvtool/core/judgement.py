@@ -16,7 +16,7 @@ from onnx_kvtool.core.protobuf import Message, UnknownFieldSet
 __all__ = ["Judgement", "require_text"]
 
 
-def require_text(texts: Iterable[str], path: str) -> None:
+def require_text(texts: Iterable[str | bytes], path: str) -> None:
     """Refuse a name that is not text.
 
     Protobuf hands out the bytes of a string field that is not UTF-8 instead of a `str`, and takes

@@ -16,6 +16,7 @@ from onnx_kvtool.core.storage import tensor_bytes
 
 __all__ = ["weightless"]
 
+_A = onnx.AttributeProto
 # More than any list of sizes, axes or indices that inference reads; less than a weight.
 _SMALL_BYTES = 1024
 # A tensor in an attribute other than that of Constant keeps its shape up to this size.
@@ -31,10 +32,9 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
 
     - in the main graph, an input of the same name and type, behind the inputs of the model; the
       Constant node is left out, so that the position of a node is not that of the model;
-    - in a body, an input of the main graph under a name that nothing else has, which the nodes of
-      the body read directly;
-    - in a function and its bodies, a further input of the function, which no call supplies. Its
-      tensors that are not external stay.
+    - in a body or a function, which have no inputs that could be added, a RandomUniform of the
+      same shape, cast to the type: a value of which nothing but its type is known. Tensors of
+      functions that are not external stay.
 
     An external tensor in any other attribute has zeros for its values, or no elements at all when
     it is larger than 1 MiB. Metadata, quantization annotations and training information are left
@@ -54,32 +54,28 @@ class _Weightless(MessageWriter):
     def __init__(self, model: ir.Model) -> None:
         super().__init__()
         self._model = model
-        # The main graph, or the graph of the function that is being written: what gets inputs.
-        self._root: ir.Graph = model.graph
-        self._names: dict[ir.Value, str] = {}
-        self._added: list[onnx.ValueInfoProto] = []
+        self._in_function = False
+        self._hoisted: set[ir.Value] = set()
+        self._inputs: list[onnx.ValueInfoProto] = []
         self._taken: set[str] = set()
 
     def graph(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
-        if graph is not self._root:
-            for node in graph:  # before any node that reads it by its name in the body
-                self._hoist_constant(node, graph)
         super().graph(out, graph)
         if graph is self._model.graph:
-            out.input.extend(self._added)
+            out.input.extend(self._inputs)
 
     def function(self, out: onnx.FunctionProto, function: ir.Function) -> None:
-        self._root, self._added = function.graph, []
+        self._in_function = True
         super().function(out, function)
-        out.input.extend(info.name for info in self._added)
-        out.value_info.extend(self._added)
 
     def node(self, graph: onnx.GraphProto | onnx.FunctionProto, node: ir.Node) -> None:
-        if not self._hoist_constant(node, node.graph):
+        tensor = self._constant_weight(node)
+        if tensor is None:
             super().node(graph, node)
-
-    def name(self, value: ir.Value) -> str:
-        return self._names[value] if value in self._names else super().name(value)
+        elif node.graph is self._model.graph:
+            self._hoist(node.outputs[0], tensor)
+        else:
+            self._stand_in(graph, self.name(node.outputs[0]), tensor)
 
     def initializers(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
         inputs = set(graph.inputs)
@@ -89,8 +85,12 @@ class _Weightless(MessageWriter):
                 raise KvtoolError(f"initializer `{name}` has no value")
             if not _is_weight(tensor):
                 self.initializer(out, name, tensor)
-            elif value not in inputs:
-                self._hoist(value, tensor, graph)
+            elif value in inputs:
+                continue
+            elif graph is self._model.graph:
+                self._hoist(value, tensor)
+            else:
+                self._stand_in(out, name, tensor)
 
     def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
         if not isinstance(tensor, ir.ExternalTensor):
@@ -103,7 +103,7 @@ class _Weightless(MessageWriter):
 
     def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
         type_ = value.type
-        if type_ is None or isinstance(type_, VerbatimType) or value in self._names:
+        if type_ is None or isinstance(type_, VerbatimType) or value in self._hoisted:
             return
         if type_.dtype is not ir.DataType.UNDEFINED:
             super().value_info(out, value, name)
@@ -114,33 +114,38 @@ class _Weightless(MessageWriter):
     def annotations(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
         """Leave them out: no service reads them."""
 
-    def _hoist_constant(self, node: ir.Node, graph: object) -> bool:
-        """Turn the output of a Constant node into an input if it is a weight; say whether."""
+    def _constant_weight(self, node: ir.Node) -> ir.TensorProtocol | None:
+        """Return the tensor of a Constant node that is a weight; None for any other node."""
         if node.op_type != "Constant" or node.domain:
-            return False
+            return None
         attribute = node.attributes.get("value")
         if attribute is None or attribute.is_ref() or attribute.type is not ir.AttributeType.TENSOR:
-            return False
+            return None
         tensor: ir.TensorProtocol = attribute.value  # `as_tensor()` asks for its size
-        external = isinstance(tensor, ir.ExternalTensor)
-        if not external and (self._root is not self._model.graph or not _is_weight(tensor)):
-            return False
-        self._hoist(node.outputs[0], tensor, graph)
-        return True
+        if self._in_function:
+            return tensor if isinstance(tensor, ir.ExternalTensor) else None
+        return tensor if _is_weight(tensor) else None
 
-    def _hoist(self, value: ir.Value, tensor: ir.TensorProtocol, graph: object) -> None:
-        if value in self._names:
-            return
-        name = super().name(value)
-        if graph is not self._root:
-            name = self._unused(name)
-        self._names[value] = name
-        info = onnx.ValueInfoProto(name=name)
+    def _hoist(self, value: ir.Value, tensor: ir.TensorProtocol) -> None:
+        self._hoisted.add(value)
+        info = onnx.ValueInfoProto(name=self.name(value))
         info.type.tensor_type.elem_type = int(tensor.dtype)
+        info.type.tensor_type.shape.SetInParent()  # a scalar has a shape, too
         for dim in tensor.shape.numpy():
             info.type.tensor_type.shape.dim.add(dim_value=dim)
-        info.type.tensor_type.shape.SetInParent()
-        self._added.append(info)
+        self._inputs.append(info)
+
+    def _stand_in(
+        self, out: onnx.GraphProto | onnx.FunctionProto, name: str, tensor: ir.TensorProtocol
+    ) -> None:
+        """Write nodes that produce an unknown value `name` of the type of `tensor`."""
+        is_float = tensor.dtype is ir.DataType.FLOAT
+        drawn = name if is_float else self._unused(name)
+        node = out.node.add(op_type="RandomUniform", output=[drawn])
+        node.attribute.add(name="shape", type=_A.INTS, ints=tensor.shape.numpy())
+        if not is_float:
+            node = out.node.add(op_type="Cast", input=[drawn], output=[name])
+            node.attribute.add(name="to", type=_A.INT, i=int(tensor.dtype))
 
     def _unused(self, name: str) -> str:
         """Return a name that no value of the model has, made from `name`."""

@@ -156,7 +156,8 @@ def _attribute(name: str, attribute: onnx.defs.OpSchema.Attribute) -> AttributeF
 
 
 def _type_number(attribute: onnx.defs.OpSchema.Attribute) -> int:
-    return int(attribute.type)  # type: ignore[call-overload]  # an enum, which onnx's stub hides
+    number: int = int(attribute.type)  # type: ignore[call-overload]  # an enum; the stub hides it
+    return number
 
 
 def type_name(value: ir.Value) -> str | None:

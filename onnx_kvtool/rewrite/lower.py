@@ -67,6 +67,9 @@ def legalise(
     if defects:
         outcome.refused = defects
         return outcome
+    if origin(model).training and not only:
+        text = "the model has training information, whose graphs kvtool does not lower"
+        return _refused(source, "training-info", text, help="export the model for inference")
     if source > NEWEST:
         text = f"opset {source} is newer than the newest that the installed onnx knows, {NEWEST}"
         return _refused(source, "unknown-opset", text, help="install a newer onnx")

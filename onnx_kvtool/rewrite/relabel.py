@@ -36,7 +36,10 @@ def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
     for name, value in fitted.add.items():
         node.attributes[name] = ir.convenience.convert_attribute(name, value)
     for index, name in fitted.as_attribute:
+        freed = node.inputs[index]
         node.replace_input_with(index, None)
+        if freed is not None:
+            _remove_unused(freed)
         if constants[name]:  # for a reduction, no axes mean all axes, as an absent attribute does
             node.attributes[name] = ir.AttrInt64s(name, constants[name])
     last = len(node.inputs)
@@ -46,3 +49,15 @@ def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
         node.resize_inputs(last)
     node.version = target
     return True
+
+
+def _remove_unused(constant: ir.Value) -> None:
+    """Remove a constant that became an attribute, unless it has another reader or is an output."""
+    if constant.uses() or constant.is_graph_output() or constant.graph is None:
+        return
+    producer = constant.producer()
+    if producer is not None:
+        if producer.op_type == "Constant":
+            constant.graph.remove(producer)
+    elif not constant.is_graph_input() and constant.name is not None:
+        del constant.graph.initializers[constant.name]

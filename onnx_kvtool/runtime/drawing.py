@@ -40,7 +40,7 @@ def draw(plan: InputPlan, case: Case, seed: int, dims: Mapping[str, int] | None 
         dims: Sizes of names; those that are missing are taken from the case.
 
     Raises:
-        CannotDraw: If a dimension comes out negative or an input would be absurdly large.
+        CannotDraw: If a dimension comes out negative or the inputs would be absurdly large.
     """
     layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length)
     drawer = _Drawer(plan, case, layout, np.random.default_rng(seed))

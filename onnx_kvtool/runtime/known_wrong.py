@@ -1,4 +1,4 @@
-"""Models that a release of onnxruntime loads and computes wrongly."""
+"""Models that a release of onnxruntime loads and computes wrongly, or dies of."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from onnx_kvtool.core.protobuf import DecodeError
 
 __all__ = ["known_wrong"]
 
@@ -17,9 +18,13 @@ _NONPAD_KV_SEQLEN = 6
 def known_wrong(version: str, model: bytes) -> str | None:
     """Return why onnxruntime `version` must not be trusted with `model`; None when it may.
 
-    Observed against onnx.reference 1.23.2 and a plain numpy attention: 1.24 ignores the input
-    `nonpad_kv_seqlen` of Attention-24, 1.25 to 1.27 align the causal limit to the left instead of
-    to the valid length when there is more than one query. Right from 1.28 on.
+    Observed:
+    - 1.24 ignores the input `nonpad_kv_seqlen` of Attention-24; 1.25 to 1.27 align the causal
+      limit to the left instead of to the valid length when there is more than one query (against
+      onnx.reference 1.23.2 and a plain numpy attention).
+    - 1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they
+      run it; 1.29 refuses to load it.
+    Earlier releases load neither.
 
     Args:
         version: Version of onnxruntime.
@@ -27,21 +32,44 @@ def known_wrong(version: str, model: bytes) -> str | None:
             model at all is left to the runtime to complain about.
     """
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or (int(numbers[1]), int(numbers[2])) >= (1, 28):
+    if numbers is None or (release := (int(numbers[1]), int(numbers[2]))) >= (1, 29):
         return None
     try:
         proto = onnx.ModelProto.FromString(model)
     except DecodeError:
         return None
-    if any(_has_nonpad_kv_seqlen(node) for node in _nodes(proto)):
-        return "releases below 1.28 do not mask Attention by `nonpad_kv_seqlen` rightly"
+    if (1, 24) <= release < (1, 28) and any(_has_nonpad_kv_seqlen(node) for node in _nodes(proto)):
+        return "releases 1.24 to 1.27 do not mask Attention by `nonpad_kv_seqlen` rightly"
+    scatters = any(_is(node, "TensorScatter") for node in _nodes(proto))
+    if release >= (1, 25) and scatters and _has_strings(proto):
+        return "releases 1.25 to 1.28 corrupt memory when TensorScatter moves strings"
     return None
 
 
 def _has_nonpad_kv_seqlen(node: onnx.NodeProto) -> bool:
-    if node.op_type != "Attention" or node.domain not in ("", "ai.onnx"):
+    if not _is(node, "Attention"):
         return False
     return len(node.input) > _NONPAD_KV_SEQLEN and bool(node.input[_NONPAD_KV_SEQLEN])
+
+
+def _is(node: onnx.NodeProto, op_type: str) -> bool:
+    return node.op_type == op_type and node.domain in ("", "ai.onnx")
+
+
+def _has_strings(proto: onnx.ModelProto) -> bool:
+    """Return whether strings may occur anywhere: that they reach an operator is not looked for."""
+    string = onnx.TensorProto.STRING
+    if any(value.type.tensor_type.elem_type == string for value in proto.graph.input):
+        return True
+    if any(tensor.data_type == string for tensor in proto.graph.initializer):
+        return True
+    return any(
+        attribute.t.data_type == string
+        or attribute.name in ("value_string", "value_strings")
+        or (attribute.name == "to" and attribute.i == string)
+        for node in _nodes(proto)
+        for attribute in node.attribute
+    )
 
 
 def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:

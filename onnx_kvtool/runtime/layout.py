@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+import onnx_ir as ir
+
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.expressions import evaluate
 from onnx_kvtool.runtime.plan import InputPlan, InputSpec
@@ -13,8 +15,9 @@ from onnx_kvtool.runtime.symbols import kinds_of
 
 __all__ = ["Layout"]
 
-_LARGEST = 1 << 28
-"""Elements that one input may have, so that absurd dimensions do not exhaust the memory."""
+_LARGEST = 512 << 20
+"""Bytes that all inputs of a run may take. A run needs a few times as much: both models have their
+outputs, among them caches as large as the inputs."""
 
 
 class Layout:
@@ -31,13 +34,15 @@ class Layout:
         past: Rows that growing caches hold already; 0 without such a cache.
 
     Raises:
-        CannotDraw: If a dimension has no size or a negative one, or an input is absurdly large.
+        CannotDraw: If a dimension has no size or a negative one, or all inputs together are
+            absurdly large.
     """
 
     def __init__(self, plan: InputPlan, sizes: Mapping[str, int], length: int) -> None:
         self._plan = plan
         self._kinds = kinds_of(plan)
         self.shapes = {spec.name: _shape(spec, sizes) for spec in plan.inputs}
+        _check_size(plan, self.shapes)
         self.length = next(self._lengths(), length)
         growing = [pair for pair in plan.pairs if pair.kind != "fixed" and pair.axis is not None]
         self.past = next((self.shapes[p.past][p.axis] for p in growing if p.axis is not None), 0)
@@ -104,10 +109,18 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
         if size < 0:
             raise CannotDraw(f"dimension {axis} of input `{spec.name}` would be {size}: `{dim}`")
         shape.append(size)
-    if math.prod(shape) > _LARGEST:
-        raise CannotDraw(
-            f"input `{spec.name}` would have {math.prod(shape)} elements, "
-            f"expected at most {_LARGEST}",
-            help="bind its dimensions to small sizes with `--dim NAME=INT`",
-        )
     return tuple(shape)
+
+
+def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    total = sum(_bits(spec.dtype) * math.prod(shapes[spec.name]) for spec in plan.inputs) // 8
+    if total > _LARGEST:
+        raise CannotDraw(
+            f"the inputs would take {total >> 20} MiB, expected at most {_LARGEST >> 20} MiB",
+            help="bind their dimensions to small sizes with `--dim NAME=INT`",
+        )
+
+
+def _bits(dtype: ir.DataType) -> int:
+    """Return the bits of an element in memory; a short Python string takes about 64 bytes."""
+    return 8 * 64 if dtype == ir.DataType.STRING else dtype.bitwidth

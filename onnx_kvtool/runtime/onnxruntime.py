@@ -47,7 +47,7 @@ class Session:
     Args:
         model: The serialised model.
         directory: Where locations of external data start; "" when there is none. Needs
-            onnxruntime 1.21; onnxruntime itself refuses locations that leave the directory.
+            onnxruntime 1.21; from 1.24 on it refuses locations that leave the directory.
         optimize: Whether the graph may be optimised; results may then differ by rounding.
 
     Raises:

@@ -85,9 +85,7 @@ def external(
     name: str, dims: Sequence[int], *, dtype: int = FLOAT, **entries: str | int
 ) -> TensorProto:
     """An external tensor with these entries, in this order."""
-    tensor = TensorProto(
-        name=name, data_type=dtype, dims=dims, data_location=TensorProto.EXTERNAL
-    )
+    tensor = TensorProto(name=name, data_type=dtype, dims=dims, data_location=TensorProto.EXTERNAL)
     for key, value in entries.items():
         tensor.external_data.add(key=key, value=str(value))
     return tensor

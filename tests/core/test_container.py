@@ -302,9 +302,7 @@ CASES: dict[str, tuple[Callable[[], onnx.ModelProto], Change, list[str]]] = {
     ),
     "typed data of complex numbers": (
         plain,
-        lambda m: _add(
-            m, _tensor(dims=[2], data_type=TensorProto.COMPLEX64, float_data=[1.0] * 4)
-        ),
+        lambda m: _add(m, _tensor(dims=[2], data_type=TensorProto.COMPLEX64, float_data=[1.0] * 4)),
         [],
     ),
     "no data at all": (

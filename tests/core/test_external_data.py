@@ -190,16 +190,16 @@ def test_tensors_of_no_elements_need_no_bytes(tmp_path: Path) -> None:
 def test_each_reference_is_judged(tmp_path: Path) -> None:
     model = _read(
         _layout(tmp_path),
-        external("a", [3, 5], location="w.bin"),
-        external("b", [3, 5], location="../w.bin"),
-        external("c", [3, 5], location="gone.bin"),
-        external("d", [3, 5], location="gone.bin", length=1),
+        external("good", [3, 5], location="w.bin"),
+        external("up", [3, 5], location="../w.bin"),
+        external("gone", [3, 5], location="gone.bin"),
+        external("short", [3, 5], location="gone.bin", length=1),
     )
     found = judge_external_data(model, need_bytes=True)
     assert [(d.location.value, d.code, d.severity) for d in found] == [
-        ("b", "external-escape", "error"),
-        ("c", "external-missing", "error"),
-        ("d", "external-length", "error"),
+        ("up", "external-escape", "error"),
+        ("gone", "external-missing", "error"),
+        ("short", "external-length", "error"),
     ]
     assert all(d.help for d in found if d.code != "external-length")
 
@@ -259,9 +259,7 @@ NO_HUB: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("make", NO_HUB.values(), ids=NO_HUB)
-def test_links_that_only_look_like_the_hub(
-    tmp_path: Path, make: Callable[[Path], Path]
-) -> None:
+def test_links_that_only_look_like_the_hub(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     with pytest.raises(UnreadableModel, match="outside the directory"):
         check_external_data(read(make(tmp_path) / "m.onnx"), need_bytes=False)
 

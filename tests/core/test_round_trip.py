@@ -331,7 +331,7 @@ def test_a_copy_of_a_model_with_a_dangling_input_is_refused(tmp_path: Path) -> N
     message = plain()
     message.graph.node[1].input.append("gone")
     model = read(save(message, tmp_path / "m.onnx"))
-    with pytest.raises(KvtoolError, match="cannot be copied: .*reads `gone`, which nothing"):
+    with pytest.raises(KvtoolError, match=r"cannot be copied: .*reads `gone`, which nothing"):
         clone(model)
 
 

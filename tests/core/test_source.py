@@ -15,15 +15,16 @@ import pytest
 from onnx import TensorProto, helper
 
 from onnx_kvtool.core import source
-from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.core.model import origin, read, serialize
 from tests.core.small import branched, external, plain, weighted, with_function
 
 MODEL = plain().SerializeToString()
+GRAPH_BYTES = plain().graph.ByteSize()
 
 
 def nested(depth: int) -> bytes:
-    """A model of If nodes, each in a branch of the one before, written by hand as protobuf cannot."""
+    """A model of If nodes, each in a branch of the one before; protobuf would not write it."""
 
     def number(value: int) -> bytes:
         out = b""
@@ -50,8 +51,7 @@ CONTENTS: dict[str, tuple[bytes, str]] = {
     ),
     "a model cut off in its graph": (
         MODEL[:-90],
-        f"is truncated: the field at byte 2 takes {plain().graph.ByteSize()} bytes, "
-        f"and {len(MODEL) - 95} are left",
+        f"is truncated: the field at byte 2 takes {GRAPH_BYTES} bytes, and {len(MODEL) - 95} are",
     ),
     "bytes that are no protobuf": (bytes(range(255, 0, -1)), "its bytes are no protobuf message"),
     "a field number of zero": (b"\x00\x00", "its bytes are no protobuf message"),
@@ -201,18 +201,17 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["bit", "byte", "removal", "insertion", "cut"])
 def test_damaged_models_are_read_or_refused(tmp_path: Path, kind: str) -> None:
-    seed = 24
-    chance = random.Random(f"{seed} {kind}")
+    seed = f"24 {kind}"
+    print(f"seed {seed!r}")  # noqa: T201 - shown when the test fails
+    chance = random.Random(seed)
     whole = _rich().SerializeToString(deterministic=True)
     path = tmp_path / "m.onnx"
     outcomes = set()
     for _ in range(150):
         path.write_bytes(_damaged(whole, kind, chance))
         try:
-            model = read(path)
-            serialize(model)
-        except Exception as error:  # noqa: BLE001 - the point is that only one class comes out
-            assert type(error).__name__ in ("UnreadableModel", "KvtoolError"), (seed, kind, error)
+            serialize(read(path))
+        except KvtoolError:  # and nothing else
             outcomes.add("refused")
         else:
             outcomes.add("read")

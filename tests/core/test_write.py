@@ -174,23 +174,28 @@ def test_failures_leave_everything_as_it_was(
 def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(OLD)
-    with (
-        pytest.raises(KvtoolError, match="No space left on device"),
-        replacing(path) as file,
-        open("/dev/full", "wb") as full,
-    ):
-        file.write(NEW)
-        full.write(NEW)
-        full.flush()
+
+    def fill() -> None:
+        with replacing(path) as file, open("/dev/full", "wb", buffering=0) as full:
+            file.write(NEW)
+            full.write(NEW)
+
+    with pytest.raises(KvtoolError, match="No space left on device"):
+        fill()
     assert (path.read_bytes(), _listing(tmp_path)) == (OLD, ["m.onnx"])
 
 
 def test_an_error_of_the_caller_leaves_everything_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(OLD)
-    with pytest.raises(ValueError, match="no more"), replacing(path) as file:
-        file.write(NEW)
-        raise ValueError("no more")
+
+    def fail() -> None:
+        with replacing(path) as file:
+            file.write(NEW)
+            raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        fail()
     assert (path.read_bytes(), _listing(tmp_path)) == (OLD, ["m.onnx"])
 
 
