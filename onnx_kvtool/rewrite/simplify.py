@@ -25,7 +25,7 @@ def simplify(model: ir.Model) -> None:
         output = node.outputs[0]
         if output.is_graph_output():
             continue
-        if _is_same_type_cast(node) and node.inputs[0] is not None:
+        if _changes_nothing(node) and node.inputs[0] is not None:
             output.replace_all_uses_with(node.inputs[0])
         elif (tensor := _constant(node, folder)) is not None:
             constant = ir.Value(
@@ -37,14 +37,21 @@ def simplify(model: ir.Model) -> None:
             output.name = f"{output.name}_folded"
             graph.register_initializer(constant)
             output.replace_all_uses_with(constant)
-    common_passes.IdentityEliminationPass()(model)
     common_passes.RemoveUnusedNodesPass()(model)
 
 
-def _is_same_type_cast(node: ir.Node) -> bool:
-    if node.op_type != "Cast" or node.inputs[0] is None:
+def _changes_nothing(node: ir.Node) -> bool:
+    """Return whether the output of a node is its input.
+
+    onnx_ir's own pass is not used: it also takes the Identity out of a branch that returns an
+    outer value, which leaves the branch without a producer for its output (onnx-ir 1.1.0).
+    """
+    data = node.inputs[0] if node.inputs else None
+    if data is None:
         return False
-    return node.inputs[0].dtype == node.outputs[0].dtype is not None
+    if node.op_type == "Identity":
+        return True
+    return node.op_type == "Cast" and data.dtype is not None and data.dtype == node.outputs[0].dtype
 
 
 def _constant(node: ir.Node, folder: Folder) -> ir.TensorProtocol | None:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 
 __all__ = ["Flow", "Place", "is_default", "small_integer"]
 
@@ -78,6 +79,16 @@ class Flow:
         facts = op_facts(node.op_type, self.opset(place)) if is_default(node) else None
         formal = None if facts is None else facts.input(index)
         return None if formal is None else formal.name
+
+    def axis(self, place: Place, node: ir.Node) -> int | None:
+        """Return the attribute `axis` of `node`, which uses `place`, or the schema's default.
+
+        None if the node is malformed or leaves the axis to its function's caller.
+        """
+        try:
+            return NodeView(node, self.opset(place)).integer("axis")
+        except MalformedNode:
+            return None
 
     def opset(self, place: Place) -> int:
         """Return the version of the default domain where `place` is; 0 when none is imported."""

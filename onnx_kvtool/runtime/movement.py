@@ -183,8 +183,9 @@ def _attribute_type(node: ir.Node) -> ir.DataType | None:
 def _only_moves(node: ir.Node) -> bool:
     if node.op_type not in _MOVING:
         return False
+    # The default of every version is `none`; a reference is left to the caller of the function.
     reduction = node.attributes.get("reduction")
-    return reduction is None or (not reduction.is_ref() and reduction.as_string() == "none")
+    return reduction is None or (not reduction.is_ref() and reduction.value == "none")
 
 
 def _is_discrete_type(dtype: ir.DataType | None) -> bool:

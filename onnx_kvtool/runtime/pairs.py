@@ -110,9 +110,9 @@ def _update(
         if position < len(node.outputs):
             return node.outputs[position], CachePair("", "", "growing", 2)
     if node.op_type == "Concat" and index == 0 and len(node.inputs) == 2:
-        axis = node.attributes.get("axis")
-        if axis is not None and not axis.is_ref() and rank:
-            return node.outputs[0], CachePair("", "", "growing", axis.as_int() % rank)
+        axis = flow.axis(place, node)
+        if axis is not None and rank:
+            return node.outputs[0], CachePair("", "", "growing", axis % rank)
     return None
 
 

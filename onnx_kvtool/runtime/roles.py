@@ -106,9 +106,9 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
             # Without positions the table would have rank 3.
             yield Uses("position_ids", rows=_rows(node, 1, 0, place.offset))
         case "Gather", "indices":
-            axis = node.attributes.get("axis")
-            given = 0 if axis is None or axis.is_ref() else axis.as_int()
-            rows = _rows(node, 0, given, place.offset) if _is_table(node.inputs[0]) else None
+            axis = flow.axis(place, node)
+            is_lookup = axis is not None and _is_table(node.inputs[0])
+            rows = _rows(node, 0, axis or 0, place.offset) if is_lookup else None
             if rows is not None:
                 role: Role = "position_ids" if _turns(flow, place, node) else "token_ids"
                 yield Uses(role, rows=rows)
