@@ -188,7 +188,7 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
         request: What was asked for.
         source: The model as it was; None when it can be read again.
     """
-    check_external_data(model, need_bytes=bool(request.verify))
+    check_external_data(model, need_bytes=request.verify is not False)
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
     )

@@ -67,7 +67,8 @@ def judge_external_data(model: ir.Model, *, need_bytes: bool) -> list[Diagnostic
 
     Args:
         model: The model; its values are not touched.
-        need_bytes: Whether a data file that is missing or too short is an error, too.
+        need_bytes: Whether a data file that is missing is an error; one that is too short is
+            an error in any case.
     """
     judge = ReferenceJudge(need_bytes=need_bytes)
     findings = []
@@ -88,7 +89,8 @@ def check_external_data(model: ir.Model, *, need_bytes: bool) -> None:
 
     Args:
         model: The model; its values are not touched.
-        need_bytes: Whether each file must also exist and reach as far as its tensors.
+        need_bytes: Whether each file must also exist. One that does must reach as far as its
+            tensors in any case.
 
     Raises:
         UnreadableModel: For the first reference that fails; the text names tensor and location.

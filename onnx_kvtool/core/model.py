@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import sys
@@ -15,6 +14,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import carried, walk
 from onnx_kvtool.core.atomic import write_bytes
+from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.container import DEFAULT_DOMAINS, judge
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
@@ -78,7 +78,11 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
         UnreadableModel: If the file cannot be read, is no ONNX model, is larger than a protobuf
             message can be, or holds what nobody can make sense of (see `container.judge`).
     """
-    path = os.fspath(source)
+    with collector_paused():
+        return _read(os.fspath(source))
+
+
+def _read(path: str) -> ir.Model:
     message = parse(read_bytes(path), spoken_name(path))
     try:
         found = judge(message)
@@ -110,7 +114,8 @@ def clone(model: ir.Model) -> ir.Model:
             which onnx_ir cannot copy.
     """
     try:
-        copy = model.clone()
+        with collector_paused():
+            copy = model.clone()
     except (RuntimeError, KeyError, ValueError) as error:
         errors = [d for d in origin(model).defects if d.code in _UNCOPIABLE]
         reason = f"{errors[0].location}: {errors[0].message}" if errors else _root(error)
@@ -134,7 +139,8 @@ def serialize(model: ir.Model) -> bytes:
         raise _too_large()
     known = origin(model)
     try:
-        message = MessageWriter(known.described).model(model)
+        with collector_paused():
+            message = MessageWriter(known.described).model(model)
         message.training_info.extend(known.training)
         data: bytes = message.SerializeToString(deterministic=True)
     except EncodeError as error:
@@ -185,7 +191,7 @@ def _normalize(message: onnx.ModelProto) -> None:
 
 def _from_message(message: onnx.ModelProto) -> ir.Model:
     try:
-        with _quiet(), _without_collector():
+        with _quiet():
             return ir.serde.deserialize_model(message)
     except ir.serde.SerdeError as error:
         raise UnreadableModel(
@@ -204,18 +210,6 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keep the cycle collector still: a model is one large cycle that is all alive."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _set_base_dir(model: ir.Model, directory: str, *, everywhere: bool) -> None:

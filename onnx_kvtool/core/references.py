@@ -40,7 +40,8 @@ class ReferenceJudge:
     """Judges the external tensors of one model; each file is looked at once.
 
     Args:
-        need_bytes: Whether the files have to be there and long enough, too.
+        need_bytes: Whether a data file that is missing is a problem. One that is there has to be
+            long enough in any case: a reference past its end is broken or hostile.
     """
 
     def __init__(self, *, need_bytes: bool) -> None:
@@ -62,9 +63,9 @@ class ReferenceJudge:
         file = self._files[key]
         if isinstance(file, Problem):
             return file
-        if not self._need_bytes:
-            return None
         if file is None:
+            if not self._need_bytes:
+                return None
             return Problem(
                 "external-missing",
                 f"its data file `{location}` is not in `{base}`",

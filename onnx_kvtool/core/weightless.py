@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
+from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
 from onnx_kvtool.core.message import MessageWriter
@@ -45,7 +46,8 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
             without a name.
     """
     try:
-        return _Weightless(model).model(model)
+        with collector_paused():
+            return _Weightless(model).model(model)
     except (ir.serde.SerdeError, TypeError, ValueError) as error:
         raise KvtoolError(f"the model cannot be written: {error}") from error
 
