@@ -12,14 +12,19 @@ import onnx
 import onnx.checker
 import onnx_ir as ir
 
-from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.external_data import check_external_data, place_external_data
+from onnx_kvtool.commands.lower_checks import (
+    check_data,
+    check_dims,
+    check_output,
+    check_request,
+    keep_other_file,
+)
+from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.external_data import place_external_data
 from onnx_kvtool.core.model import clone, origin, read, serialize, write
 from onnx_kvtool.core.weightless import weightless
-from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.rewrite.lower import Outcome, legalise
 from onnx_kvtool.rewrite.lowering.context import Options
-from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
 from onnx_kvtool.rewrite.verify import Verifier
 
@@ -113,7 +118,7 @@ def lower(
         verify_steps=verify_steps,
         dims=dims or {},
     )
-    _check_request(request)
+    check_request(request)
     work = clone(model) if isinstance(model, ir.Model) else read(path)
     source = model if isinstance(model, ir.Model) else None
     report = _lower(work, request, source)
@@ -135,49 +140,26 @@ def run(request: LowerRequest) -> LowerReport:
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
-    _check_request(request)
+    check_request(request)
     model = read(request.model)
-    output = _output(request, model)
+    check_output(request)
     source = clone(model) if request.model == "-" else None
     report = _lower(model, request, source)
     if report.refused or report.verification.status == "different" or request.dry_run:
         return report
-    data = serialize(model)
+    output = _output(request, report.target_opset)
+    with collector_paused():
+        data = serialize(model)
     if output == "-":
         write(model, output, data=data)
         report.output = output
         return report
     if request.output is None and not request.in_place:
-        _keep_other_file(output, data)
+        keep_other_file(output, data)
     report.notes += place_external_data(model, os.path.dirname(output), request.external_data)
     write(model, output, data=data)
     report.output = output
     return report
-
-
-def _check_request(request: LowerRequest) -> None:
-    if request.index_dtype == "int32" and request.via == "scatternd":
-        raise UsageError(
-            "ScatterND takes int64 indices only, got `int32` with `scatternd`",
-            help="use `--via scatterelements`",
-        )
-    if request.only and request.opset is not None:
-        raise UsageError(
-            "`only` keeps the opset of the model, so that `opset` cannot be given with it",
-            help="leave one of them out",
-        )
-    for name in request.only:
-        if name in LOWERINGS:
-            continue
-        known = op_facts(name, NEWEST) is not None
-        raise UsageError(
-            f"kvtool has no lowering for `{name}`"
-            if known
-            else f"`{name}` is no operator of the default domain",
-            help=f"operators with a lowering of their own: {', '.join(sorted(LOWERINGS))}",
-        )
-    if request.opset is not None and not 11 <= request.opset <= 23:
-        raise UsageError(f"`opset` is {request.opset}, expected 11 to 23")
 
 
 def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> LowerReport:
@@ -188,7 +170,8 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
         request: What was asked for.
         source: The model as it was; None when it can be read again.
     """
-    check_external_data(model, need_bytes=request.verify is not False)
+    check_data(model, request)
+    check_dims(model, request.dims)
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
     )
@@ -201,7 +184,8 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
             force=request.verify is True,
         )
     opset = None if request.only else request.opset or DEFAULT_OPSET
-    outcome = legalise(model, opset, options, request.only)
+    with collector_paused():
+        outcome = legalise(model, opset, options, request.only)
     report = _report(model, request, outcome)
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
@@ -250,37 +234,13 @@ def _check(model: ir.Model, source: ir.Model | str, report: LowerReport) -> None
     report.notes.append(f"onnx's checker rejects the source and the result: {after}")
 
 
-def _output(request: LowerRequest, model: ir.Model) -> str:
-    """Return where to write; refuse a path that is the input."""
+def _output(request: LowerRequest, opset: int) -> str:
+    """Return where to write a result of `opset`."""
     if request.in_place:
-        return os.path.realpath(request.model)
-    if request.output is None:
-        if request.model == "-":
-            return "-"
-        source = Path(request.model)
-        opset = model.opset_imports.get("", 0) if request.only else request.opset or DEFAULT_OPSET
-        return str(source.with_name(f"{source.stem}.opset{opset}.onnx"))
-    if (
-        request.output != "-"
-        and request.model != "-"
-        and os.path.exists(request.output)
-        and os.path.samefile(request.output, request.model)
-    ):
-        raise UsageError(
-            f"the output `{request.output}` is the input",
-            help="use `--in-place` to replace the input",
-        )
-    return request.output
-
-
-def _keep_other_file(output: str, data: bytes) -> None:
-    """Refuse to replace a file that nobody named, unless it holds the very same model."""
-    path = Path(output)
-    if not path.exists():
-        return
-    if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
-        return
-    raise UsageError(
-        f"`{output}` exists and holds something else",
-        help=f"name the output with `-o {output}` to replace it",
-    )
+        return request.model
+    if request.output is not None:
+        return request.output
+    if request.model == "-":
+        return "-"
+    source = Path(request.model)
+    return str(source.with_name(f"{source.stem}.opset{opset}.onnx"))

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.errors import UnwritableOutput
 
 __all__ = ["replacing", "write_bytes"]
 
@@ -20,7 +20,7 @@ def write_bytes(target: str | os.PathLike[str], data: bytes) -> None:
     See `replacing` for what happens to links, modes and special files.
 
     Raises:
-        KvtoolError: If the system refuses; nothing is left behind.
+        UnwritableOutput: If the system refuses; nothing is left behind.
     """
     with replacing(target) as file:
         file.write(data)
@@ -37,7 +37,7 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     replaced and is written to directly.
 
     Raises:
-        KvtoolError: If the system refuses (no space, no permission, no such directory), also
+        UnwritableOutput: If the system refuses (no space, no permission, no such directory), also
             when it does so inside the block.
     """
     name = os.fspath(target)
@@ -51,13 +51,13 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with _temporary(place, mode) as file:
             yield file
     except OSError as error:
-        raise KvtoolError(
+        raise UnwritableOutput(
             f"cannot write `{name}`: {error.strerror or error}", help=_remedy(error)
         ) from error
     except ValueError as error:
         if "\0" not in name:
             raise
-        raise KvtoolError(f"cannot write {name!r}: the name holds a null character") from error
+        raise UnwritableOutput(f"cannot write {name!r}: the name holds a null character") from error
 
 
 def _mode(place: str) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["KvtoolError", "UnreadableModel", "UsageError"]
+__all__ = ["KvtoolError", "UnreadableModel", "UnwritableOutput", "UsageError"]
 
 
 class KvtoolError(Exception):
@@ -43,3 +43,12 @@ class UnreadableModel(KvtoolError):
     """
 
     exit_code = 3
+
+
+class UnwritableOutput(KvtoolError):
+    """The output cannot be written: no permission, no space, a directory in its place (exit 2).
+
+    Nothing is left behind, and a file that was there is untouched.
+    """
+
+    exit_code = 2

@@ -10,7 +10,7 @@ from io import FileIO
 from typing import BinaryIO, Literal
 
 from onnx_kvtool.core.atomic import replacing
-from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.errors import UnwritableOutput, UsageError
 
 __all__ = ["Placing", "place_files"]
 
@@ -49,7 +49,7 @@ def place_files(
         )
     check()
     if not os.path.isdir(directory):
-        raise KvtoolError(f"`{directory}` is not a directory", help="create it first")
+        raise UnwritableOutput(f"`{directory}` is not a directory", help="create it first")
     notes = []
     with _undoing() as created:
         for location, source in missing:
@@ -75,7 +75,7 @@ def _is_there(source: str, target: str) -> bool:
     """Return whether `target` is `source` or has its bytes.
 
     Raises:
-        KvtoolError: If something else is in the way, or cannot be read.
+        UnwritableOutput: If something else is in the way, or cannot be read.
     """
     if not os.path.lexists(target):
         return False
@@ -84,9 +84,9 @@ def _is_there(source: str, target: str) -> bool:
             os.path.samefile(source, target) or _same_bytes(source, target)
         )
     except OSError as error:
-        raise KvtoolError(f"cannot read `{target}`: {error.strerror or error}") from error
+        raise UnwritableOutput(f"cannot read `{target}`: {error.strerror or error}") from error
     if not same:
-        raise KvtoolError(
+        raise UnwritableOutput(
             f"`{target}` exists and is not the data file of the source, `{source}`",
             help="write to another directory, or remove it",
         )
@@ -112,14 +112,14 @@ def _make_parents(target: str, directory: str, created: list[str]) -> None:
         parent = os.path.dirname(parent)
     top = os.path.realpath(directory)
     if os.path.commonpath((os.path.realpath(parent), top)) != top:
-        raise KvtoolError(f"`{parent}` is a link that leaves `{directory}`")
+        raise UnwritableOutput(f"`{parent}` is a link that leaves `{directory}`")
     try:
         for path in reversed(pending):
             if not os.path.isdir(path):  # `s/..` exists once `s` does
                 os.mkdir(path)
                 created.append(path)
     except OSError as error:
-        raise KvtoolError(f"cannot create `{path}`: {error.strerror or error}") from error
+        raise UnwritableOutput(f"cannot create `{path}`: {error.strerror or error}") from error
 
 
 def _link(source: str, target: str) -> None:
@@ -127,7 +127,7 @@ def _link(source: str, target: str) -> None:
         # The file itself: a hard link to a symbolic link would be as relative as that is.
         os.link(os.path.realpath(source), target)
     except OSError as error:
-        raise KvtoolError(
+        raise UnwritableOutput(
             f"cannot link `{source}` to `{target}`: {error.strerror or error}",
             help="use --external-data copy",
         ) from error
@@ -138,7 +138,7 @@ def _copy(source: str, target: str) -> None:
         # Without a buffer, which would not know of the seeking for holes.
         file = open(source, "rb", buffering=0)  # noqa: SIM115 - the block below closes it
     except OSError as error:
-        raise KvtoolError(f"cannot read `{source}`: {error.strerror or error}") from error
+        raise UnwritableOutput(f"cannot read `{source}`: {error.strerror or error}") from error
     with file, replacing(target) as out:
         size = os.fstat(file.fileno()).st_size
         for start, end in _data_ranges(file, size):

@@ -11,10 +11,15 @@ import onnx.defs
 import onnx.helper
 import onnx_ir as ir
 
-__all__ = ["NEWEST", "AttributeFacts", "Formal", "OpFacts", "op_facts", "type_name"]
+__all__ = ["NEWEST", "OPERATORS", "AttributeFacts", "Formal", "OpFacts", "op_facts", "type_name"]
 
 NEWEST: int = onnx.defs.onnx_opset_version()
 """The newest opset of the default domain that the installed onnx knows."""
+
+OPERATORS: tuple[str, ...] = tuple(
+    sorted({s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated})
+)
+"""Every operator of the default domain at `NEWEST`."""
 
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
 

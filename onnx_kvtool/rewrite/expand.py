@@ -16,7 +16,7 @@ from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.simplify import simplify
 from onnx_kvtool.shapes.infer import forget_invented_names
 
-__all__ = ["Body", "body_key", "schema_body"]
+__all__ = ["Body", "body_key", "has_body", "schema_body"]
 
 
 class Body:
@@ -37,6 +37,12 @@ class Body:
         self.inputs = inputs
         self.outputs = outputs
         self.opset = opset
+
+
+def has_body(op_type: str) -> bool:
+    """Return whether the newest version of an operator of the default domain has a body."""
+    schema = cast(_BodySchema, onnx.defs.get_schema(op_type, NEWEST, ""))
+    return schema.has_function or schema.has_context_dependent_function
 
 
 def body_key(node: ir.Node, opset: int, folder: Folder) -> bytes:

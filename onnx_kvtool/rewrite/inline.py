@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.instantiate import instantiate
 from onnx_kvtool.rewrite.names import Names
@@ -19,7 +21,7 @@ FunctionId = tuple[str, str, str]
 
 def inline_functions(
     model: ir.Model, wanted: Callable[[ir.Function], bool], names: Names
-) -> list[FunctionId]:
+) -> tuple[list[Location], list[FunctionId]]:
     """Replace every call of a wanted function by its body, in place, in all graphs.
 
     A function that calls a wanted one is inlined too, because types are known at calls only. The
@@ -32,7 +34,9 @@ def inline_functions(
         names: Fresh names of the model.
 
     Returns:
-        The identifiers (domain, name, overload) of the functions that were inlined.
+        The place of every call that was replaced (calls inside functions count with the call that
+        brought them), and the identifiers (domain, name, overload) of the functions that nobody
+        calls and that were removed all the same.
 
     Raises:
         Refusal: If a function is built on another version of a custom domain than the model, or
@@ -40,13 +44,15 @@ def inline_functions(
     """
     chosen = _with_callers(model, {key for key, f in model.functions.items() if wanted(f)})
     if not chosen:
-        return []
+        return [], []
     for key in chosen:
         _check_imports(model, model.functions[key])
-    _inline_calls(model.graph, Scope(model.graph, None, names), model, chosen)
+    called = {node.op_identifier() for _, _, node in nodes(model)}
+    inlining = _Inlining(model, chosen, [])
+    inlining.graph(model.graph, graph_path(model.graph.name), Scope(model.graph, None, names))
     for key in chosen:
         del model.functions[key]
-    return sorted(chosen)
+    return inlining.places, sorted(chosen - called)
 
 
 def _with_callers(model: ir.Model, chosen: set[FunctionId]) -> set[FunctionId]:
@@ -77,29 +83,45 @@ def _check_imports(model: ir.Model, function: ir.Function) -> None:
             )
 
 
-def _inline_calls(graph: ir.Graph, scope: Scope, model: ir.Model, chosen: set[FunctionId]) -> None:
-    pending = list(graph)[::-1]
-    while pending:
-        node = pending.pop()
-        key = node.op_identifier()
-        if key not in chosen:
-            for _, inner in subgraphs(node):
-                _inline_calls(inner, Scope(inner, scope, scope.names), model, chosen)
-            continue
-        function = model.functions[key]
+@dataclass(frozen=True, slots=True)
+class _Inlining:
+    """One run of `inline_functions`: the functions to inline, and the calls that were replaced."""
+
+    model: ir.Model
+    chosen: set[FunctionId]
+    places: list[Location]
+
+    def graph(self, graph: ir.Graph, path: str, scope: Scope) -> None:
+        for index, node in enumerate(tuple(graph)):
+            if node.op_identifier() in self.chosen:
+                self.places.append(Location.of(path, node, index))
+            self._node(node, path, index, scope)
+
+    def _node(self, node: ir.Node, path: str, index: int, scope: Scope) -> None:
+        """Inline one call and the calls that its body brings, or look into a node's bodies."""
+        if node.op_identifier() in self.chosen:
+            for new in self._replace(node, scope):
+                self._node(new, path, index, scope)
+            return
+        for name, inner in subgraphs(node):
+            inner_path = step_path(path, node.name, index, name)
+            self.graph(inner, inner_path, Scope(inner, scope, scope.names))
+
+    def _replace(self, node: ir.Node, scope: Scope) -> list[ir.Node]:
+        function = self.model.functions[node.op_identifier()]
         em = Emitter(scope, function.opset_imports.get("", 1), node.name or node.op_type)
         outputs = _body(node, function, em)
-        used = [(o, v) for o, v in zip(node.outputs, outputs, strict=False)]
+        old = list(node.outputs)
         new_nodes = em.commit()
         ir.convenience.replace_nodes_and_values(
-            graph,
+            scope.graph,
             insertion_point=node,
             old_nodes=[node],
             new_nodes=new_nodes,
-            old_values=[old for old, _ in used],
-            new_values=[new for _, new in used],
+            old_values=old,
+            new_values=outputs[: len(old)],
         )
-        pending.extend(reversed(new_nodes))
+        return new_nodes
 
 
 def _body(node: ir.Node, function: ir.Function, em: Emitter) -> tuple[ir.Value, ...]:

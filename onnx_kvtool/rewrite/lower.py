@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin
-from onnx_kvtool.core.walk import function_path, graphs, nodes
+from onnx_kvtool.core.walk import function_path, graphs
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
@@ -114,17 +114,13 @@ def _inline(
             return any(n.domain == "" and n.op_type in only for n in function.all_nodes())
         return _cannot_stay(function, target, ir_version)
 
-    called = {node.op_identifier() for _, _, node in nodes(model)}
-    for key in inline_functions(model, wanted, names):
-        domain, name, overload = key
-        path = function_path(domain, name, overload)
-        if key in called:
-            outcome.lowered.append(Lowered(Location(path, op=f"{domain}::{name}"), "inline"))
-        else:
-            outcome.notes.append(
-                f"function `{path}`, which nothing calls, is left out: it cannot stand in a model "
-                f"of opset {target} and IR version {ir_version}"
-            )
+    places, uncalled = inline_functions(model, wanted, names)
+    outcome.lowered += [Lowered(place, "inline") for place in places]
+    outcome.notes += [
+        f"function `{function_path(*key)}`, which nothing calls, is left out: it cannot stand in a "
+        f"model of opset {target} and IR version {ir_version}"
+        for key in uncalled
+    ]
 
 
 def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:

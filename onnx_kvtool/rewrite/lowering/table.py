@@ -32,11 +32,14 @@ class Lowering:
         since: The opset whose form of the operator the rule takes down: it applies to nodes
             written for it or a later one, and to targets below it.
         apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited.
+        removes: Whether the rule replaces the operator by others, so that it can be asked for
+            although the target has the operator.
     """
 
     name: str
     since: int
     apply: Callable[[LoweringContext, ir.Node, Emitter], Replacement]
+    removes: bool = False
 
     def applies(self, opset: int, target: int, forced: bool) -> bool:
         """Return whether the rule takes a node of `opset` to `target`.
@@ -46,7 +49,7 @@ class Lowering:
             target: What it shall be legal at.
             forced: Whether the caller wants the operator gone although the target has it.
         """
-        return opset >= self.since and (target < self.since or forced)
+        return opset >= self.since and (target < self.since or (forced and self.removes))
 
 
 LOWERINGS: Mapping[str, Lowering] = Table(
@@ -59,6 +62,6 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("Shape", Lowering("shape", 15, lower_shape_15)),
         ("Softmax", Lowering("softmax", 13, lower_softmax_13)),
         ("Split", Lowering("split", 18, lower_split_18)),
-        ("TensorScatter", Lowering("tensor_scatter", 24, lower_tensor_scatter_24)),
+        ("TensorScatter", Lowering("tensor_scatter", 24, lower_tensor_scatter_24, removes=True)),
     ],
 )
