@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,9 @@ class KvtoolGroup(click.Group):
             code = error.exit_code
         except click.Abort:
             code = _INTERRUPTED
+        # The interpreter would look for cycles in every node of the model that it is about to drop,
+        # which takes a tenth of the time of a large one.
+        gc.freeze()
         sys.exit(code or 0)
 
     def invoke(self, ctx: click.Context) -> Any:

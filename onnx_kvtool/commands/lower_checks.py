@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.external_data import check_external_data
 from onnx_kvtool.core.model import origin
-from onnx_kvtool.ops.schema import OPERATORS
+from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.rewrite.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 
@@ -44,8 +44,8 @@ def check_request(request: LowerRequest) -> None:
 
 def _check_operator(name: str) -> None:
     """Refuse an operator that kvtool cannot replace by others."""
-    if name not in OPERATORS:
-        lower_case = {op.lower(): op for op in OPERATORS}
+    if name not in operators():
+        lower_case = {op.lower(): op for op in operators()}
         close = difflib.get_close_matches(name.lower(), lower_case, 1)
         raise UsageError(
             f"`{name}` is no operator of the default domain",

@@ -44,7 +44,9 @@ def subgraphs(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     The attribute of a list of graphs gets the position behind its name: `branches[1]`. A reference
     to an attribute of the enclosing function holds no graph and yields nothing.
     """
-    for name, attribute in node.attributes.items():
+    # The plain dict inside: going through the mapping around it takes several times as long, and
+    # this is asked of every node of every walk.
+    for name, attribute in node.attributes.data.items():
         kind = attribute.type
         if kind is _GRAPH and not attribute.is_ref():
             yield name, attribute.as_graph()
@@ -86,7 +88,7 @@ def tensors(model: ir.Model) -> Iterator[tuple[Location, ir.TensorProtocol]]:
             if value.const_value is not None:
                 yield Location(path, value=name), value.const_value
         for index, node in enumerate(graph):
-            for attribute in node.attributes.values():
+            for attribute in node.attributes.data.values():
                 kind = attribute.type
                 if kind is _TENSOR or kind is _TENSORS:
                     for tensor in _held(attribute):
@@ -107,13 +109,15 @@ def _roots(model: ir.Model) -> Iterator[tuple[str, ir.Graph]]:
 def _with_bodies(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:
     yield path, graph
     for index, node in enumerate(graph):
+        if not node.attributes.data:
+            continue
         for name, body in subgraphs(node):
             yield from _with_bodies(step_path(path, node.name, index, name), body)
 
 
 def _nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, int, ir.Node]]:
     for index, node in enumerate(graph):
-        bodies = list(subgraphs(node))
+        bodies = list(subgraphs(node)) if node.attributes.data else ()
         yield path, index, node
         for name, body in bodies:
             yield from _nodes(step_path(path, node.name, index, name), body)

@@ -11,15 +11,10 @@ import onnx.defs
 import onnx.helper
 import onnx_ir as ir
 
-__all__ = ["NEWEST", "OPERATORS", "AttributeFacts", "Formal", "OpFacts", "op_facts", "type_name"]
+__all__ = ["NEWEST", "AttributeFacts", "Formal", "OpFacts", "op_facts", "operators", "type_name"]
 
 NEWEST: int = onnx.defs.onnx_opset_version()
 """The newest opset of the default domain that the installed onnx knows."""
-
-OPERATORS: tuple[str, ...] = tuple(
-    sorted({s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and not s.deprecated})
-)
-"""Every operator of the default domain at `NEWEST`."""
 
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
 
@@ -102,6 +97,13 @@ def _formal(formals: tuple[Formal, ...], index: int) -> Formal | None:
     if index < len(formals):
         return formals[index]
     return formals[-1] if formals and formals[-1].variadic else None
+
+
+@functools.cache
+def operators() -> frozenset[str]:
+    """Return the names of all operators of the default domain at `NEWEST`."""
+    schemas = onnx.defs.get_all_schemas()
+    return frozenset(s.name for s in schemas if s.domain == "" and not s.deprecated)
 
 
 @functools.cache

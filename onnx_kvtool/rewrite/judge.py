@@ -49,4 +49,4 @@ def _problems(node: ir.Node, opset: int, legal: set[Hashable]) -> list[Problem]:
 
 
 def _given(node: ir.Node) -> Iterable[ir.Attr]:
-    return node.attributes.values() if node.attributes else ()
+    return node.attributes.data.values()
