@@ -11,7 +11,16 @@ import onnx.defs
 import onnx.helper
 import onnx_ir as ir
 
-__all__ = ["NEWEST", "AttributeFacts", "Formal", "OpFacts", "op_facts", "operators", "type_name"]
+__all__ = [
+    "NEWEST",
+    "AttributeFacts",
+    "Formal",
+    "OpFacts",
+    "is_standard",
+    "op_facts",
+    "operators",
+    "type_name",
+]
 
 NEWEST: int = onnx.defs.onnx_opset_version()
 """The newest opset of the default domain that the installed onnx knows."""
@@ -97,6 +106,15 @@ def _formal(formals: tuple[Formal, ...], index: int) -> Formal | None:
     if index < len(formals):
         return formals[index]
     return formals[-1] if formals and formals[-1].variadic else None
+
+
+def is_standard(node: ir.Node) -> bool:
+    """Return whether ONNX defines the operator of a node, at any opset that onnx knows.
+
+    Optimisers put operators of their own into the default domain (onnxruntime's
+    SimplifiedLayerNormalization); such a node is a stranger like one of a custom domain.
+    """
+    return node.domain == "" and op_facts(node.op_type, NEWEST) is not None
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.ops.legality import Problem, fit
+from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.expand import Body, body_key, schema_body
@@ -31,9 +32,9 @@ BodyKey = tuple[int, bytes]
 class Engine:
     """One legalisation of one model.
 
-    Nodes of other domains are left alone. A node that cannot be made legal is refused, and the
-    work goes on with the next one, so that every refusal is reported; the graph is then no
-    longer fit for anything but the report.
+    Nodes of other domains, and of operators that ONNX does not define, are left alone. A node that
+    cannot be made legal is refused, and the work goes on with the next one, so that every refusal
+    is reported; the graph is then no longer fit for anything but the report.
 
     Attributes:
         context: Opsets, options and constants.
@@ -63,7 +64,7 @@ class Engine:
             for name, inner in subgraphs(node):
                 inner_path = step_path(path, node.name, index, name)
                 self._graph(inner, inner_path, Scope(inner, scope, scope.names))
-            if node.domain == "":
+            if is_standard(node):
                 self._node(node, place, scope)
 
     def _node(self, node: ir.Node, place: Location, scope: Scope) -> None:
@@ -117,6 +118,8 @@ class Engine:
 
     def _body(self, context: LoweringContext, node: ir.Node, opset: int) -> Body | None:
         """Return the legal body of a node, from the ones made before where it is the same."""
+        if op_facts(node.op_type, opset) is None:
+            return None
         key = (context.target, body_key(node, opset, context.folder))
         if key not in self.bodies:
             body = schema_body(node, opset, context.folder)

@@ -10,6 +10,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.legality import Problem, examine
+from onnx_kvtool.ops.schema import is_standard
 
 __all__ = ["judge"]
 
@@ -27,7 +28,7 @@ def judge(model: ir.Model, opset: int) -> list[Diagnostic]:
     return [
         Diagnostic(problem.code, "error", Location.of(path, node, index), problem.text)
         for path, index, node in nodes(model)
-        if node.domain == "" and ("", node.op_type) not in local
+        if is_standard(node) and ("", node.op_type) not in local
         for problem in _problems(node, opset, legal)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,8 +12,8 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin
-from onnx_kvtool.core.walk import function_path, graphs
-from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.core.walk import function_path, nodes
+from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
 from onnx_kvtool.rewrite.judge import judge
@@ -131,7 +132,7 @@ def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
         return True
     source = function.opset_imports.get("", target)
     for node in function.all_nodes():
-        if node.domain != "":
+        if not is_standard(node):
             continue
         here, there = op_facts(node.op_type, source), op_facts(node.op_type, target)
         if here is None or there is None or here.since_version != there.since_version:
@@ -147,7 +148,7 @@ def _reader_of_types(source: int, target: int, only: frozenset[str]) -> Callable
     answers: dict[tuple[str, int | None], bool] = {}
 
     def reads(node: ir.Node) -> bool:
-        if node.domain != "":
+        if not is_standard(node):
             return False
         key = (node.op_type, node.version)
         if key not in answers:
@@ -162,14 +163,14 @@ def _reader_of_types(source: int, target: int, only: frozenset[str]) -> Callable
 
 
 def _foreign(model: ir.Model) -> list[str]:
-    """Name the domains whose nodes were left alone."""
+    """Name the operators that ONNX does not define, whose nodes were left alone."""
     local = {key[:2] for key in model.functions}
-    counts: dict[str, int] = {}
-    for _, graph in graphs(model):
-        for node in graph:
-            if node.domain and (node.domain, node.op_type) not in local:
-                counts[node.domain] = counts.get(node.domain, 0) + 1
+    counts = Counter(
+        f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        for _, _, node in nodes(model)
+        if not is_standard(node) and (node.domain, node.op_type) not in local
+    )
     return [
-        f"{count} node(s) of domain `{domain}` left as they are"
-        for domain, count in sorted(counts.items())
+        f"{count} node(s) `{op}`, which ONNX does not define, left as they are"
+        for op, count in sorted(counts.items())
     ]
