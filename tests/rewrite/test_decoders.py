@@ -84,6 +84,7 @@ def _token_input(inputs: dict[str, np.ndarray]) -> str:
     return "input_ids" if "input_ids" in inputs else "block_sequence_ids"
 
 
+@pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("name", _DECODERS)
 def test_replacing_tensor_scatter_alone_changes_no_bit(name: str) -> None:
     """`--only TensorScatter` keeps the opset, and every other operator with it."""
@@ -129,6 +130,7 @@ def test_what_is_written_is_what_was_computed(opset: int) -> None:
         assert actual[scatter.outputs[0].name or ""].tobytes() == expected.tobytes()
 
 
+@pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 5), (3, 1), (3, 4)], ids=str)
 @pytest.mark.parametrize("opset", [13, 18, 23])
 def test_other_batch_and_sequence_sizes(opset: int, sizes: tuple[int, int]) -> None:

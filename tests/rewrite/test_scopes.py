@@ -197,6 +197,7 @@ def _feeds(more: dict[str, Any]) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
 @pytest.mark.parametrize("opset", [11, 13, 18, 23, None], ids=lambda o: f"opset {o or 'kept'}")
 @pytest.mark.parametrize(("build", "more"), list(_CASES.values()), ids=list(_CASES))
@@ -219,6 +220,7 @@ def test_scope(
         assert actual[name].tobytes() == array.tobytes(), name
 
 
+@pytest.mark.needs_onnxruntime("1.29")
 def test_the_native_runtime_agrees_with_the_text() -> None:
     """What the cases above are compared with."""
     feeds = _feeds({})
