@@ -10,8 +10,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
-from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, wrapping_modulus
+from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
 from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start_int32
 from onnx_kvtool.rewrite.refusal import Refusal
 
@@ -63,7 +64,7 @@ def _key(update: CacheUpdate, bounds: str, dtype: str) -> Hashable:
     shape = tuple(dim_key(d, update.update, i) for i, d in enumerate(dims))
     capacity = dim_key(update.capacity, update.past_cache, update.axis)
     wrap = capacity if update.mode == "circular" else None
-    start = id(update.write_indices) if update.write_indices is not None else None
+    start = update.write_indices
     return ("element index", start, update.axis, shape, update.mode, wrap, bounds, dtype)
 
 
@@ -99,5 +100,5 @@ def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:
     dims = (*update.lead, *(update.trail or ()))
     if product(dims) is not None:
         return em.constant(np.asarray(dims, np.int64), "shape")
-    key = ("shape", id(update.update))
+    key = ("shape", update.update)
     return em.once(key, lambda: em.op("Shape", update.update))

@@ -11,8 +11,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
-from onnx_kvtool.rewrite.lowering.tensor_scatter.sizes import dim_key, positions, wrapping_modulus
+from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
 from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start
 
 __all__ = ["row_tuples"]
@@ -40,7 +41,7 @@ def row_tuples(
 
 
 def _key(update: CacheUpdate, bounds: str) -> Hashable:
-    starts = update.starts if update.starts is not None else id(update.write_indices)
+    starts = update.starts if update.starts is not None else update.write_indices
     lead = tuple(dim_key(d, update.update, i) for i, d in enumerate(update.lead))
     capacity = (
         dim_key(update.capacity, update.past_cache, update.axis)
@@ -134,7 +135,7 @@ class _Tuples:
             return write_indices  # (1,) broadcasts as it is
         shape = self.em.constant([-1] + [1] * self.k, "shape")
         return self.em.once(
-            ("column", id(write_indices), self.k),
+            ("column", write_indices, self.k),
             lambda: self.em.op("Reshape", write_indices, shape, hint="starts"),
         )
 

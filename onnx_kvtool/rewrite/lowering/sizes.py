@@ -1,4 +1,4 @@
-"""Sizes of an update as values: constants where they are known, Shape and Gather where not."""
+"""Sizes of a value as values: constants where they are known, Shape and Gather where not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import Dim
 from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 
-__all__ = ["dim_key", "positions", "size", "wrapping_modulus"]
+__all__ = ["dim_key", "positions", "size"]
 
 
 def dim_key(dim: Dim, value: ir.Value, axis: int) -> Hashable:
@@ -19,7 +18,7 @@ def dim_key(dim: Dim, value: ir.Value, axis: int) -> Hashable:
 
     A name stands for one size in the whole model, so two values that share it share the size.
     """
-    return dim if dim is not None else (id(value), axis)
+    return dim if dim is not None else (value, axis)
 
 
 def size(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
@@ -28,7 +27,7 @@ def size(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
         return em.constant(dim, "size")
 
     def build() -> ir.Value:
-        shape = em.once(("shape", id(value)), lambda: em.op("Shape", value))
+        shape = em.once(("shape", value), lambda: em.op("Shape", value))
         return em.op("Gather", shape, em.constant(axis, "axis"), hint="size")
 
     return em.once(("size", dim_key(dim, value, axis)), build)
@@ -64,37 +63,3 @@ def positions(
         return em.op("Reshape", count, em.constant(target, "shape"), hint="positions")
 
     return em.once(("positions", dim_key(dim, value, axis), place, rank), build)
-
-
-def wrapping_modulus(em: Emitter, update: CacheUpdate, *, checked: bool) -> ir.Value:
-    """Return the modulus of a circular cache: (), int64, at least 1 so that it divides.
-
-    With `checked` it is the larger of S and L where these are known at run time only. L > S is
-    forbidden, but modulo S it would only write some rows twice; modulo L, the L consecutive rows
-    reach row L - 1, which lies outside the cache and fails.
-    """
-    capacity, length = update.capacity, update.length
-    least = 1
-    values = []
-    if isinstance(capacity, int):
-        least = max(least, capacity)
-    else:
-        values.append(size(em, capacity, update.past_cache, update.axis))
-    if checked and not (isinstance(capacity, int) and isinstance(length, int)):
-        if isinstance(length, int):
-            least = max(least, length)
-        else:
-            values.append(size(em, length, update.update, update.axis))
-    key = ("modulus", tuple(id(v) for v in values), least)
-    return em.once(key, lambda: _largest(em, [*values, em.constant(least, "size")]))
-
-
-def _largest(em: Emitter, values: list[ir.Value]) -> ir.Value:
-    """Return the largest of some scalars; Max takes integers from opset 12 on."""
-    largest, *others = values
-    if em.opset >= 12:
-        return em.op("Max", *values, hint="modulus") if others else largest
-    for other in others:
-        less = em.op("Less", largest, other, dtype=ir.DataType.BOOL)
-        largest = em.op("Where", less, other, largest, hint="modulus")
-    return largest
