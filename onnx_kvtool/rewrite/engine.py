@@ -104,7 +104,10 @@ class Engine:
         lowering = LOWERINGS.get(node.op_type)
         opset = context.opset_of(node)
         if lowering is not None and lowering.applies(opset, context.target, bool(self.only)):
-            return lowering.name, lowering.apply(context, node, em)
+            replacement = lowering.apply(context, node, em)
+            if replacement is not None:
+                return lowering.name, replacement
+            em.discard()
         body = self._body(context, node, opset)
         if body is not None:
             outputs = instantiate(body.model.graph, [node.inputs[i] for i in body.inputs], em)

@@ -13,7 +13,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.walk import function_path, nodes
-from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
+from onnx_kvtool.ops.schema import NEWEST, OpFacts, is_standard, op_facts
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
 from onnx_kvtool.rewrite.judge import judge
@@ -86,7 +86,7 @@ def legalise(
     annotations = annotate(model, _reader_of_types(source, target, frozenset(only)))
     if annotations.failure:
         outcome.notes.append(annotations.failure)
-    context = LoweringContext(source, target, options, Folder())
+    context = LoweringContext(source, target, options, Folder(), keep_fused=not only)
     engine = Engine(context, frozenset(only))
     engine.run(model.graph, model.graph.name or "main_graph", names)
     outcome.lowered += engine.lowered
@@ -135,9 +135,21 @@ def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
         if not is_standard(node):
             continue
         here, there = op_facts(node.op_type, source), op_facts(node.op_type, target)
-        if here is None or there is None or here.since_version != there.since_version:
+        if here is None or there is None:
+            return True
+        if here.since_version != there.since_version and not _legal_constant(node, there):
             return True
     return False
+
+
+def _legal_constant(node: ir.Node, facts: OpFacts) -> bool:
+    """Return whether a node is a Constant that the version of `facts` has: its type is known."""
+    if node.op_type != "Constant" or any(a.is_ref() for a in node.attributes.values()):
+        return False
+    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    if tensor is None or not set(node.attributes) <= set(facts.attributes):
+        return False
+    return f"tensor({tensor.dtype.name.lower()})" in facts.outputs[0].types
 
 
 def _reader_of_types(source: int, target: int, only: frozenset[str]) -> Callable[[ir.Node], bool]:

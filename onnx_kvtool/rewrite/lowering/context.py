@@ -37,12 +37,14 @@ class LoweringContext:
         target: Version of the default domain of the result.
         options: What the caller chose.
         folder: Folding of small integers.
+        keep_fused: Whether an operator that the target has in some form is kept in that form.
     """
 
     opset: int
     target: int
     options: Options
     folder: Folder
+    keep_fused: bool = True
 
     def opset_of(self, node: ir.Node) -> int:
         """Return the opset that `node` was written for: its own tag, or that of the graph."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.rewrite.lowering.attention import lower_attention_23_24_25
 from onnx_kvtool.rewrite.lowering.constant import lower_constant_12
 from onnx_kvtool.rewrite.lowering.pad import lower_pad_18
 from onnx_kvtool.rewrite.lowering.shape import lower_shape_15
@@ -31,15 +32,18 @@ class Lowering:
         name: What the report calls it.
         since: The opset whose form of the operator the rule takes down: it applies to nodes
             written for it or a later one, and to targets below it.
-        apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited.
+        apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited;
+            returns None where it does not apply and the schema's function body shall serve.
         removes: Whether the rule replaces the operator by others, so that it can be asked for
             although the target has the operator.
+        reads: The oldest form of the operator that the rule reads; None for `since`.
     """
 
     name: str
     since: int
-    apply: Callable[[LoweringContext, ir.Node, Emitter], Replacement]
+    apply: Callable[[LoweringContext, ir.Node, Emitter], Replacement | None]
     removes: bool = False
+    reads: int | None = None
 
     def applies(self, opset: int, target: int, forced: bool) -> bool:
         """Return whether the rule takes a node of `opset` to `target`.
@@ -49,12 +53,17 @@ class Lowering:
             target: What it shall be legal at.
             forced: Whether the caller wants the operator gone although the target has it.
         """
-        return opset >= self.since and (target < self.since or (forced and self.removes))
+        oldest = self.since if self.reads is None else self.reads
+        return opset >= oldest and (target < self.since or (forced and self.removes))
 
 
 LOWERINGS: Mapping[str, Lowering] = Table(
     "lowering",
     [
+        (
+            "Attention",
+            Lowering("attention", 25, lower_attention_23_24_25, removes=True, reads=23),
+        ),
         ("Constant", Lowering("constant", 12, lower_constant_12)),
         ("Hardmax", Lowering("softmax", 13, lower_softmax_13)),
         ("LogSoftmax", Lowering("softmax", 13, lower_softmax_13)),

@@ -1,0 +1,46 @@
+"""`kvtool targets`: list the releases of runtimes that `lower --target` knows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from onnx_kvtool.cli.output import write_data
+
+__all__ = ["targets"]
+
+_EPILOG = """\b
+Examples:
+  kvtool targets
+  kvtool targets --format json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Print a table, or JSON; both on standard output.",
+)
+@click.pass_context
+def targets(context: click.Context, /, output_format: Literal["text", "json"]) -> None:
+    """List the releases of runtimes that `kvtool lower --target` knows.
+
+    Each with the highest opset and IR version that it loads, and with what it lacks, refuses or
+    computes wrongly within them. A `-` stands for what is not known.
+    """
+    from onnx_kvtool.commands.targets import run
+
+    report = run()
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        write_data(to_json("targets", report))
+    else:
+        from onnx_kvtool.report.text import print_targets
+
+        print_targets(report, color=context.color)

@@ -1,0 +1,30 @@
+"""Attention-23/24/25 lowered: kept with an explicit mask where the target has it, else computed.
+
+The schema's own body repeats K and V for grouped heads and builds the mask anew in each layer; a
+decode step of a medium decoder then takes 1.6 times the native one in onnxruntime. Here the query
+heads are grouped over the key/value heads by a reshape of the query, so that K and V are never
+repeated; the scale is folded into the query; and the mask is built once and shared by all layers.
+What this form does not cover falls back to the schema's body.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
+from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+
+__all__ = ["lower_attention_23_24_25"]
+
+
+def lower_attention_23_24_25(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement | None:
+    """Rewrite one Attention; None leaves it to the schema's body."""
+    view = Attention(node, context.opset_of(node))
+    if em.opset >= 23 and context.keep_fused:
+        return keep_with_mask(view, em)
+    return grouped_attention(view, em)

@@ -1,0 +1,75 @@
+"""Attention kept fused, with an explicit mask in place of inputs that the target lacks.
+
+Matches
+    Y = Attention(Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen) <is_causal, windows>
+
+Emits
+    seen = column < limit(nonpad_kv_seqlen, is_causal, windows)         # (B or 1, 1, L, S), bool
+    Y    = Attention(Q, K, V, seen and attn_mask, past_key, past_value) <is_causal=0>
+
+The kernel is the same and the result is equal bit for bit (measured in onnxruntime 1.31.1). Rows
+that see no key are zero by the text of onnx 1.23.2; onnxruntime before 1.28 gives NaN or the mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.attention.mask import allowed_keys, window_of
+from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
+from onnx_kvtool.rewrite.lowering.context import Replacement
+from onnx_kvtool.rewrite.lowering.sizes import positions
+
+__all__ = ["keep_with_mask"]
+
+_KEPT = (
+    "kv_num_heads",
+    "q_num_heads",
+    "qk_matmul_output_mode",
+    "scale",
+    "softcap",
+    "softmax_precision",
+)
+
+
+def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
+    """Emit Attention with the window written out as a mask.
+
+    Returns:
+        None for an internal cache beside a window, an unknown rank, or a user's mask that may be
+        shorter than the keys.
+    """
+    if view.rank not in (3, 4) or view.past_key is not None:
+        return None
+    dtype = view.query.dtype
+    window = window_of(view, view.key, 1 if view.rank == 3 else 2)
+    if dtype is None or not window.hides:
+        return None
+    mask = view.attn_mask
+    if mask is not None and not mask_fits(mask, window.total, dtype, per_head=True):
+        return None
+    bool_ = ir.DataType.BOOL
+    seen = allowed_keys(em, window)
+    if not window.causal and window.left < 0 and window.right < 0:
+        # One row would broadcast; kernels ask for all of them.
+        rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
+        every = em.op("Less", em.constant([-1], "before"), rows, dtype=bool_, hint="every_row")
+        seen = em.op("And", seen, every, dtype=bool_, hint="is_seen")
+    if mask is not None and mask.dtype == bool_:
+        seen = em.op("And", seen, mask, dtype=bool_, hint="is_seen")
+    elif mask is not None:
+        hidden = em.constant(np.array(-np.inf, dtype.numpy()), "minus_infinity")
+        seen = em.op("Where", seen, mask, hidden, dtype=dtype, hint="bias")
+    attributes = {
+        name: view.node.attributes[name].value for name in _KEPT if name in view.node.attributes
+    }
+    names = [output.name for output in view.node.outputs]
+    dtypes = [output.dtype or dtype for output in view.node.outputs]
+    outputs = em.multi(
+        "Attention", view.query, view.key, view.value, seen, attributes=attributes, dtypes=dtypes
+    )
+    kept = tuple(o if name else None for o, name in zip(outputs, names, strict=True))
+    return Replacement(kept, via="mask")

@@ -1,0 +1,263 @@
+"""Attention computed with the query heads grouped over the key/value heads.
+
+Letters as in `ops.attention`. Emits
+
+    q      = Reshape(Q * scale)                     # (B, KV, G * L, D)
+    scores = MatMul(q, Transpose(K))                # (B, KV, G * L, S)
+    scores = tanh(scores / softcap) * softcap       # where a softcap is set
+    bias   = Where(seen, 0, -inf) + attn_mask       # (B or 1, 1, L or 1, S), shared by all layers
+    y      = MatMul(Softmax(scores + bias), V)      # (B, KV, G * L, E)
+    Y      = Where(no key is seen, 0, y)            # back in the layout of Q
+
+Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(scale) each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import Dim
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.attention.mask import (
+    Window,
+    allowed_keys,
+    empty_rows,
+    reduce_max,
+    window_of,
+)
+from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
+from onnx_kvtool.rewrite.lowering.context import Replacement
+from onnx_kvtool.rewrite.lowering.sizes import size
+
+__all__ = ["grouped_attention"]
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
+
+
+def grouped_attention(view: Attention, em: Emitter) -> Replacement | None:
+    """Emit the computation above.
+
+    Returns:
+        None, for the schema's body, where head counts or sizes are no numbers, the element types
+        are bfloat16 or differ, the scores themselves are an output, the user's mask may be shorter
+        than the keys or differs between grouped heads.
+    """
+    heads, sizes, dtype = view.heads(), view.head_sizes(), view.query.dtype
+    if heads is None or sizes is None or dtype not in _FLOATS or "qk_matmul_output" in view.outputs:
+        return None
+    inputs = (view.key, view.value, view.past_key, view.past_value)
+    if any(v is not None and v.dtype != dtype for v in inputs):
+        return None
+    if (view.past_key is None) != (view.past_value is None):
+        return None
+    if view.past_key is not None and (
+        view.nonpad_kv_seqlen is not None or view.attn_mask is not None
+    ):
+        return None
+    keys_axis = 1 if view.rank == 3 else 2
+    mask = view.attn_mask
+    total = window_of(view, view.key, keys_axis).total
+    if mask is not None and not mask_fits(mask, total, dtype, per_head=heads[0] == heads[1]):
+        return None
+    return _Grouped(view, em, dtype, heads, sizes).emit()
+
+
+class _Grouped:
+    """One run of `grouped_attention`."""
+
+    def __init__(
+        self,
+        view: Attention,
+        em: Emitter,
+        dtype: ir.DataType,
+        heads: tuple[int, int],
+        sizes: tuple[int, int],
+    ) -> None:
+        self.view = view
+        self.em = em
+        self.dtype = dtype
+        self.heads, self.kv_heads = heads
+        self.group = self.heads // self.kv_heads
+        self.head_size, self.value_size = sizes
+
+    def emit(self) -> Replacement:
+        view = self.view
+        key = self._cached(view.key, view.past_key, self.head_size)
+        value = self._cached(view.value, view.past_value, self.value_size)
+        if view.past_key is None and view.rank == 3:
+            window = window_of(view, view.key, 1)
+        else:
+            window = window_of(view, key, 2)
+        scores = self._op("MatMul", self._query(), self._transposed(key), hint="scores")
+        scores = self._capped(scores)
+        bias, empty = self._bias(window)
+        weights = self._softmax(scores, bias, window)
+        output = self._output(self._op("MatMul", weights, value, hint="weighted"), empty)
+        known = {"Y": output, "present_key": key, "present_value": value}
+        names = {o: name for name, o in view.outputs.items()}
+        return Replacement(
+            tuple(known[names[o]] if o in names else None for o in view.node.outputs),
+            via="grouped",
+        )
+
+    def _query(self) -> ir.Value:
+        """Return the scaled query as (B, KV, G * L, D)."""
+        view, query = self.view, self.view.query
+        scale = view.scale if view.scale is not None else 1.0 / self.head_size**0.5
+        if scale != 1.0:
+            query = self._op("Mul", query, self._number(scale), hint="scaled")
+        if view.rank == 4:
+            if self.group == 1:
+                return query
+            return self._reshape(query, [0, self.kv_heads, -1, self.head_size])
+        if self._length() == 1:
+            return self._reshape(query, [0, self.kv_heads, self.group, self.head_size])
+        heads = [self.kv_heads] if self.group == 1 else [self.kv_heads, self.group]
+        split = self._reshape(query, [0, 0, *heads, self.head_size])  # (B, L, KV, G, D)
+        if self.group == 1:
+            return self._transpose(split, [0, 2, 1, 3])
+        turned = self._transpose(split, [0, 2, 3, 1, 4])  # (B, KV, G, L, D)
+        return self._reshape(turned, [0, self.kv_heads, -1, self.head_size])
+
+    def _cached(self, new: ir.Value, past: ir.Value | None, width: int) -> ir.Value:
+        """Return keys or values as (B, KV, S, width), the past ones first."""
+        if self.view.rank == 3:
+            split = self._reshape(new, [0, 0, self.kv_heads, width])
+            new = self._transpose(split, [0, 2, 1, 3])
+        if past is None:
+            return new
+        return self._op("Concat", past, new, attributes={"axis": 2}, hint="present")
+
+    def _transposed(self, key: ir.Value) -> ir.Value:
+        # Swapping the last two dimensions alone is what runtimes fuse into the product.
+        return self._transpose(key, [0, 1, 3, 2])
+
+    def _capped(self, scores: ir.Value) -> ir.Value:
+        if not self.view.softcap:
+            return scores
+        cap = self._number(self.view.softcap)
+        scores = self._op("Tanh", self._op("Div", scores, cap, hint="capped"), hint="capped")
+        return self._op("Mul", scores, cap, hint="capped")
+
+    def _bias(self, window: Window) -> tuple[ir.Value | None, ir.Value | None]:
+        """Return what is added to the scores, and True for rows that see no key.
+
+        Both are (B or 1, 1 or H, L or 1, S or 1); the first has one more dimension, behind the
+        heads, where the scores have it.
+        """
+        em, mask, dtype = self.em, self.view.attn_mask, self.dtype
+        if not window.hides and mask is None:
+            return None, None
+        key = (window.key if window.hides else None, mask, dtype)
+        bias = em.once(("attention bias", *key), lambda: self._sum_of_masks(window, mask))
+        if mask is None:
+            empty = empty_rows(em, window)
+        else:
+            empty = em.once(("attention empty rows", *key), lambda: self._all_hidden(bias))
+        if self._has_five_dims(window):
+            bias = em.once(("attention bias 5", *key), lambda: self._unsqueeze(bias, [2]))
+        return bias, empty
+
+    def _sum_of_masks(self, window: Window, mask: ir.Value | None) -> ir.Value:
+        em = self.em
+        if mask is not None and mask.shape is not None and len(mask.shape) < 4:
+            mask = self._unsqueeze(mask, list(range(4 - len(mask.shape))))
+        seen = allowed_keys(em, window) if window.hides else None
+        if mask is not None and mask.dtype == ir.DataType.BOOL:
+            bool_ = ir.DataType.BOOL
+            seen = mask if seen is None else em.op("And", seen, mask, dtype=bool_, hint="is_seen")
+            mask = None
+        if seen is None:
+            assert mask is not None
+            return mask
+        bias = self._op("Where", seen, self._number(0.0), self._number(-np.inf), hint="bias")
+        return bias if mask is None else self._op("Add", bias, mask, hint="bias")
+
+    def _all_hidden(self, bias: ir.Value) -> ir.Value:
+        most = reduce_max(self.em, bias, self.dtype)
+        hidden = self._number(-np.inf)
+        return self.em.op("Equal", most, hidden, dtype=ir.DataType.BOOL, hint="empty_rows")
+
+    def _has_five_dims(self, window: Window) -> bool:
+        """Whether scores must be seen as (B, KV, G, L, S): rows differ and heads are grouped."""
+        return self.group > 1 and window.length != 1
+
+    def _unsqueeze(self, value: ir.Value, axes: list[int]) -> ir.Value:
+        dtype = value.dtype or self.dtype
+        if self.em.opset >= 13:
+            return self.em.op("Unsqueeze", value, self.em.constant(axes, "axes"), dtype=dtype)
+        return self.em.op("Unsqueeze", value, attributes={"axes": axes}, dtype=dtype)
+
+    def _softmax(self, scores: ir.Value, bias: ir.Value | None, window: Window) -> ir.Value:
+        five = bias is not None and self._has_five_dims(window)
+        if five:
+            scores = self._reshape_to_total(scores, window, [0, self.kv_heads, self.group, -1])
+        if bias is not None:
+            scores = self._op("Add", scores, bias, hint="biased")
+        precision = self.view.softmax_precision
+        wanted = self.dtype if precision is None else ir.DataType(precision)
+        weights = self._cast(scores, wanted)
+        weights = self.em.op("Softmax", weights, attributes={"axis": -1}, dtype=wanted)
+        if wanted != self.dtype:
+            weights = self._cast(weights, self.dtype, wanted)
+        if five:
+            weights = self._reshape_to_total(weights, window, [0, self.kv_heads, -1])
+        return weights
+
+    def _reshape_to_total(self, value: ir.Value, window: Window, lead: list[int]) -> ir.Value:
+        """Reshape to `lead` and S, which is read at run time where it is no number."""
+        if isinstance(window.total, int):
+            return self._reshape(value, [*lead, window.total])
+        em = self.em
+        key = ("shape with total", tuple(lead), window.key)
+
+        def build() -> ir.Value:
+            total = size(em, window.total, window.keys, window.key_axis)
+            total = em.op("Reshape", total, em.constant([1], "shape"), hint="total")
+            return em.op("Concat", em.constant(lead, "lead"), total, attributes={"axis": 0})
+
+        return self._op("Reshape", value, em.once(key, build))
+
+    def _output(self, weighted: ir.Value, empty: ir.Value | None) -> ir.Value:
+        """Return the result in the layout of the query, zero for rows that saw no key."""
+        width, hidden = self.value_size, self.heads * self.value_size
+        if self.view.rank == 3 and self._length() == 1:
+            return self._reshape(self._zeroed(weighted, empty), [0, 1, hidden])
+        if self.group > 1:
+            weighted = self._reshape(weighted, [0, self.heads, -1, width])
+        output = self._zeroed(weighted, empty)  # (B, H, L, E)
+        if self.view.rank == 4:
+            return output
+        return self._reshape(self._transpose(output, [0, 2, 1, 3]), [0, 0, hidden])
+
+    def _zeroed(self, output: ir.Value, empty: ir.Value | None) -> ir.Value:
+        if empty is None:
+            return output
+        return self._op("Where", empty, self._number(0.0), output, hint="output")
+
+    def _length(self) -> Dim:
+        dims = self.view.query.shape
+        axis = 1 if self.view.rank == 3 else 2
+        dim = None if dims is None else dims[axis]
+        return dim if isinstance(dim, int) else None
+
+    def _op(self, op_type: str, *inputs: ir.Value, **keywords: object) -> ir.Value:
+        return self.em.op(op_type, *inputs, dtype=self.dtype, **keywords)  # type: ignore[arg-type]
+
+    def _cast(
+        self, value: ir.Value, to: ir.DataType, source: ir.DataType | None = None
+    ) -> ir.Value:
+        if to == (source or self.dtype):
+            return value
+        return self.em.op("Cast", value, attributes={"to": to.value}, dtype=to)
+
+    def _number(self, number: float) -> ir.Value:
+        return self.em.constant(np.array(number, self.dtype.numpy()), "number")
+
+    def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
+        return self._op("Reshape", value, self.em.constant(shape, "shape"))
+
+    def _transpose(self, value: ir.Value, perm: list[int]) -> ir.Value:
+        return self._op("Transpose", value, attributes={"perm": perm})

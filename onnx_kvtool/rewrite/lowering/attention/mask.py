@@ -1,0 +1,189 @@
+"""Which keys each query sees, as one value that all layers share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
+
+__all__ = ["Window", "allowed_keys", "empty_rows", "window_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Everything but the user's mask that decides which keys a query sees.
+
+    Attributes:
+        query: Where L is read at run time, on `query_axis`.
+        query_axis: Dimension of `query` that is L.
+        length: L.
+        keys: Where S is read at run time, on `key_axis`.
+        key_axis: Dimension of `keys` that is S.
+        total: S.
+        past: The past keys, whose dimension 2 is P; None without an internal cache.
+        nonpad: (B,), valid keys of each row; None when all are valid.
+        causal: Whether later keys are hidden.
+        left: Keys before the query that are seen; -1 for all.
+        right: Keys after the query that are seen; -1 for all.
+    """
+
+    query: ir.Value
+    query_axis: int
+    length: Dim
+    keys: ir.Value
+    key_axis: int
+    total: Dim
+    past: ir.Value | None
+    nonpad: ir.Value | None
+    causal: bool
+    left: int
+    right: int
+
+    @property
+    def hides(self) -> bool:
+        """Whether any key may be hidden."""
+        return self.causal or self.nonpad is not None or self.left >= 0 or self.right >= 0
+
+    @property
+    def key(self) -> Hashable:
+        """What the mask depends on."""
+        past = dims_of(self.past)
+        return (
+            dim_key(self.length, self.query, self.query_axis),
+            dim_key(self.total, self.keys, self.key_axis),
+            None if self.past is None else dim_key(past[2] if past else None, self.past, 2),
+            self.nonpad,
+            self.causal,
+            self.left,
+            self.right,
+        )
+
+
+def window_of(view: Attention, keys: ir.Value, key_axis: int) -> Window:
+    """Return the window of a node; `keys` has S on `key_axis`, past keys included."""
+    query_axis = 1 if view.rank == 3 else 2
+    query_dims, key_dims = dims_of(view.query), dims_of(keys)
+    return Window(
+        query=view.query,
+        query_axis=query_axis,
+        length=query_dims[query_axis] if query_dims else None,
+        keys=keys,
+        key_axis=key_axis,
+        total=key_dims[key_axis] if key_dims else None,
+        past=view.past_key,
+        nonpad=view.nonpad_kv_seqlen,
+        causal=view.is_causal,
+        left=view.left_window,
+        right=view.right_window,
+    )
+
+
+def allowed_keys(em: Emitter, window: Window) -> ir.Value:
+    """Return True where a query sees a key: (B or 1, 1, L or 1, S), bool.
+
+    Built once per window and shared by all layers that have the same.
+    """
+    return em.once(("allowed keys", window.key), lambda: _allowed(em, window))
+
+
+def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
+    """Return True for queries that see no key at all: (B or 1, 1, L or 1, 1), bool.
+
+    Their output is zero (onnx 1.23.2), where a softmax of nothing but minus infinity is NaN.
+
+    Returns:
+        None when every query certainly sees a key: without `nonpad_kv_seqlen`, row 0 is seen.
+    """
+    if window.nonpad is None and window.left < 0:
+        return None
+
+    def build() -> ir.Value:
+        if window.left < 0:
+            limit = _first_hidden(em, window)
+            return em.op("Less", limit, em.constant([1], "one"), dtype=ir.DataType.BOOL)
+        seen = em.op(
+            "Cast",
+            allowed_keys(em, window),
+            attributes={"to": ir.DataType.FLOAT.value},
+            dtype=ir.DataType.FLOAT,
+        )
+        most = reduce_max(em, seen, ir.DataType.FLOAT)
+        half = em.constant(np.array([0.5], np.float32), "half")
+        return em.op("Less", most, half, dtype=ir.DataType.BOOL, hint="empty_rows")
+
+    return em.once(("empty rows", window.key), build)
+
+
+def reduce_max(em: Emitter, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """Return the largest element on the last axis, which stays with size 1."""
+    if em.opset >= 18:
+        return em.op("ReduceMax", value, em.constant([-1], "axes"), dtype=dtype)
+    return em.op("ReduceMax", value, attributes={"axes": [-1]}, dtype=dtype)
+
+
+def _allowed(em: Emitter, window: Window) -> ir.Value:
+    columns = positions(em, window.total, window.keys, window.key_axis, place=0, rank=1)  # (S,)
+    conditions = []
+    if window.causal or window.nonpad is not None or window.right >= 0:
+        limit = _first_hidden(em, window)
+        conditions.append(em.op("Less", columns, limit, dtype=ir.DataType.BOOL, hint="is_seen"))
+    if window.nonpad is not None and not window.causal and window.right >= 0:
+        valid = em.op("Less", columns, _valid(em, window.nonpad), dtype=ir.DataType.BOOL)
+        conditions.append(valid)
+    if window.left >= 0:
+        first = _shifted_rows(em, window, -window.left - 1)
+        conditions.append(em.op("Less", first, columns, dtype=ir.DataType.BOOL, hint="is_near"))
+    allowed = conditions[0]
+    for condition in conditions[1:]:
+        allowed = em.op("And", allowed, condition, dtype=ir.DataType.BOOL, hint="is_seen")
+    return allowed
+
+
+def _first_hidden(em: Emitter, window: Window) -> ir.Value:
+    """Return the first key behind those that a query sees: (B or 1, 1, L or 1, 1).
+
+    A causal query never sees a key beyond the valid ones, because the last query stands at the
+    last valid key.
+    """
+    if window.causal:
+        return _shifted_rows(em, window, 1)
+    if window.right >= 0:
+        return _shifted_rows(em, window, window.right + 1)
+    assert window.nonpad is not None
+    return _valid(em, window.nonpad)
+
+
+def _valid(em: Emitter, nonpad: ir.Value) -> ir.Value:
+    """Return the number of valid keys as (B, 1, 1, 1)."""
+    shape = em.constant([-1, 1, 1, 1], "shape")
+    return em.once(
+        ("valid keys", nonpad), lambda: em.op("Reshape", nonpad, shape, hint="valid_keys")
+    )
+
+
+def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
+    """Return the position of each query among the keys, plus `shift`: (B or 1, 1, L, 1)."""
+    query, axis, length = window.query, window.query_axis, window.length
+    rows = positions(em, length, query, axis, place=2, rank=4)
+    if window.nonpad is not None:
+        valid = _valid(em, window.nonpad)
+        if length == 1 and shift == 1:
+            return valid
+        if isinstance(length, int):
+            steps = np.arange(length, dtype=np.int64).reshape(1, 1, -1, 1) + (shift - length)
+            return em.op("Add", valid, em.constant(steps, "rows"), hint="row")
+        rows = em.op("Sub", rows, size(em, length, query, axis), hint="row")
+        rows = em.op("Add", rows, valid, hint="row")
+    elif window.past is not None:
+        dims = dims_of(window.past)
+        offset = size(em, dims[2] if dims else None, window.past, 2)
+        rows = em.op("Add", rows, offset, hint="row")
+    return em.op("Add", rows, em.constant([shift], "shift"), hint="row") if shift else rows
+

@@ -1,0 +1,1 @@
+"""What releases of runtimes load, and where they are wrong."""

@@ -1,0 +1,210 @@
+"""Releases of runtimes, as `runtimes.toml` describes them, and how a user names one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, cast
+
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.table import Table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["Evidence", "Limit", "Release", "Target", "find_target", "releases"]
+
+Evidence = Literal["measured", "documented"]
+Number = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Nodes of one operator that a release lacks a kernel for, refuses, or computes wrongly.
+
+    Attributes:
+        name: Identifier, unique.
+        operator: Operator of the default domain.
+        when: Name of the condition that strikes the nodes which are meant.
+        types: Element types that are taken, where the condition asks for them.
+        values: Attribute values that are meant, where the condition asks for them.
+        reason: What the release does; a clause that follows its name.
+        evidence: Whether that was tried or read.
+        source: Where it was tried or read.
+    """
+
+    name: str
+    operator: str
+    when: str
+    types: tuple[str, ...]
+    values: tuple[int, ...]
+    reason: str
+    evidence: Evidence
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One release of a runtime.
+
+    Attributes:
+        runtime: Name of the runtime, in lower case.
+        version: Version as the runtime writes it.
+        min_opset: Lowest version of the default domain that it loads; None when not known.
+        max_opset: Highest version of the default domain that it loads; None when not known.
+        max_ir_version: Highest IR version that it loads; None when it has no limit that is known.
+        evidence: Whether these versions were tried or read.
+        source: Where they were tried or read.
+        native: Newer operators that it has, as `<operator>-<since version>`.
+        limits: What it lacks, refuses or computes wrongly within these versions.
+        explicit: Attributes (operator, name) that must not be written out, even at their default.
+        notes: Remarks for people.
+    """
+
+    runtime: str
+    version: str
+    min_opset: int | None
+    max_opset: int | None
+    max_ir_version: int | None
+    evidence: Evidence
+    source: str
+    native: tuple[str, ...]
+    limits: tuple[Limit, ...]
+    explicit: frozenset[tuple[str, str]]
+    notes: str
+
+    @property
+    def number(self) -> Number:
+        """The version for comparison: (1, 17, 3)."""
+        return tuple(int(part) for part in self.version.split("."))
+
+    def __str__(self) -> str:
+        return f"{self.runtime} {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a user asked for, and the release whose limits hold for it.
+
+    Attributes:
+        asked: The release as it was asked for: `onnxruntime 1.17.9`.
+        release: A known release that is not newer; its highest opset is known.
+        max_opset: That highest opset.
+    """
+
+    asked: str
+    release: Release
+    max_opset: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the release that was asked for is itself known."""
+        return self.asked == str(self.release)
+
+
+def find_target(text: str) -> Target:
+    """Return what `RUNTIME[@VERSION]` names.
+
+    Without a version it is the newest known release. A version with fewer parts than the known ones
+    (`1.17`) is the lowest known one that begins so; any other that is not known has the limits of
+    the next lower known one. So has a known one whose highest opset is not known.
+
+    Raises:
+        UsageError: If the runtime is not known, if the version is no version, or if it is below
+            all that are known.
+    """
+    name, at, version = text.partition("@")
+    runtime = name.strip().lower()
+    known = [r for r in releases() if r.runtime == runtime]
+    if not known:
+        raise _unknown_runtime(name)
+    if not at:
+        return _target(known[-1], known, str(known[-1]))
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}", version):
+        raise UsageError(
+            f"`{version}` is no version, expected numbers with dots between them",
+            help=f"write it like `{runtime}@{known[-1].version}`",
+        )
+    wanted = tuple(int(part) for part in version.split("."))
+    meant = next((r for r in known if r.number[: len(wanted)] == wanted), None)
+    if meant is not None:
+        return _target(meant, known, str(meant))
+    lower = [r for r in known if r.number <= wanted]
+    if not lower:
+        raise UsageError(
+            f"{runtime} {version} is older than all that kvtool knows; the oldest is "
+            f"{known[0].version}",
+            help=f"use `{runtime}@{known[0].version}`, or choose the opset with `--opset`",
+        )
+    return _target(lower[-1], known, f"{runtime} {version}")
+
+
+def _target(release: Release, known: list[Release], asked: str) -> Target:
+    """Step down to a release whose highest opset is known; the lowest of each runtime has one."""
+    for candidate in reversed(known[: known.index(release) + 1]):
+        if candidate.max_opset is not None:
+            return Target(asked, candidate, candidate.max_opset)
+    raise ValueError(f"runtimes.toml gives the lowest release of {release.runtime} no max_opset")
+
+
+def _unknown_runtime(name: str) -> UsageError:
+    runtimes = list(dict.fromkeys(r.runtime for r in releases()))
+    close = difflib.get_close_matches(name.strip().lower(), runtimes, 1)
+    return UsageError(
+        f"kvtool knows no runtime `{name}`",
+        help=f"did you mean `{close[0]}`?" if close else f"it knows {', '.join(runtimes)}",
+    )
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """Return every known release, runtime by runtime, each in ascending order."""
+    text = files("onnx_kvtool.targets").joinpath("runtimes.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text)
+    limits = Table("limit", ((line["name"], _limit(line)) for line in data["limit"]))
+    lines = [_release(line, limits) for line in data["release"]]
+    return tuple(Table("release", ((str(release), release) for release in lines)).values())
+
+
+def _limit(line: Mapping[str, Any]) -> Limit:
+    return Limit(
+        name=line["name"],
+        operator=line["operator"],
+        when=line["when"],
+        types=tuple(line.get("types", ())),
+        values=tuple(line.get("values", ())),
+        reason=line["reason"],
+        evidence=_evidence(line),
+        source=line["source"],
+    )
+
+
+def _release(line: Mapping[str, Any], limits: Mapping[str, Limit]) -> Release:
+    explicit = [attribute.partition(".") for attribute in line.get("explicit", ())]
+    return Release(
+        runtime=line["runtime"],
+        version=line["version"],
+        min_opset=line.get("min_opset"),
+        max_opset=line.get("max_opset"),
+        max_ir_version=line.get("max_ir_version"),
+        evidence=_evidence(line),
+        source=line["source"],
+        native=tuple(line["native"]),
+        limits=tuple(limits[name] for name in line.get("limits", ())),
+        explicit=frozenset((operator, name) for operator, _, name in explicit),
+        notes=line["notes"],
+    )
+
+
+def _evidence(line: Mapping[str, Any]) -> Evidence:
+    evidence = line["evidence"]
+    if evidence not in ("measured", "documented"):
+        raise ValueError(f"runtimes.toml says `{evidence}`, expected `measured` or `documented`")
+    return cast(Evidence, evidence)
