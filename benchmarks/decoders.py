@@ -53,6 +53,7 @@ def decoder(
     kv_heads: int = 2,
     capacity: int = 64,
     filler: int = 0,
+    rank: int = 3,
     data_file: Path | None = None,
     weight_bytes: int = 0,
 ) -> onnx.ModelProto:
@@ -65,6 +66,7 @@ def decoder(
         heads: Query heads.
         kv_heads: Key and value heads.
         capacity: Rows of each cache.
+        rank: 3 for caches (B, S, KV * D) as mobius builds them, 4 for (B, KV, S, D).
         filler: Elementwise nodes added to each layer, for a graph of a wanted size.
         data_file: Where to put a sparse file of weights, one large matrix per layer that is
             multiplied into nothing that matters; None for no external data.
@@ -103,6 +105,13 @@ def decoder(
             kind: op("MatMul", f"{p}.{kind}", normed, weight(f"{p}.{kind}.weight", hidden, width))
             for kind, width in (("q", hidden), ("k", kv), ("v", kv))
         }
+        if rank == 4:
+            for kind, count in (("q", heads), ("k", kv_heads), ("v", kv_heads)):
+                shape = f"{p}.{kind}.shape"
+                sizes = np.array([0, 0, count, head_size], np.int64)
+                weights.append(numpy_helper.from_array(sizes, shape))
+                split = op("Reshape", f"{p}.{kind}.split", projected[kind], shape)
+                projected[kind] = op("Transpose", f"{p}.{kind}.heads", split, perm=[0, 2, 1, 3])
         for kind, count in (("q", heads), ("k", kv_heads)):
             projected[kind] = op(
                 "RotaryEmbedding",
@@ -111,23 +120,24 @@ def decoder(
                 "cos_cache",
                 "sin_cache",
                 "position_ids",
-                num_heads=count,
+                **({"num_heads": count} if rank == 3 else {}),
             )
         present = {}
+        cache_dims = (
+            ["batch", capacity, kv] if rank == 3 else ["batch", kv_heads, capacity, head_size]
+        )
         for kind, name in (("k", "key"), ("v", "value")):
             past = f"past.{i}.{name}"
-            inputs.append(helper.make_tensor_value_info(past, _F, ["batch", capacity, kv]))
+            inputs.append(helper.make_tensor_value_info(past, _F, cache_dims))
             present[kind] = op(
                 "TensorScatter",
                 f"present.{i}.{name}",
                 past,
                 projected[kind],
                 "write_indices",
-                axis=1,
+                axis=-2,
             )
-            outputs.append(
-                helper.make_tensor_value_info(present[kind], _F, ["batch", capacity, kv])
-            )
+            outputs.append(helper.make_tensor_value_info(present[kind], _F, cache_dims))
         attended = op(
             "Attention",
             f"{p}.attention",
@@ -139,9 +149,13 @@ def decoder(
             "",
             "nonpad_kv_seqlen",
             is_causal=1,
-            q_num_heads=heads,
-            kv_num_heads=kv_heads,
+            **({"q_num_heads": heads, "kv_num_heads": kv_heads} if rank == 3 else {}),
         )
+        if rank == 4:
+            merged = f"{p}.merged.shape"
+            weights.append(numpy_helper.from_array(np.array([0, 0, hidden], np.int64), merged))
+            turned = op("Transpose", f"{p}.turned", attended, perm=[0, 2, 1, 3])
+            attended = op("Reshape", f"{p}.merged", turned, merged)
         out = op("MatMul", f"{p}.o", attended, weight(f"{p}.o.weight", hidden, hidden))
         x = op("Add", f"{p}.residual1", x, out)
         normed = op("RMSNormalization", f"{p}.norm2", x, weight(f"{p}.norm2.weight", hidden))

@@ -9,11 +9,12 @@ import click
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.group import KvtoolGroup
 from onnx_kvtool.cli.lower import lower
+from onnx_kvtool.cli.targets import targets
 from onnx_kvtool.core.table import Table
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS: Table[str, click.Command] = Table("command", [("lower", lower)])
+COMMANDS: Table[str, click.Command] = Table("command", [("lower", lower), ("targets", targets)])
 
 
 _EPILOG = """\b

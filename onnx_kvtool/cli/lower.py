@@ -23,6 +23,7 @@ _EPILOG = """\b
 Examples:
   kvtool lower decoder.onnx                            writes decoder.opset18.onnx
   kvtool lower decoder.onnx --opset 13 -o old.onnx
+  kvtool lower decoder.onnx --target onnxruntime@1.17
   kvtool lower decoder.onnx --only TensorScatter       keeps the opset
   kvtool lower decoder.onnx --dry-run --format json
   kvtool lower - -o - < decoder.onnx > lowered.onnx
@@ -47,6 +48,12 @@ def _operators(
     type=click.IntRange(11, 23),
     metavar="N",
     help="Opset of the result; 18 unless given.",
+)
+@click.option(
+    "--target",
+    metavar="RUNTIME[@VERSION]",
+    help="Release that must load the result: chooses opset, IR version and operators for it;"
+    " `kvtool targets` lists them. Without a version the newest that is known.",
 )
 @click.option(
     "--only",

@@ -12,8 +12,8 @@ __all__ = ["targets"]
 
 _EPILOG = """\b
 Examples:
-  kvtool targets
-  kvtool targets --format json
+  kvtool targets                 a line for each release
+  kvtool targets --format json   with notes and sources
 """
 
 

@@ -25,8 +25,10 @@ from onnx_kvtool.core.model import clone, origin, read, serialize, write
 from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.rewrite.lower import Outcome, legalise
 from onnx_kvtool.rewrite.lowering.context import Options
+from onnx_kvtool.rewrite.release_limits import highest_opset
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
 from onnx_kvtool.rewrite.verify import Verifier
+from onnx_kvtool.targets.target import Target, find_target
 
 __all__ = ["DEFAULT_OPSET", "LowerRequest", "lower", "run"]
 
@@ -49,7 +51,10 @@ class LowerRequest:
         in_place: Whether the result replaces the input.
         external_data: How data files reach an output in another directory; None: as fits.
         dry_run: Whether to do everything but write.
-        opset: Target opset; None for `DEFAULT_OPSET`, or the model's own with `only`.
+        opset: Target opset; None for `DEFAULT_OPSET`, that of `target`, or the model's own with
+            `only`.
+        target: Release of a runtime that must load the result, `RUNTIME[@VERSION]`; its highest
+            opset is the default of `opset`, which must not exceed it.
         only: Operators to replace, all others staying as they are.
         via: Form of a lowered TensorScatter.
         index_dtype: Element type of scatter indices; None for int64.
@@ -66,6 +71,7 @@ class LowerRequest:
     external_data: Literal["reference", "link", "copy"] | None = None
     dry_run: bool = False
     opset: int | None = None
+    target: str | None = None
     only: tuple[str, ...] = ()
     via: Via = "auto"
     index_dtype: IndexDtype | None = None
@@ -79,6 +85,7 @@ def lower(
     model: ir.Model | str | os.PathLike[str],
     *,
     opset: int | None = None,
+    target: str | None = None,
     only: Sequence[str] = (),
     via: Via = "auto",
     index_dtype: IndexDtype | None = None,
@@ -91,7 +98,9 @@ def lower(
 
     Args:
         model: A model, which is not changed, or the path of one.
-        opset: Target opset; None for 18, or for the model's own with `only`.
+        opset: Target opset; None for 18, for that of `target`, or for the model's own with `only`.
+        target: Release of a runtime that must load the result, such as `onnxruntime@1.17`: opset,
+            IR version and operators are chosen for it.
         only: Operators to replace; all others and the opset stay.
         via: Form of a lowered TensorScatter; `auto` chooses by the width of a row.
         index_dtype: Element type of scatter indices; int32 goes with ScatterElements only.
@@ -110,6 +119,7 @@ def lower(
     request = LowerRequest(
         model=path,
         opset=opset,
+        target=target,
         only=tuple(only),
         via=via,
         index_dtype=index_dtype,
@@ -183,10 +193,17 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
             dims=request.dims,
             force=request.verify is True,
         )
-    opset = None if request.only else request.opset or DEFAULT_OPSET
+    target = None if request.target is None else find_target(request.target)
+    release = None if target is None else target.release
+    opset, reasons = request.opset or DEFAULT_OPSET, list[str]()
+    if target is not None and request.opset is None:
+        opset, reasons = highest_opset(model, target.release, target.max_opset)
     with collector_paused():
-        outcome = legalise(model, opset, options, request.only)
+        outcome = legalise(model, None if request.only else opset, options, request.only, release)
     report = _report(model, request, outcome)
+    if target is not None:
+        report.target = target.asked
+        report.notes = [*_stand_in(target), *reasons, *report.notes]
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
@@ -196,6 +213,13 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
     else:
         report.verification = verifier.compare(model)
     return report
+
+
+def _stand_in(target: Target) -> list[str]:
+    """Say which release stands for one that is not known."""
+    if target.is_known:
+        return []
+    return [f"{target.asked} has the limits of {target.release}, the next known release below"]
 
 
 def _report(model: ir.Model, request: LowerRequest, outcome: Outcome) -> LowerReport:

@@ -17,6 +17,7 @@ from onnx_kvtool.core.model import origin
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.rewrite.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
+from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:
     from onnx_kvtool.commands.lower import LowerRequest
@@ -38,8 +39,26 @@ def check_request(request: LowerRequest) -> None:
         )
     for name in request.only:
         _check_operator(name)
+    if request.target is not None:
+        _check_target(request.target, request)
     if request.opset is not None and not 11 <= request.opset <= 23:
         raise UsageError(f"`opset` is {request.opset}, expected 11 to 23")
+
+
+def _check_target(name: str, request: LowerRequest) -> None:
+    """Refuse a runtime that is not known, and what cannot be asked for together with one."""
+    if request.only:
+        raise UsageError(
+            "`only` names the operators to replace, so that `target` cannot choose them",
+            help="leave one of them out",
+        )
+    target = find_target(name)
+    if request.opset is not None and request.opset > target.max_opset:
+        raise UsageError(
+            f"`opset` is {request.opset}, and {target.asked} loads no opset above "
+            f"{target.max_opset}",
+            help=f"leave `opset` out, or give at most {target.max_opset}",
+        )
 
 
 def _check_operator(name: str) -> None:

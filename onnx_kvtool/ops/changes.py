@@ -70,9 +70,39 @@ class _Change:
     harmless: Callable[[ir.Node], bool] = lambda node: False
 
 
-def _ceil_mode_off(node: ir.Node) -> bool:
-    given = node.attributes.get("ceil_mode")
-    return given is None or given.value == 0
+def _one_scale(node: ir.Node) -> bool:
+    """Whether the scale is certainly one number, not one for each index of an axis."""
+    scale = node.inputs[1] if len(node.inputs) > 1 else None
+    return scale is not None and scale.shape is not None and list(scale.shape) in ([], [1])
+
+
+def _last_window_inside(node: ir.Node) -> bool:
+    """Whether `ceil_mode` is off, or leaves no last window that starts in the padding behind."""
+    given = {name: attribute.value for name, attribute in node.attributes.items()}
+    if given.get("ceil_mode", 0) == 0:
+        return True
+    data, kernel = node.inputs[0] if node.inputs else None, given.get("kernel_shape")
+    if data is None or data.shape is None or kernel is None:
+        return False
+    if any(attribute.is_ref() for attribute in node.attributes.values()):
+        return False
+    if given.get("auto_pad", "NOTSET") != "NOTSET" or given.get("count_include_pad", 0) != 0:
+        return False
+    shape, count = data.shape, len(kernel)
+    strides = given.get("strides", [1] * count)
+    dilations = given.get("dilations", [1] * count)
+    pads = given.get("pads", [0] * (2 * count))
+    if {len(shape) - 2, len(strides), len(dilations), len(pads) / 2} != {count}:
+        return False
+    for axis in range(count):
+        size = shape[2 + axis]
+        if not isinstance(size, int):
+            return False
+        window = (kernel[axis] - 1) * dilations[axis] + 1
+        room = size + pads[axis] + pads[axis + count] - window
+        if -(-room // strides[axis]) * strides[axis] >= size + pads[axis]:
+            return False
+    return True
 
 
 def _inference(node: ir.Node) -> bool:
@@ -90,7 +120,8 @@ def _truncated(node: ir.Node) -> bool:
 
 
 _SOFTMAX = _Change(13, "the operator flattens its input at `axis` before opset 13")
-_POOL = _Change(22, "`ceil_mode=1` gives another output shape before opset 22", _ceil_mode_off)
+_SCALE = _Change(13, "the scale is one number for the whole input before opset 13", _one_scale)
+_POOL = _Change(22, "`ceil_mode=1` gives another output shape before opset 22", _last_window_inside)
 
 _CHANGES: Mapping[str, tuple[_Change, ...]] = Table(
     "change of meaning",
@@ -102,10 +133,12 @@ _CHANGES: Mapping[str, tuple[_Change, ...]] = Table(
         ("MaxPool", (_POOL,)),
         ("BatchNormalization", (_Change(14, "training outputs differ before 14", _inference),)),
         ("DFT", (_Change(20, "`axis` is an attribute with another default before opset 20"),)),
+        ("DequantizeLinear", (_SCALE,)),
         ("Dropout", (_Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),
         ("GridSample", (_Change(20, "the modes have other names before opset 20"),)),
         ("GroupNormalization", (_Change(21, "scale and bias are per group before opset 21"),)),
         ("Mod", (_Change(28, "floats need `fmod=1` before opset 28", _truncated),)),
+        ("QuantizeLinear", (_SCALE,)),
         ("RoiAlign", (_Change(16, "`half_pixel` does not exist before opset 16"),)),
         ("Resize", (_Change(13, "`roi` and `scales` are required before opset 13"),)),
         ("Upsample", (_Change(10, "the operator was replaced by Resize"),)),

@@ -69,7 +69,7 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
         text = f"`{node.op_type}` is no operator of the default domain at opset {source}"
         return Fit([Problem("unknown-operator", text)])
     if new is None:
-        text = f"`{node.op_type}` came with opset {old.since_version}"
+        text = f"`{node.op_type}` came with opset {_first(old)}"
         return Fit([Problem("new-operator", text)])
     if old.since_version == new.since_version:
         return _NOTHING
@@ -200,17 +200,25 @@ def _types(node: ir.Node, new: OpFacts, target: int) -> Iterator[Problem]:
     ):
         for index, value in enumerate(values):
             formal = formals(index)
-            if value is None or formal is None:
-                continue
+            if value is None or formal is None or (kind == "output" and not value.name):
+                continue  # an empty name is an absent output
             name = type_name(value)
             if name is None:
-                if value.name and not value.is_graph_output() and not value.uses():
+                if not value.is_graph_output() and not value.uses():
                     continue  # an output that nobody reads need not be known
                 text = f"the type of {kind} `{value.name}` is unknown"
                 yield Problem("unknown-element-type", text)
             elif name not in formal.types:
                 text = f"{kind} `{value.name}` is {name}, which `{node.op_type}` does not take"
                 yield Problem("element-type", f"{text} at opset {target}")
+
+
+def _first(facts: OpFacts) -> int:
+    """Return the opset that brought the operator, in its first version."""
+    came = facts.since_version
+    while came > 1 and (older := op_facts(facts.op_type, came - 1)) is not None:
+        came = older.since_version
+    return came
 
 
 def _came(facts: OpFacts, name: str) -> int:

@@ -14,8 +14,10 @@ from rich.text import Text
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.report.escape import escape
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
+from onnx_kvtool.targets.report import TargetsReport
+from onnx_kvtool.targets.target import Release
 
-__all__ = ["print_lower"]
+__all__ = ["print_lower", "print_targets"]
 
 _UNLIMITED = 1 << 20  # columns: no name is ever cut or wrapped, whatever the terminal's width
 _VERDICT_STYLE = {"equal": "green", "different": "bold red", "skipped": "yellow"}
@@ -47,9 +49,37 @@ def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> No
         _line(console, "dry run", "nothing was written")
 
 
+def print_targets(report: TargetsReport, *, color: bool | None) -> None:
+    """Print the releases of runtimes on standard output, one line each.
+
+    Args:
+        report: What to print.
+        color: Whether to use colour; None does so on a terminal.
+    """
+    header = ("runtime", "version", "opset", "IR version", "evidence", "limits")
+    _table(_console(color, data=True), header, [_target_row(r) for r in report.targets])
+
+
+def _target_row(release: Release) -> tuple[str, ...]:
+    return (
+        release.runtime,
+        release.version,
+        _known(release.max_opset),
+        _known(release.max_ir_version),
+        release.evidence,
+        ", ".join(limit.name for limit in release.limits),
+    )
+
+
+def _known(version: int | None) -> str:
+    return "-" if version is None else str(version)
+
+
 def _print_head(console: Console, report: LowerReport, failed: bool) -> None:
     """Print which model it was, and between which versions."""
     text = "standard input" if report.model == "-" else report.model
+    if report.target is not None:
+        text += f" for {report.target}"
     text += f", opset {report.source_opset}"
     if report.target_opset != report.source_opset:
         text += f" to {report.target_opset}"
@@ -59,9 +89,10 @@ def _print_head(console: Console, report: LowerReport, failed: bool) -> None:
         _line(console, "lowered", f"{text}, IR version {report.ir_version}")
 
 
-def _console(color: bool | None) -> Console:
+def _console(color: bool | None, *, data: bool = False) -> Console:
+    """Return what prints talk to standard error, or data to standard output."""
     return Console(
-        file=sys.stderr,
+        file=sys.stdout if data else sys.stderr,
         force_terminal=color,
         no_color=None if color is None else not color,
         color_system="standard" if color else "auto",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.rewrite.refusal import Refusal
 
-__all__ = ["Detour", "exact_detour"]
+__all__ = ["Detour", "carrier_of", "detoured_parameter", "exact_detour", "takes"]
 
 _D = ir.DataType
 
@@ -29,6 +30,84 @@ _CARRIERS: Mapping[ir.DataType, ir.DataType] = {
     _D.INT2: _D.INT8,
     _D.UINT2: _D.UINT8,
 }
+
+
+_Carriers = Mapping[ir.DataType, tuple[ir.DataType, ...]]
+"""For an element type those that may stand in for it, the best first."""
+
+_MOVED: _Carriers = {dtype: (carrier,) for dtype, carrier in _CARRIERS.items()} | {
+    # float32 holds every bfloat16, NaN payloads included (65536 of 65536 in onnxruntime 1.31).
+    _D.BFLOAT16: (_D.FLOAT,),
+    _D.BOOL: (_D.UINT8, _D.INT32),
+    _D.INT8: (_D.INT32, _D.FLOAT),
+    _D.UINT8: (_D.INT32, _D.FLOAT),
+    _D.INT16: (_D.INT32, _D.FLOAT),
+    _D.UINT16: (_D.INT32, _D.FLOAT),
+}
+
+# Order is kept by every type that holds all values. 64-bit integers have none below Max-12.
+_ORDERED: _Carriers = {
+    _D.BFLOAT16: (_D.FLOAT,),
+    _D.FLOAT16: (_D.FLOAT,),
+    _D.INT8: (_D.INT32, _D.FLOAT),
+    _D.UINT8: (_D.INT32, _D.FLOAT),
+    _D.INT16: (_D.INT32, _D.FLOAT),
+    _D.UINT16: (_D.INT32, _D.FLOAT),
+    _D.INT32: (_D.INT64, _D.DOUBLE),
+    _D.UINT32: (_D.INT64, _D.DOUBLE),
+}
+
+# No sum, difference, quotient or product of two 16-bit integers leaves int64, and Cast keeps the
+# low bits of a result that leaves the type, which is where the narrow operator wraps.
+_WRAPPED: _Carriers = {
+    _D.INT8: (_D.INT32,),
+    _D.UINT8: (_D.INT32,),
+    _D.INT16: (_D.INT64,),
+    _D.UINT16: (_D.INT64,),
+}
+
+# Arithmetic in float32 is at least as exact as in bfloat16, which runtimes widen anyway.
+_WIDENED: _Carriers = {_D.BFLOAT16: (_D.FLOAT,)}
+
+# A scale is a factor of a product that is rounded to an integer.
+_SCALES: _Carriers = {_D.FLOAT16: (_D.FLOAT,), _D.BFLOAT16: (_D.FLOAT,)}
+
+
+def _each(names: str, parameter: str, carriers: _Carriers) -> Iterable[tuple[str, _Way]]:
+    return [(name, _Way(parameter, carriers)) for name in names.split()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Which inputs and outputs take the detour, and through what.
+
+    Attributes:
+        parameter: The type parameter whose values are cast; all others stay.
+        carriers: The types in between.
+    """
+
+    parameter: str
+    carriers: _Carriers
+
+
+_WAYS: Mapping[str, _Way] = Table(
+    "element type detour",
+    [
+        *_each("Compress Expand Flatten Gather GatherElements GatherND Pad", "T", _MOVED),
+        *_each("Reshape ReverseSequence Slice Squeeze Tile Transpose", "T", _MOVED),
+        *_each("DepthToSpace SpaceToDepth Split Unique Unsqueeze", "T", _MOVED),
+        ("OneHot", _Way("T3", _MOVED)),
+        ("IsInf", _Way("T1", _ORDERED)),
+        ("IsNaN", _Way("T1", _ORDERED)),
+        *_each("Clip Max MaxPool Min Relu", "T", _ORDERED),
+        *_each("Add Div Mul Sub", "T", _WRAPPED),
+        ("QLinearMatMul", _Way("TS", _SCALES)),
+        *_each("Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose", "T", _WIDENED),
+        *_each("Cos Cosh Einsum Elu GlobalAveragePool GlobalMaxPool HardSigmoid", "T", _WIDENED),
+        *_each("InstanceNormalization LpNormalization Round Selu Sin Sinh", "T", _WIDENED),
+        *_each("Softplus Softsign Tan ThresholdedRelu", "T", _WIDENED),
+    ],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +135,7 @@ def exact_detour(dtype: ir.DataType, op_type: str, opset: int) -> Detour | None:
     Raises:
         Refusal: If neither the operator nor an exact Cast takes the type at `opset`.
     """
-    if _takes(op_type, 0, dtype, opset):
+    if takes(op_type, 0, dtype, opset):
         return None
     carrier = _CARRIERS.get(dtype)
     if carrier is not None and _casts(dtype, opset):
@@ -71,20 +150,50 @@ def exact_detour(dtype: ir.DataType, op_type: str, opset: int) -> Detour | None:
     )
 
 
-def _takes(op_type: str, index: int, dtype: ir.DataType, opset: int) -> bool:
+def takes(op_type: str, index: int, dtype: ir.DataType, opset: int) -> bool:
+    """Return whether the input at `index` of an operator may have an element type at `opset`."""
     facts = op_facts(op_type, opset)
     formal = facts.input(index) if facts else None
     return formal is not None and f"tensor({dtype.name.lower()})" in formal.types
 
 
 def _casts(dtype: ir.DataType, opset: int) -> bool:
-    return _takes("Cast", 0, dtype, opset)
+    return takes("Cast", 0, dtype, opset)
 
 
 def _lowest(
     dtype: ir.DataType, op_type: str, carrier: ir.DataType | None, opset: int
 ) -> int | None:
     for higher in range(opset + 1, NEWEST + 1):
-        if _takes(op_type, 0, dtype, higher) or (carrier is not None and _casts(dtype, higher)):
+        if takes(op_type, 0, dtype, higher) or (carrier is not None and _casts(dtype, higher)):
             return higher
+    return None
+
+
+def detoured_parameter(op_type: str) -> str | None:
+    """Return the type parameter of an operator whose values may take a detour; None for none."""
+    way = _WAYS.get(op_type)
+    return None if way is None else way.parameter
+
+
+def carrier_of(
+    op_type: str, dtype: ir.DataType | None, opset: int, index: int
+) -> ir.DataType | None:
+    """Return the type through which values of `dtype` pass an operator.
+
+    Args:
+        op_type: An operator that has a `detoured_parameter`.
+        dtype: Element type of the value; None when unknown.
+        opset: The target.
+        index: The input that the carrier must suit.
+
+    Returns:
+        None when the type is unknown, when Cast does not take it at `opset`, or when the operator
+        takes none of its carriers.
+    """
+    if dtype is None or not _casts(dtype, opset):
+        return None
+    for carrier in _WAYS[op_type].carriers.get(dtype, ()):
+        if takes(op_type, index, carrier, opset):
+            return carrier
     return None

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.walk import subgraphs
+
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.names import Names
 
-__all__ = ["Emitter", "Scope"]
+__all__ = ["AttributeValue", "Emitter", "Scope"]
 
-AttributeValue = int | float | str | Sequence[int] | Sequence[float] | ir.TensorProtocol
+AttributeValue = (
+    int
+    | float
+    | str
+    | Sequence[int]
+    | Sequence[float]
+    | Sequence[str]
+    | ir.TensorProtocol
+    | ir.Graph
+)
 
 
 @dataclass(slots=True)
@@ -162,6 +173,40 @@ class Emitter:
             known = self._shared[key] = build()
         return known
 
+    def nested(
+        self,
+        build: Callable[[], Sequence[ir.Value]],
+        inputs: Sequence[ir.Value] = (),
+        hint: str = "branch",
+    ) -> ir.Graph:
+        """Return a body for If, Loop or Scan that holds what `build` emits.
+
+        Constants still go to the root graph. What `build` shares with `once` is shared in the body
+        only, since a node outside must not read it.
+
+        Args:
+            build: Emits the nodes and returns the outputs; one that the body does not compute
+                itself passes through an Identity.
+            inputs: Inputs of the body.
+            hint: Last part of the body's name.
+        """
+        outer, shared = self.nodes, self._shared
+        self.nodes, self._shared = [], dict(shared)
+        try:
+            outputs = [self._own(value) for value in build()]
+        except BaseException:
+            outer.extend(self.nodes)  # so that `discard` finds them
+            raise
+        finally:
+            inner, self.nodes, self._shared = self.nodes, outer, shared
+        name = self.scope.names.fresh(f"{self.prefix}/{hint}")
+        return ir.Graph(inputs, outputs, nodes=inner, name=name)
+
+    def _own(self, value: ir.Value) -> ir.Value:
+        if any(value is output for node in self.nodes for output in node.outputs):
+            return value
+        return self.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
+
     def commit(self) -> list[ir.Node]:
         """Register constants and shared values; return the nodes for the graph to take."""
         root = self.scope.root
@@ -172,8 +217,18 @@ class Emitter:
         return self.nodes
 
     def discard(self) -> None:
-        """Forget the nodes, so that the values they read no longer count them as users."""
+        """Forget all that was emitted; the values that it read no longer count it among users."""
         for node in self.nodes:
-            for index in range(len(node.inputs)):
-                node.replace_input_with(index, None)
+            _release(node)
         self.nodes.clear()
+        self._constants.clear()
+        self._shared.clear()
+
+
+def _release(node: ir.Node) -> None:
+    """Take away the inputs of a node and of the nodes in its bodies."""
+    for index in range(len(node.inputs)):
+        node.replace_input_with(index, None)
+    for _, body in subgraphs(node):
+        for inner in body:
+            _release(inner)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -10,22 +11,25 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import step_path, subgraphs
-from onnx_kvtool.ops.legality import Problem, fit
+from onnx_kvtool.ops.legality import Problem, examine, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.expand import Body, body_key, schema_body
 from onnx_kvtool.rewrite.instantiate import instantiate
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.element_type import detour_element_type
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.refusal import Refusal
-from onnx_kvtool.rewrite.relabel import relabel
+from onnx_kvtool.rewrite.relabel import can_relabel, relabel
 from onnx_kvtool.rewrite.report import Lowered
 
 __all__ = ["Engine"]
 
 BodyKey = tuple[int, bytes]
+
+_DYNAMIC = Problem("dynamic-input", "an input that must become an attribute is not constant")
 
 
 @dataclass(slots=True)
@@ -44,6 +48,8 @@ class Engine:
         lowered: Every node that was rewritten by a rule or a body, in order.
         refused: Every refusal, in order.
         touched: Number of nodes that were only relabelled.
+        avoided: Number of rewritten nodes for each limit of the release, by operator and reason;
+            the opset has their operators.
     """
 
     context: LoweringContext
@@ -52,6 +58,7 @@ class Engine:
     lowered: list[Lowered] = field(default_factory=list)
     refused: list[Diagnostic] = field(default_factory=list)
     touched: int = 0
+    avoided: Counter[tuple[str, str]] = field(default_factory=Counter)
     _lowest: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
 
     def run(self, graph: ir.Graph, path: str, names: Names) -> None:
@@ -63,7 +70,9 @@ class Engine:
             place = Location.of(path, node, index)
             for name, inner in subgraphs(node):
                 inner_path = step_path(path, node.name, index, name)
-                self._graph(inner, inner_path, Scope(inner, scope, scope.names))
+                # Only ONNX's own control flow is known to let a body read values of outer graphs.
+                outer = scope if is_standard(node) else None
+                self._graph(inner, inner_path, Scope(inner, outer, scope.names))
             if is_standard(node):
                 self._node(node, place, scope)
 
@@ -72,42 +81,103 @@ class Engine:
         try:
             if only:
                 if node.op_type in only:
-                    self._rewrite(node, place, scope, [])
+                    self._rewrite(node, place, scope, [], forced=True)
                 return
             fitted = fit(node, self.context.opset_of(node), target)
+            struck = None if fitted.problems else self._struck(self.context, node)
+            if struck is not None:
+                self._rewrite(node, place, scope, [struck], forced=True)
+                self.avoided[node.op_type, struck.text] += 1
+                return
             if not fitted.problems and relabel(node, fitted, target, self.context.folder):
                 self.touched += 1
                 return
-            problems = fitted.problems or [
-                Problem("dynamic-input", "an input that must become an attribute is not constant")
-            ]
-            self._rewrite(node, place, scope, problems)
+            self._rewrite(node, place, scope, fitted.problems or [_DYNAMIC])
         except (Refusal, MalformedNode) as error:
             self._refuse(node, place, error)
 
+    def _struck(self, context: LoweringContext, node: ir.Node) -> Problem | None:
+        """Return why the release must not be given a node that the opset has."""
+        if context.limits is None:
+            return None
+        return context.limits.problem(node, context.opset_of(node), context.folder)
+
+    def _struck_again(self, context: LoweringContext, node: ir.Node, em: Emitter) -> Problem | None:
+        """Return why the release must not be given another form of `node` that was emitted."""
+        forms = (new for new in em.nodes if new.op_type == node.op_type)
+        return next(filter(None, (self._struck(context, new) for new in forms)), None)
+
     def _rewrite(
-        self, node: ir.Node, place: Location, scope: Scope, problems: list[Problem]
+        self,
+        node: ir.Node,
+        place: Location,
+        scope: Scope,
+        problems: list[Problem],
+        *,
+        forced: bool = False,
+        part: bool = False,
     ) -> None:
+        """Put other nodes in the place of one.
+
+        Args:
+            node: The node.
+            place: Where it, or the node that it comes from, stands in the source.
+            scope: Of its graph.
+            problems: Why it cannot stay, for a refusal.
+            forced: Whether it must go although the target opset has its operator.
+            part: Whether it comes from a node that was rewritten, and is reported with it.
+        """
         em = Emitter(scope, self.context.target, node.name or node.op_type)
         try:
-            rule, replacement = self._replacement(self.context, node, em, problems)
+            rule, replacement = self._replacement(self.context, node, em, problems, forced)
         except BaseException:
             em.discard()
             raise
-        _replace(node, em, replacement)
-        self.lowered.append(Lowered(place, rule, replacement.via))
+        emitted = _replace(node, em, replacement)
+        if not part:
+            self.lowered.append(Lowered(place, rule, replacement.via))
+        for new in emitted:
+            struck = self._struck(self.context, new)
+            if struck is not None:
+                self._rewrite(new, place, scope, [struck], forced=True, part=True)
+                for key in [k for k, value in scope.shared.items() if value.producer() is new]:
+                    del scope.shared[key]  # the value has gone with its node
+                self.avoided[new.op_type, struck.text] += 1
 
     def _replacement(
-        self, context: LoweringContext, node: ir.Node, em: Emitter, problems: list[Problem]
+        self,
+        context: LoweringContext,
+        node: ir.Node,
+        em: Emitter,
+        problems: list[Problem],
+        forced: bool,
     ) -> tuple[str, Replacement]:
-        """Emit what replaces a node, by the first means that applies."""
+        """Emit what replaces a node, by the first means that applies.
+
+        Args:
+            context: Where to and how.
+            node: The node.
+            em: Takes the new nodes.
+            problems: Why the node cannot stay, for a refusal.
+            forced: Whether the node must go although the target opset has its operator.
+        """
         lowering = LOWERINGS.get(node.op_type)
         opset = context.opset_of(node)
-        if lowering is not None and lowering.applies(opset, context.target, bool(self.only)):
-            replacement = lowering.apply(context, node, em)
-            if replacement is not None:
-                return lowering.name, replacement
-            em.discard()
+        if lowering is not None and lowering.applies(opset, context.target, forced):
+            for keep_fused in (True, False) if context.keep_fused else (False,):
+                replacement = lowering.apply(replace(context, keep_fused=keep_fused), node, em)
+                struck = self._struck_again(context, node, em)
+                illegal = None if replacement is None else _illegal(em)
+                if replacement is not None and struck is None and illegal is None:
+                    return lowering.name, replacement
+                em.discard()
+                problems = problems if struck is None else [struck]
+                if illegal is not None and illegal.code not in [p.code for p in problems]:
+                    problems = [illegal, *problems]
+        detour = detour_element_type(context, node, em) if problems and not forced else None
+        if detour is not None and _illegal(em) is None:
+            return "element_type", detour
+        em.discard()
         body = self._body(context, node, opset)
         if body is not None:
             outputs = instantiate(body.model.graph, [node.inputs[i] for i in body.inputs], em)
@@ -116,7 +186,12 @@ class Engine:
                 placed[index] = output
             return "function_body", Replacement(tuple(placed))
         if problems:
-            raise Refusal(problems[0].code, "; ".join(p.text for p in problems))
+            help = "try a lower `--opset`, another `--via` or `--bounds`, or a newer release"
+            raise Refusal(
+                problems[0].code,
+                "; ".join(p.text for p in problems),
+                help=help if problems[0].code == "target-limit" else None,
+            )
         raise Refusal("no-rule", f"kvtool has no lowering for `{node.op_type}`")
 
     def _body(self, context: LoweringContext, node: ir.Node, opset: int) -> Body | None:
@@ -133,16 +208,16 @@ class Engine:
         return known
 
     def _legal_body(self, context: LoweringContext, node: ir.Node, body: Body) -> Body | Refusal:
-        inner = LoweringContext(body.opset, context.target, context.options, Folder())
+        inner = replace(context, opset=body.opset, folder=Folder())
         engine = Engine(inner, bodies=self.bodies)
         engine.run(body.model.graph, "", Names(body.model))
         if not engine.refused:
             return body
         first = engine.refused[0]
+        # The lowest opset is that of the whole body, not of the first node that stands in the way.
         return Refusal(
             first.code,
             f"the function body of `{node.op_type}` needs {first.location.op}: {first.message}",
-            lowest_opset=first.lowest_opset,
         )
 
     def _refuse(self, node: ir.Node, place: Location, error: Refusal | MalformedNode) -> None:
@@ -160,13 +235,19 @@ class Engine:
         """Return the lowest opset above the target at which this node would not be refused."""
         source = self.context.opset_of(node)
         for opset in range(self.context.target + 1, source + 1):
-            trial = LoweringContext(source, opset, self.context.options, self.context.folder)
-            problems = fit(node, source, opset).problems
+            trial = replace(self.context, opset=source, target=opset)
+            fitted = fit(node, source, opset)
+            problems = fitted.problems
+            struck = None if problems else self._struck(trial, node)
+            if struck is not None:
+                problems = [struck]
+            elif not problems and not can_relabel(node, fitted, self.context.folder):
+                problems = [_DYNAMIC]
             if not problems:
                 return opset
             em = Emitter(Scope(ir.Graph([], [], nodes=[]), None, Names()), opset, "trial")
             try:
-                self._replacement(trial, node, em, problems)
+                self._replacement(trial, node, em, problems, struck is not None)
                 return opset
             except (Refusal, MalformedNode):
                 continue
@@ -175,8 +256,23 @@ class Engine:
         return None
 
 
-def _replace(node: ir.Node, em: Emitter, replacement: Replacement) -> None:
-    """Put the emitted nodes in the place of `node`; nothing can be refused any more."""
+def _illegal(em: Emitter) -> Problem | None:
+    """Return why what was emitted cannot stand at the target.
+
+    A rule need not ask of each operator that it emits whether it takes the element type.
+    """
+    waiting = list(em.nodes)
+    for node in waiting:
+        problem = next(examine(node, em.opset), None)
+        if problem is not None:
+            return problem
+        for _, body in subgraphs(node):
+            waiting.extend(body)
+    return None
+
+
+def _replace(node: ir.Node, em: Emitter, replacement: Replacement) -> list[ir.Node]:
+    """Put the emitted nodes in the place of `node` and return them; nothing can be refused."""
     graph = node.graph
     assert graph is not None
     old, new = [], []
@@ -204,3 +300,4 @@ def _replace(node: ir.Node, em: Emitter, replacement: Replacement) -> None:
         old_values=old,
         new_values=new,
     )
+    return nodes

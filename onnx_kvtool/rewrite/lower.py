@@ -16,13 +16,16 @@ from onnx_kvtool.core.walk import function_path, nodes
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, is_standard, op_facts
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
+from onnx_kvtool.rewrite.ir_features import lacking_types
 from onnx_kvtool.rewrite.judge import judge
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Options
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.release_limits import ReleaseLimits
 from onnx_kvtool.rewrite.report import Lowered
-from onnx_kvtool.rewrite.stamp import ir_version_of, normalise_domains, stamp
+from onnx_kvtool.rewrite.stamp import ir_version_for, normalise_domains, stamp
 from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.targets.target import Release
 
 __all__ = ["Outcome", "legalise"]
 
@@ -47,7 +50,11 @@ class Outcome:
 
 
 def legalise(
-    model: ir.Model, opset: int | None, options: Options, only: Sequence[str] = ()
+    model: ir.Model,
+    opset: int | None,
+    options: Options,
+    only: Sequence[str] = (),
+    release: Release | None = None,
 ) -> Outcome:
     """Make a model legal at an older opset, in place.
 
@@ -57,6 +64,8 @@ def legalise(
         options: The form of the result.
         only: Operators to rewrite, whether the target needs it or not; all others stay as they
             are, and the opset is kept. Empty: everything that the target needs.
+        release: The release of a runtime that must load the result, whose limits hold beside the
+            opset; None when there is none. Not together with `only`.
     """
     normalise_domains(model)
     source = model.opset_imports.get("")
@@ -74,28 +83,45 @@ def legalise(
     if source > NEWEST:
         text = f"opset {source} is newer than the newest that the installed onnx knows, {NEWEST}"
         return _refused(source, "unknown-opset", text, help="install a newer onnx")
-    if opset is not None and source < opset:
+    if release is not None and release.min_opset is not None and source < release.min_opset:
+        text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
+        return _refused(source, "old-opset", text, help="export the model at a newer opset")
+    if opset is not None and source < opset and release is None:
         outcome.notes.append(f"the model is at opset {source} already, nothing to lower")
+    limits = None if release is None else ReleaseLimits(release, target)
+    ir_version = ir_version_for(model, target, release.max_ir_version if release else None)
+    scope = _Scope(source, target, ir_version, frozenset(only), limits)
     names = Names(model)
     try:
-        _inline(model, target, frozenset(only), names, outcome)
+        _inline(model, scope, names, outcome)
     except Refusal as refusal:
         diagnostic = Diagnostic(refusal.code, "error", Location(), refusal.message, refusal.help)
         outcome.refused.append(diagnostic)
         return outcome
-    annotations = annotate(model, _reader_of_types(source, target, frozenset(only)))
+    if limits is not None:
+        outcome.notes += limits.leave_out_defaults(model, source)
+    annotations = annotate(model, _reader_of_types(scope))
     if annotations.failure:
         outcome.notes.append(annotations.failure)
-    context = LoweringContext(source, target, options, Folder(), keep_fused=not only)
+    context = LoweringContext(source, target, options, Folder(), not only, limits)
     engine = Engine(context, frozenset(only))
     engine.run(model.graph, model.graph.name or "main_graph", names)
     outcome.lowered += engine.lowered
     outcome.refused += engine.refused
+    outcome.notes += [
+        f"{count} node(s) `{op}` rewritten: {reason}"
+        for (op, reason), count in engine.avoided.items()
+    ]
     outcome.notes += _foreign(model)
     if not outcome.refused:
-        outcome.notes += stamp(model, target)
+        source_ir_version = model.ir_version
+        outcome.notes += stamp(model, target, ir_version)
+        if ir_version < source_ir_version:  # what the source had no right to is not our finding
+            outcome.refused += lacking_types(model)
         if not only:
             outcome.refused += judge(model, target)
+        if limits is not None:
+            outcome.refused += limits.judge(model, target)
     annotations.remove()
     return outcome
 
@@ -104,22 +130,35 @@ def _refused(opset: int, code: str, text: str, help: str | None = None) -> Outco
     return Outcome(opset, opset, refused=[Diagnostic(code, "error", Location(), text, help)])
 
 
-def _inline(
-    model: ir.Model, target: int, only: frozenset[str], names: Names, outcome: Outcome
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """From where to where a model goes, and which operators are looked at whatever the opset."""
+
+    source: int
+    target: int
+    ir_version: int
+    only: frozenset[str]
+    limits: ReleaseLimits | None
+
+    @property
+    def watched(self) -> frozenset[str]:
+        """Operators that may be rewritten although the target opset has them."""
+        return self.only if self.limits is None else self.limits.operators
+
+
+def _inline(model: ir.Model, scope: _Scope, names: Names, outcome: Outcome) -> None:
     """Inline what the target cannot keep: in a function types are known at its calls only."""
-    ir_version = min(model.ir_version, ir_version_of(target))
 
     def wanted(function: ir.Function) -> bool:
-        if only:
-            return any(n.domain == "" and n.op_type in only for n in function.all_nodes())
-        return _cannot_stay(function, target, ir_version)
+        if any(n.domain == "" and n.op_type in scope.watched for n in function.all_nodes()):
+            return True
+        return not scope.only and _cannot_stay(function, scope.target, scope.ir_version)
 
     places, uncalled = inline_functions(model, wanted, names)
     outcome.lowered += [Lowered(place, "inline") for place in places]
     outcome.notes += [
         f"function `{function_path(*key)}`, which nothing calls, is left out: it cannot stand in a "
-        f"model of opset {target} and IR version {ir_version}"
+        f"model of opset {scope.target} and IR version {scope.ir_version}"
         for key in uncalled
     ]
 
@@ -152,7 +191,7 @@ def _legal_constant(node: ir.Node, facts: OpFacts) -> bool:
     return f"tensor({tensor.dtype.name.lower()})" in facts.outputs[0].types
 
 
-def _reader_of_types(source: int, target: int, only: frozenset[str]) -> Callable[[ir.Node], bool]:
+def _reader_of_types(scope: _Scope) -> Callable[[ir.Node], bool]:
     """Return which nodes are read together with their types: those that may be rewritten.
 
     Shape and Size are read by the folding of constants.
@@ -164,10 +203,10 @@ def _reader_of_types(source: int, target: int, only: frozenset[str]) -> Callable
             return False
         key = (node.op_type, node.version)
         if key not in answers:
-            here = op_facts(node.op_type, node.version or source)
-            there = op_facts(node.op_type, target)
+            here = op_facts(node.op_type, node.version or scope.source)
+            there = op_facts(node.op_type, scope.target)
             changes = here is None or there is None or here.since_version != there.since_version
-            needed = node.op_type in only if only else changes
+            needed = node.op_type in scope.watched or (changes and not scope.only)
             answers[key] = needed or node.op_type in ("Shape", "Size")
         return answers[key]
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.ops.legality import Fit
 
-__all__ = ["relabel"]
+__all__ = ["can_relabel", "relabel"]
 
 
 def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
@@ -23,14 +23,9 @@ def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
         False, with the node unchanged, when an input that must become an attribute is not
         constant, or is empty where an attribute cannot say so.
     """
-    constants: dict[str, tuple[int, ...]] = {}
-    for index, name in fitted.as_attribute:
-        numbers = folder.integers(node.inputs[index])
-        if numbers is None:
-            return False
-        constants[name] = tuple(int(n) for n in numbers.ravel())
-        if not constants[name] and not node.op_type.startswith("Reduce"):
-            return False  # an empty attribute reads like an absent one, which means another thing
+    constants = _constants(node, fitted, folder)
+    if constants is None:
+        return False
     for name in fitted.drop:
         del node.attributes[name]
     for name, value in fitted.add.items():
@@ -49,6 +44,24 @@ def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
         node.resize_inputs(last)
     node.version = target
     return True
+
+
+def can_relabel(node: ir.Node, fitted: Fit, folder: Folder) -> bool:
+    """Return whether `relabel` would return true; the node is not changed."""
+    return _constants(node, fitted, folder) is not None
+
+
+def _constants(node: ir.Node, fitted: Fit, folder: Folder) -> dict[str, tuple[int, ...]] | None:
+    """Return the inputs that become attributes; None when one of them cannot."""
+    constants: dict[str, tuple[int, ...]] = {}
+    for index, name in fitted.as_attribute:
+        numbers = folder.integers(node.inputs[index])
+        if numbers is None:
+            return None
+        constants[name] = tuple(int(n) for n in numbers.ravel())
+        if not constants[name] and not node.op_type.startswith("Reduce"):
+            return None  # an empty attribute reads like an absent one, which means another thing
+    return constants
 
 
 def _remove_unused(constant: ir.Value) -> None:

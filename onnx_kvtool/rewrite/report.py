@@ -69,6 +69,8 @@ class LowerReport:
         refused: Every reason why the model cannot be lowered; empty when it was.
         notes: Remarks for people, such as domains that were left alone.
         verification: How the result compared with the source.
+        target: Release of a runtime that the result is for (`onnxruntime 1.17.3`); None when an
+            opset was asked for.
     """
 
     model: str
@@ -82,6 +84,7 @@ class LowerReport:
     verification: Verification = field(
         default_factory=lambda: Verification("skipped", detail="not run")
     )
+    target: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes, without the header."""
@@ -91,6 +94,7 @@ class LowerReport:
             "source_opset": self.source_opset,
             "target_opset": self.target_opset,
             "ir_version": self.ir_version,
+            "target": self.target,
             "lowered": [
                 {
                     "graph": done.location.graph,

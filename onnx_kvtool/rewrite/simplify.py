@@ -6,6 +6,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.rewrite.decide import decide_branches
 
 __all__ = ["simplify"]
 
@@ -15,10 +16,12 @@ _FOLDED = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
 def simplify(model: ir.Model) -> None:
     """Fold integer constants, drop Casts that change nothing and nodes that nobody reads.
 
-    In place, main graph only: the bodies of If and Loop in it stay as they are. Constant nodes
-    become initializers. Results do not change in any bit.
+    In place, main graph only: the bodies of If and Loop in it stay as they are, but for an If
+    whose condition is decided, which its branch replaces. Constant nodes become initializers.
+    Results do not change in any bit.
     """
     graph, folder = model.graph, Folder()
+    decide_branches(model, folder)
     for node in graph:
         if node.domain != "" or len(node.outputs) != 1:
             continue

@@ -6,8 +6,9 @@ import onnx.helper
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.rewrite.ir_features import strip
 
-__all__ = ["ir_version_of", "normalise_domains", "stamp"]
+__all__ = ["ir_version_for", "ir_version_of", "normalise_domains", "stamp"]
 
 
 def ir_version_of(opset: int) -> int:
@@ -16,6 +17,21 @@ def ir_version_of(opset: int) -> int:
     if version is None:
         raise ValueError(f"no IR version is known for opset {opset}")
     return int(version)
+
+
+def ir_version_for(model: ir.Model, opset: int, highest: int | None = None) -> int:
+    """Return the IR version of a model that comes to an opset.
+
+    It never rises, and is not above the one that was released with the opset. Runtimes enforce it
+    apart from the opset.
+
+    Args:
+        model: The model as it was.
+        opset: Version of the default domain that it comes to.
+        highest: The highest IR version that the runtime loads; None without a limit.
+    """
+    released = ir_version_of(opset)
+    return min(model.ir_version or released, released, highest or released)
 
 
 def normalise_domains(model: ir.Model) -> None:
@@ -30,10 +46,13 @@ def normalise_domains(model: ir.Model) -> None:
                 node.domain = ""
 
 
-def stamp(model: ir.Model, opset: int) -> list[str]:
+def stamp(model: ir.Model, opset: int, ir_version: int) -> list[str]:
     """Write opset and IR version, and strip what the IR version lacks, in place.
 
-    The IR version never rises. Runtimes enforce it apart from the opset.
+    Args:
+        model: The model.
+        opset: Version of the default domain.
+        ir_version: IR version, see `ir_version_for`.
 
     Returns:
         What was left out, for people.
@@ -42,42 +61,8 @@ def stamp(model: ir.Model, opset: int) -> list[str]:
     for function in model.functions.values():
         if "" in function.opset_imports:
             function.opset_imports[""] = opset
-    model.ir_version = min(model.ir_version or ir_version_of(opset), ir_version_of(opset))
+    model.ir_version = ir_version
     for _, graph in graphs(model):
         for node in graph:
             node.version = None
-    return _strip(model)
-
-
-def _strip(model: ir.Model) -> list[str]:
-    notes: list[str] = []
-    if model.ir_version < 10 and _strip_metadata(model):
-        notes.append(
-            f"metadata of graphs, nodes and values left out: IR version {model.ir_version} "
-            "has it on the model only"
-        )
-    return notes
-
-
-def _strip_metadata(model: ir.Model) -> bool:
-    found = False
-    for _, graph in graphs(model):
-        holders = [graph.metadata_props]
-        holders += [v.metadata_props for v in (*graph.inputs, *graph.initializers.values())]
-        for node in graph:
-            holders.append(node.metadata_props)
-            holders += [v.metadata_props for v in node.outputs]
-        for holder in holders:
-            if holder:
-                holder.clear()
-                found = True
-    for function in model.functions.values():
-        if function.metadata_props:
-            function.metadata_props.clear()
-            found = True
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if tensor is not None and tensor.metadata_props:
-            tensor.metadata_props.clear()
-            found = True
-    return found
+    return strip(model)

@@ -33,6 +33,8 @@ class Limit:
         name: Identifier, unique.
         operator: Operator of the default domain.
         when: Name of the condition that strikes the nodes which are meant.
+        since: Lowest opset of a model in which it strikes; 0 where it always does.
+        lower_opset: Whether the remedy is an opset below `since`, whose version has a kernel.
         types: Element types that are taken, where the condition asks for them.
         values: Attribute values that are meant, where the condition asks for them.
         reason: What the release does; a clause that follows its name.
@@ -43,6 +45,8 @@ class Limit:
     name: str
     operator: str
     when: str
+    since: int
+    lower_opset: bool
     types: tuple[str, ...]
     values: tuple[int, ...]
     reason: str
@@ -178,6 +182,8 @@ def _limit(line: Mapping[str, Any]) -> Limit:
         name=line["name"],
         operator=line["operator"],
         when=line["when"],
+        since=line.get("since", 0),
+        lower_opset=line.get("lower_opset", False),
         types=tuple(line.get("types", ())),
         values=tuple(line.get("values", ())),
         reason=line["reason"],

@@ -53,7 +53,7 @@ def test_example_is_right_usage(kvtool, lower_stand_in, lowered_report, name, ex
     words = shlex.split(re.sub(r"[<>] \S+", "", example))
     result = kvtool(*words)
     assert result.exit_code == 0, result.stderr
-    assert len(requests) == 1
+    assert len(requests) == (1 if name == "lower" else 0)
 
 
 def test_every_command_has_examples() -> None:

@@ -19,6 +19,7 @@ DEFAULTS = {
     "external_data": None,
     "dry_run": False,
     "opset": None,
+    "target": None,
     "only": (),
     "via": "auto",
     "index_dtype": None,
@@ -44,6 +45,9 @@ DEFAULTS = {
         pytest.param("in.onnx --external-data copy", {"external_data": "copy"}, id="external data"),
         pytest.param("in.onnx --dry-run", {"dry_run": True}, id="dry run"),
         pytest.param("in.onnx --opset 13", {"opset": 13}, id="opset"),
+        pytest.param(
+            "in.onnx --target onnxruntime@1.17", {"target": "onnxruntime@1.17"}, id="target"
+        ),
         pytest.param(
             "in.onnx --only TensorScatter,Attention --only Gelu --only Attention",
             {"only": ("TensorScatter", "Attention", "Gelu")},

@@ -75,6 +75,8 @@ _PROBLEMS = [
     ("Pad", [_F, _I, None, _I], {}, 24, 17, "input"),
     ("Softmax", [_F], {"axis": 1}, 24, 12, "changed-meaning"),
     ("MaxPool", [_F], {"kernel_shape": [2], "ceil_mode": 1}, 24, 21, "changed-meaning"),
+    ("DequantizeLinear", [T.INT8, _F], {}, 13, 12, "changed-meaning"),
+    ("Mod", [_F, _F], {}, 28, 27, "changed-meaning"),
     ("Attention", [_F, _F, _F, None, None, None, _I], {}, 24, 23, "input"),
     ("Cast", [_F], {"to": T.FLOAT8E8M0, "round_mode": "down"}, 24, 23, "attribute"),
 ]
@@ -95,6 +97,8 @@ def test_does_not_fit(
 def test_the_text_names_the_opset_that_brought_the_thing() -> None:
     (problem,) = fit(_node("Pad", [_F, _I, None, _I]), 24, 17).problems
     assert problem.text == "input `axes` does not exist before opset 18"
+    (problem,) = fit(_node("Einsum", [_F], equation="i"), 28, 11).problems
+    assert problem.text == "`Einsum` came with opset 12"
     (problem,) = fit(_node("Shape", [_F], start=1), 24, 13).problems
     assert problem.text == "attribute `start` does not exist before opset 15"
 

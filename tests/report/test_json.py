@@ -58,6 +58,7 @@ def test_lower_has_the_keys_of_the_contract() -> None:
         "source_opset": 24,
         "target_opset": 18,
         "ir_version": 8,
+        "target": None,
         "lowered": [
             {
                 "graph": "g",

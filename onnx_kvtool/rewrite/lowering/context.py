@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.constants import Folder
+    from onnx_kvtool.rewrite.release_limits import ReleaseLimits
 
 __all__ = ["LoweringContext", "Options", "Replacement"]
 
@@ -38,6 +39,8 @@ class LoweringContext:
         options: What the caller chose.
         folder: Folding of small integers.
         keep_fused: Whether an operator that the target has in some form is kept in that form.
+        limits: What the release that must load the result cannot be given; None when the opset is
+            the only limit. The engine asks again with `keep_fused` off for what they strike.
     """
 
     opset: int
@@ -45,6 +48,7 @@ class LoweringContext:
     options: Options
     folder: Folder
     keep_fused: bool = True
+    limits: ReleaseLimits | None = None
 
     def opset_of(self, node: ir.Node) -> int:
         """Return the opset that `node` was written for: its own tag, or that of the graph."""

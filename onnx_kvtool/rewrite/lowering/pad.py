@@ -1,47 +1,83 @@
-"""Pad-18 with `axes`, for opsets below 18."""
+"""Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.rewrite.refusal import Refusal
 
-__all__ = ["lower_pad_18"]
+__all__ = ["lower_pad_19"]
 
 
-def lower_pad_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
-    """Spread the pads of the given axes over all axes, zero elsewhere.
+def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Spread the pads of the given axes over all axes, zero elsewhere; gather what wraps.
 
     pads of all axes = ScatterElements(zeros (2 * rank,), positions of the given axes, pads)
+    wrap, on each axis: Gather(data, Mod(Range(-begin, size + end), size))
 
-    Refuses an unknown rank, axes that are not constant, an element type or a mode that the
-    target lacks.
+    Refuses an unknown rank, and an element type or a mode that the target lacks.
     """
     view = NodeView(node, context.opset_of(node))
     data, pads, mode = view.required("data"), view.required("pads"), view.string("mode")
-    axes = context.folder.integers(view.input("axes"))
-    if view.input("axes") is not None and (axes is None or data.shape is None):
+    dims = dims_of(data)
+    axes = view.input("axes") if len(view.facts.inputs) > 3 else None
+    wraps = mode == "wrap" and em.opset < 19
+    if dims is None and (axes is not None or wraps):
         raise Refusal(
-            "dynamic-input" if axes is None else "unknown-rank",
-            f"Pad has no `axes` before opset 18, and the axes or the rank of `{data.name}` are "
-            "unknown",
-            help="make the axes constant and declare the shape",
-            lowest_opset=18,
+            "unknown-rank",
+            f"`{'axes' if axes is not None else 'mode=wrap'}` is not in Pad at opset {em.opset}, "
+            f"and the rank of `{data.name}` is unknown",
+            help="declare the shape of the input",
+            lowest_opset=19 if wraps else 18,
         )
-    if mode == "wrap" and em.opset < 19:
-        raise Refusal("attribute-value", "`mode=wrap` came with opset 19", lowest_opset=19)
-    if axes is not None and data.shape is not None:
-        rank = len(data.shape)
-        first = axes.ravel() % rank
-        places = em.constant(np.concatenate([first, first + rank]), "places")
-        zeros = em.constant(np.zeros(2 * rank, np.int64), "zeros")
-        pads = em.op("ScatterElements", zeros, places, pads, hint="pads")
-    inputs = [data, pads]
-    if (fill := view.input("constant_value")) is not None:
-        inputs.append(fill)
+    if axes is not None and dims is not None and (em.opset < 18 or wraps):
+        places = _places(context, em, axes, len(dims))
+        zeros = em.constant(np.zeros(2 * len(dims), np.int64), "zeros")
+        pads, axes = em.op("ScatterElements", zeros, places, pads, hint="pads"), None
+    if wraps and dims is not None:
+        return Replacement((_wrapped(context, em, data, pads, dims),))
+    inputs = [data, pads, view.input("constant_value"), axes]
+    while inputs[-1] is None:
+        inputs.pop()
     dtype = data.dtype or ir.DataType.UNDEFINED
     return Replacement((em.op("Pad", *inputs, attributes={"mode": mode}, dtype=dtype),))
+
+
+def _places(context: LoweringContext, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
+    """Return where the pads of `axes` stand among those of all axes: (2 * n,)."""
+    known = context.folder.integers(axes)
+    if known is not None:
+        first = known.ravel() % rank
+        return em.constant(np.concatenate([first, first + rank]), "places")
+    if axes.dtype != ir.DataType.INT64:
+        axes = em.op("Cast", axes, attributes={"to": ir.DataType.INT64.value})
+    begin = em.op("Mod", axes, em.constant(rank, "rank"))  # negative axes count from the end
+    end = em.op("Add", begin, em.constant(rank, "rank"))
+    return em.op("Concat", begin, end, attributes={"axis": 0}, hint="places")
+
+
+def _wrapped(
+    context: LoweringContext, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
+) -> ir.Value:
+    known, rank = context.folder.integers(pads), len(dims)
+    dtype, result = data.dtype or ir.DataType.UNDEFINED, data
+    for axis, dim in enumerate(dims):
+        if known is not None and not known[axis] and not known[axis + rank]:
+            continue
+        length = size(em, dim, data, axis)
+        begin, end = (
+            em.op("Gather", pads, em.constant(place, "place")) for place in (axis, axis + rank)
+        )
+        first, last = em.op("Neg", begin), em.op("Add", length, end)
+        index = em.op("Range", first, last, em.constant(1))
+        inside = em.op("Mod", index, length)  # the sign of the divisor: never negative
+        result = em.op("Gather", result, inside, attributes={"axis": axis}, dtype=dtype)
+    if result is data:
+        return em.op("Identity", data, dtype=dtype)
+    return result

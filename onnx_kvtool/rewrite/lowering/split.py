@@ -1,4 +1,4 @@
-"""Split-18 with `num_outputs`, for opsets below 18."""
+"""Split-18 with `num_outputs`, for opsets below 18, and run-time sizes, below 13."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["lower_split_18"]
 
@@ -17,14 +16,18 @@ def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     """Give Split its sizes: ceil(size / num_outputs) each, the rest for the last output.
 
     The sizes are an attribute below opset 13 and an input from 13 on, where they are computed at
-    run time if the dimension is not a number.
+    run time if the dimension is not a number. Sizes that are known at run time only become one
+    Slice per output below 13.
 
-    Refuses a dimension that is not a number below opset 13, and a Split that also gives `split`.
+    Refuses a Split that gives both `num_outputs` and `split`, or more outputs than there are.
     """
     view = NodeView(node, context.opset_of(node))
     data, axis, count = view.required("input"), view.integer("axis"), len(node.outputs)
-    declared = view.attribute("num_outputs")
-    if view.input("split") is not None or declared != count:
+    given = view.input("split") if len(view.facts.inputs) > 1 else None
+    declared = view.attribute("num_outputs") if "num_outputs" in view.facts.attributes else None
+    if given is not None and declared is None:
+        return Replacement(_slices(em, data, given, axis, count))
+    if given is not None or declared != count:
         raise MalformedNode(
             "bad-split",
             f"`num_outputs` is {declared} with {count} outputs, or `split` is given too",
@@ -39,17 +42,26 @@ def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
             return Replacement(em.multi("Split", data, attributes=with_sizes, dtypes=dtypes))
         lengths = em.constant(sizes, "split")
     elif em.opset < 13:
-        raise Refusal(
-            "unknown-dimension",
-            f"the size of `{data.name}` on axis {axis} is unknown, and Split takes its sizes as "
-            "an attribute below opset 13",
-            help="give the dimension a value, or choose opset 13 or higher",
-            lowest_opset=13,
-        )
+        computed = _computed(em, data, axis, count)
+        return Replacement(_slices(em, data, computed, axis, count))
     else:
         lengths = _computed(em, data, axis, count)
     attributes = {"axis": axis}
     return Replacement(em.multi("Split", data, lengths, attributes=attributes, dtypes=dtypes))
+
+
+def _slices(
+    em: Emitter, data: ir.Value, sizes: ir.Value, axis: int, count: int
+) -> tuple[ir.Value, ...]:
+    """Return the parts of `data` of the given sizes: (count,), which add up to the dimension."""
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    end = em.constant([0], "start")
+    parts = []
+    for index in range(count):
+        size = em.op("Gather", sizes, em.constant([index], "part"), hint="size")  # (1,)
+        start, end = end, em.op("Add", end, size, hint="end")
+        parts.append(em.op("Slice", data, start, end, em.constant([axis], "axes"), dtype=dtype))
+    return tuple(parts)
 
 
 def _sizes(size: int, count: int) -> list[int]:

@@ -7,13 +7,45 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.rewrite.lowering.arg_max_min import lower_arg_max_min_12
 from onnx_kvtool.rewrite.lowering.attention import lower_attention_23_24_25
+from onnx_kvtool.rewrite.lowering.batch_normalization import lower_batch_normalization_14
+from onnx_kvtool.rewrite.lowering.bit_cast import lower_bit_cast_26
+from onnx_kvtool.rewrite.lowering.bit_shift import lower_bit_shift_28
+from onnx_kvtool.rewrite.lowering.bitwise import lower_bitwise_18
 from onnx_kvtool.rewrite.lowering.constant import lower_constant_12
-from onnx_kvtool.rewrite.lowering.pad import lower_pad_18
+from onnx_kvtool.rewrite.lowering.cum_prod import lower_cum_prod_26
+from onnx_kvtool.rewrite.lowering.dft import lower_dft_20
+from onnx_kvtool.rewrite.lowering.dropout import lower_dropout_12
+from onnx_kvtool.rewrite.lowering.einsum import lower_einsum_12
+from onnx_kvtool.rewrite.lowering.gather_nd import lower_gather_nd_12
+from onnx_kvtool.rewrite.lowering.grid_sample import lower_grid_sample_20
+from onnx_kvtool.rewrite.lowering.max_min import lower_max_min_12
+from onnx_kvtool.rewrite.lowering.modulo import lower_mod_28
+from onnx_kvtool.rewrite.lowering.optional import (
+    lower_optional_get_element_18,
+    lower_optional_has_element_18,
+)
+from onnx_kvtool.rewrite.lowering.pad import lower_pad_19
+from onnx_kvtool.rewrite.lowering.pow import lower_pow_12
+from onnx_kvtool.rewrite.lowering.quantize import (
+    lower_dequantize_linear,
+    lower_quantize_linear,
+)
+from onnx_kvtool.rewrite.lowering.recurrent import lower_recurrent_14
+from onnx_kvtool.rewrite.lowering.reduce import lower_reduce_20
+from onnx_kvtool.rewrite.lowering.reshape import lower_reshape_14
+from onnx_kvtool.rewrite.lowering.resize import lower_resize_19
+from onnx_kvtool.rewrite.lowering.rms_normalization import lower_rms_normalization_23
+from onnx_kvtool.rewrite.lowering.roi_align import lower_roi_align_16
+from onnx_kvtool.rewrite.lowering.rotary_embedding import lower_rotary_embedding_23
+from onnx_kvtool.rewrite.lowering.scatter_reduction import lower_scatter_18
 from onnx_kvtool.rewrite.lowering.shape import lower_shape_15
 from onnx_kvtool.rewrite.lowering.softmax import lower_softmax_13
 from onnx_kvtool.rewrite.lowering.split import lower_split_18
+from onnx_kvtool.rewrite.lowering.squeeze import lower_squeeze_13, lower_unsqueeze_13
 from onnx_kvtool.rewrite.lowering.tensor_scatter import lower_tensor_scatter_24
+from onnx_kvtool.rewrite.lowering.trilu import lower_trilu_14
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -67,10 +99,51 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("Constant", Lowering("constant", 12, lower_constant_12)),
         ("Hardmax", Lowering("softmax", 13, lower_softmax_13)),
         ("LogSoftmax", Lowering("softmax", 13, lower_softmax_13)),
-        ("Pad", Lowering("pad", 18, lower_pad_18)),
+        ("Pad", Lowering("pad", 19, lower_pad_19, reads=11)),
+        ("RMSNormalization", Lowering("rms_normalization", 23, lower_rms_normalization_23, True)),
+        ("RotaryEmbedding", Lowering("rotary_embedding", 23, lower_rotary_embedding_23, True)),
         ("Shape", Lowering("shape", 15, lower_shape_15)),
         ("Softmax", Lowering("softmax", 13, lower_softmax_13)),
-        ("Split", Lowering("split", 18, lower_split_18)),
+        ("Split", Lowering("split", 18, lower_split_18, reads=13)),
         ("TensorScatter", Lowering("tensor_scatter", 24, lower_tensor_scatter_24, removes=True)),
+        ("ArgMax", Lowering("arg_max_min", 12, lower_arg_max_min_12)),
+        ("ArgMin", Lowering("arg_max_min", 12, lower_arg_max_min_12)),
+        ("BatchNormalization", Lowering("batch_normalization", 14, lower_batch_normalization_14)),
+        ("BitCast", Lowering("bit_cast", 26, lower_bit_cast_26)),
+        ("BitShift", Lowering("bit_shift", 28, lower_bit_shift_28)),
+        ("BitwiseAnd", Lowering("bitwise", 18, lower_bitwise_18)),
+        ("BitwiseNot", Lowering("bitwise", 18, lower_bitwise_18)),
+        ("BitwiseOr", Lowering("bitwise", 18, lower_bitwise_18)),
+        ("BitwiseXor", Lowering("bitwise", 18, lower_bitwise_18)),
+        ("CumProd", Lowering("cum_prod", 26, lower_cum_prod_26)),
+        ("DFT", Lowering("dft", 20, lower_dft_20, reads=17)),
+        ("DequantizeLinear", Lowering("dequantize_linear", 25, lower_dequantize_linear, reads=13)),
+        ("Dropout", Lowering("dropout", 12, lower_dropout_12)),
+        ("Einsum", Lowering("einsum", 12, lower_einsum_12)),
+        ("GRU", Lowering("recurrent", 14, lower_recurrent_14)),
+        ("GatherND", Lowering("gather_nd", 12, lower_gather_nd_12)),
+        ("GridSample", Lowering("grid_sample", 20, lower_grid_sample_20)),
+        ("LSTM", Lowering("recurrent", 14, lower_recurrent_14)),
+        ("Max", Lowering("max_min", 12, lower_max_min_12)),
+        ("Min", Lowering("max_min", 12, lower_max_min_12)),
+        ("Mod", Lowering("mod", 28, lower_mod_28)),
+        ("OptionalGetElement", Lowering("optional", 18, lower_optional_get_element_18)),
+        ("OptionalHasElement", Lowering("optional", 18, lower_optional_has_element_18)),
+        ("Pow", Lowering("pow", 12, lower_pow_12)),
+        ("QuantizeLinear", Lowering("quantize_linear", 25, lower_quantize_linear, reads=13)),
+        ("RNN", Lowering("recurrent", 14, lower_recurrent_14)),
+        ("ReduceMax", Lowering("reduce", 20, lower_reduce_20, reads=13)),
+        ("ReduceMean", Lowering("reduce", 18, lower_reduce_20, reads=18)),
+        ("ReduceMin", Lowering("reduce", 20, lower_reduce_20, reads=13)),
+        ("ReduceProd", Lowering("reduce", 18, lower_reduce_20, reads=18)),
+        ("ReduceSum", Lowering("reduce", 13, lower_reduce_20)),
+        ("Reshape", Lowering("reshape", 14, lower_reshape_14)),
+        ("Resize", Lowering("resize", 19, lower_resize_19, reads=11)),
+        ("RoiAlign", Lowering("roi_align", 16, lower_roi_align_16)),
+        ("ScatterElements", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
+        ("ScatterND", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
+        ("Squeeze", Lowering("squeeze", 13, lower_squeeze_13)),
+        ("Trilu", Lowering("trilu", 14, lower_trilu_14)),
+        ("Unsqueeze", Lowering("unsqueeze", 13, lower_unsqueeze_13)),
     ],
 )

@@ -1,15 +1,17 @@
 """Attention computed with the query heads grouped over the key/value heads.
 
-Letters as in `ops.attention`. Emits
+Letters as in `ops.attention`. Emits, for G = H / KV query heads per key/value head,
 
-    q      = Reshape(Q * scale)                     # (B, KV, G * L, D)
-    scores = MatMul(q, Transpose(K))                # (B, KV, G * L, S)
+    q      = Reshape(Q * scale)                     # (B, KV, G, L, D)
+    k, v   = Unsqueeze(K), Unsqueeze(V)             # (B, KV, 1, S, D), (B, KV, 1, S, E)
+    scores = MatMul(q, Transpose(k))                # (B, KV, G, L, S)
     scores = tanh(scores / softcap) * softcap       # where a softcap is set
-    bias   = Where(seen, 0, -inf) + attn_mask       # (B or 1, 1, L or 1, S), shared by all layers
-    y      = MatMul(Softmax(scores + bias), V)      # (B, KV, G * L, E)
+    bias   = Where(seen, 0, -inf) + attn_mask       # (B or 1, 1, 1, L or 1, S), for all layers
+    y      = MatMul(Softmax(scores + bias), v)      # (B, KV, G, L, E)
     Y      = Where(no key is seen, 0, y)            # back in the layout of Q
 
-Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(scale) each.
+K and V are never repeated: the products broadcast over G. Without groups the dimension G is left
+out. Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(scale) each.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.attention.mask import (
@@ -29,7 +30,6 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
 )
 from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
 from onnx_kvtool.rewrite.lowering.context import Replacement
-from onnx_kvtool.rewrite.lowering.sizes import size
 
 __all__ = ["grouped_attention"]
 
@@ -80,46 +80,68 @@ class _Grouped:
         self.dtype = dtype
         self.heads, self.kv_heads = heads
         self.group = self.heads // self.kv_heads
+        self.rank = 4 if self.group == 1 else 5
         self.head_size, self.value_size = sizes
 
     def emit(self) -> Replacement:
         view = self.view
-        key = self._cached(view.key, view.past_key, self.head_size)
-        value = self._cached(view.value, view.past_value, self.value_size)
-        if view.past_key is None and view.rank == 3:
+        wanted = {"present_key", "present_value"} & set(view.outputs)
+        direct = view.rank == 3 and view.past_key is None
+        known: dict[str, ir.Value] = {}
+        if wanted or not direct:
+            known["present_key"] = self._cached(view.key, view.past_key, self.head_size)
+            known["present_value"] = self._cached(view.value, view.past_value, self.value_size)
+        if direct:
             window = window_of(view, view.key, 1)
+            keys = self._flat_operand(view.key, self.head_size, turned=True)
+            values = self._flat_operand(view.value, self.value_size, turned=False)
         else:
-            window = window_of(view, key, 2)
-        scores = self._op("MatMul", self._query(), self._transposed(key), hint="scores")
-        scores = self._capped(scores)
+            window = window_of(view, known["present_key"], 2)
+            last = [self.rank - 1, self.rank - 2]
+            keys = self._with_group(known["present_key"])
+            keys = self._transpose(keys, [*range(self.rank - 2), *last])
+            values = self._with_group(known["present_value"])
+        scores = self._capped(self._op("MatMul", self._query(), keys, hint="scores"))
         bias, empty = self._bias(window)
-        weights = self._softmax(scores, bias, window)
-        output = self._output(self._op("MatMul", weights, value, hint="weighted"), empty)
-        known = {"Y": output, "present_key": key, "present_value": value}
+        weighted = self._op("MatMul", self._softmax(scores, bias), values, hint="weighted")
+        known["Y"] = self._output(weighted, empty)
         names = {o: name for name, o in view.outputs.items()}
         return Replacement(
             tuple(known[names[o]] if o in names else None for o in view.node.outputs),
             via="grouped",
         )
 
+    def _flat_operand(self, value: ir.Value, width: int, *, turned: bool) -> ir.Value:
+        """Return (B, S, KV * width) as an operand of a product, in one Transpose.
+
+        Two in a row would be merged by onnxruntime into one of a slow kind (measured: nine times
+        slower with an Unsqueeze in between).
+        """
+        group = [] if self.group == 1 else [1]
+        split = self._reshape(value, [0, 0, self.kv_heads, *group, width])
+        lead = [0, *range(2, self.rank - 1)]
+        perm = [*lead, self.rank - 1, 1] if turned else [*lead, 1, self.rank - 1]
+        return self._transpose(split, perm)
+
     def _query(self) -> ir.Value:
-        """Return the scaled query as (B, KV, G * L, D)."""
+        """Return the scaled query as (B, KV, G, L, D), or (B, H, L, D) without groups."""
         view, query = self.view, self.view.query
         scale = view.scale if view.scale is not None else 1.0 / self.head_size**0.5
         if scale != 1.0:
             query = self._op("Mul", query, self._number(scale), hint="scaled")
-        if view.rank == 4:
-            if self.group == 1:
-                return query
-            return self._reshape(query, [0, self.kv_heads, -1, self.head_size])
-        if self._length() == 1:
-            return self._reshape(query, [0, self.kv_heads, self.group, self.head_size])
         heads = [self.kv_heads] if self.group == 1 else [self.kv_heads, self.group]
+        if view.rank == 4:
+            return (
+                query if self.group == 1 else self._reshape(query, [0, *heads, -1, self.head_size])
+            )
+        if self._is_one_token():
+            return self._reshape(query, [0, *heads, 1, self.head_size])
         split = self._reshape(query, [0, 0, *heads, self.head_size])  # (B, L, KV, G, D)
-        if self.group == 1:
-            return self._transpose(split, [0, 2, 1, 3])
-        turned = self._transpose(split, [0, 2, 3, 1, 4])  # (B, KV, G, L, D)
-        return self._reshape(turned, [0, self.kv_heads, -1, self.head_size])
+        return self._transpose(split, [0, *range(2, self.rank - 1), 1, self.rank - 1])
+
+    def _with_group(self, cached: ir.Value) -> ir.Value:
+        """Return (B, KV, S, width) as (B, KV, 1, S, width); as it is without groups."""
+        return cached if self.group == 1 else self._unsqueeze(cached, [2])
 
     def _cached(self, new: ir.Value, past: ir.Value | None, width: int) -> ir.Value:
         """Return keys or values as (B, KV, S, width), the past ones first."""
@@ -129,10 +151,6 @@ class _Grouped:
         if past is None:
             return new
         return self._op("Concat", past, new, attributes={"axis": 2}, hint="present")
-
-    def _transposed(self, key: ir.Value) -> ir.Value:
-        # Swapping the last two dimensions alone is what runtimes fuse into the product.
-        return self._transpose(key, [0, 1, 3, 2])
 
     def _capped(self, scores: ir.Value) -> ir.Value:
         if not self.view.softcap:
@@ -156,7 +174,7 @@ class _Grouped:
             empty = empty_rows(em, window)
         else:
             empty = em.once(("attention empty rows", *key), lambda: self._all_hidden(bias))
-        if self._has_five_dims(window):
+        if self.group > 1:
             bias = em.once(("attention bias 5", *key), lambda: self._unsqueeze(bias, [2]))
         return bias, empty
 
@@ -180,56 +198,31 @@ class _Grouped:
         hidden = self._number(-np.inf)
         return self.em.op("Equal", most, hidden, dtype=ir.DataType.BOOL, hint="empty_rows")
 
-    def _has_five_dims(self, window: Window) -> bool:
-        """Whether scores must be seen as (B, KV, G, L, S): rows differ and heads are grouped."""
-        return self.group > 1 and window.length != 1
-
     def _unsqueeze(self, value: ir.Value, axes: list[int]) -> ir.Value:
         dtype = value.dtype or self.dtype
         if self.em.opset >= 13:
             return self.em.op("Unsqueeze", value, self.em.constant(axes, "axes"), dtype=dtype)
         return self.em.op("Unsqueeze", value, attributes={"axes": axes}, dtype=dtype)
 
-    def _softmax(self, scores: ir.Value, bias: ir.Value | None, window: Window) -> ir.Value:
-        five = bias is not None and self._has_five_dims(window)
-        if five:
-            scores = self._reshape_to_total(scores, window, [0, self.kv_heads, self.group, -1])
+    def _softmax(self, scores: ir.Value, bias: ir.Value | None) -> ir.Value:
         if bias is not None:
             scores = self._op("Add", scores, bias, hint="biased")
         precision = self.view.softmax_precision
         wanted = self.dtype if precision is None else ir.DataType(precision)
-        weights = self._cast(scores, wanted)
+        weights = self._cast(scores, self.dtype, wanted)
         weights = self.em.op("Softmax", weights, attributes={"axis": -1}, dtype=wanted)
-        if wanted != self.dtype:
-            weights = self._cast(weights, self.dtype, wanted)
-        if five:
-            weights = self._reshape_to_total(weights, window, [0, self.kv_heads, -1])
-        return weights
-
-    def _reshape_to_total(self, value: ir.Value, window: Window, lead: list[int]) -> ir.Value:
-        """Reshape to `lead` and S, which is read at run time where it is no number."""
-        if isinstance(window.total, int):
-            return self._reshape(value, [*lead, window.total])
-        em = self.em
-        key = ("shape with total", tuple(lead), window.key)
-
-        def build() -> ir.Value:
-            total = size(em, window.total, window.keys, window.key_axis)
-            total = em.op("Reshape", total, em.constant([1], "shape"), hint="total")
-            return em.op("Concat", em.constant(lead, "lead"), total, attributes={"axis": 0})
-
-        return self._op("Reshape", value, em.once(key, build))
+        return self._cast(weights, wanted, self.dtype)
 
     def _output(self, weighted: ir.Value, empty: ir.Value | None) -> ir.Value:
         """Return the result in the layout of the query, zero for rows that saw no key."""
         width, hidden = self.value_size, self.heads * self.value_size
-        if self.view.rank == 3 and self._length() == 1:
-            return self._reshape(self._zeroed(weighted, empty), [0, 1, hidden])
         if self.group > 1:
             weighted = self._reshape(weighted, [0, self.heads, -1, width])
         output = self._zeroed(weighted, empty)  # (B, H, L, E)
         if self.view.rank == 4:
             return output
+        if self._is_one_token():
+            return self._reshape(output, [0, 1, hidden])
         return self._reshape(self._transpose(output, [0, 2, 1, 3]), [0, 0, hidden])
 
     def _zeroed(self, output: ir.Value, empty: ir.Value | None) -> ir.Value:
@@ -237,19 +230,15 @@ class _Grouped:
             return output
         return self._op("Where", empty, self._number(0.0), output, hint="output")
 
-    def _length(self) -> Dim:
+    def _is_one_token(self) -> bool:
         dims = self.view.query.shape
-        axis = 1 if self.view.rank == 3 else 2
-        dim = None if dims is None else dims[axis]
-        return dim if isinstance(dim, int) else None
+        return dims is not None and dims[1 if self.view.rank == 3 else 2] == 1
 
     def _op(self, op_type: str, *inputs: ir.Value, **keywords: object) -> ir.Value:
         return self.em.op(op_type, *inputs, dtype=self.dtype, **keywords)  # type: ignore[arg-type]
 
-    def _cast(
-        self, value: ir.Value, to: ir.DataType, source: ir.DataType | None = None
-    ) -> ir.Value:
-        if to == (source or self.dtype):
+    def _cast(self, value: ir.Value, source: ir.DataType, to: ir.DataType) -> ir.Value:
+        if source == to:
             return value
         return self.em.op("Cast", value, attributes={"to": to.value}, dtype=to)
 

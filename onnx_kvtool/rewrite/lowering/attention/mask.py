@@ -104,8 +104,11 @@ def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
     if window.nonpad is None and window.left < 0:
         return None
 
+    # Where one limit decides, its sign tells; where several do, somebody has to look at all keys.
+    one_limit = window.left < 0 and (window.causal or window.right < 0)
+
     def build() -> ir.Value:
-        if window.left < 0:
+        if one_limit:
             limit = _first_hidden(em, window)
             return em.op("Less", limit, em.constant([1], "one"), dtype=ir.DataType.BOOL)
         seen = em.op(
@@ -186,4 +189,3 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
         offset = size(em, dims[2] if dims else None, window.past, 2)
         rows = em.op("Add", rows, offset, hint="row")
     return em.op("Add", rows, em.constant([shift], "shift"), hint="row") if shift else rows
-

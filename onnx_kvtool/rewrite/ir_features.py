@@ -1,0 +1,101 @@
+"""What an IR version cannot hold: stripped where that loses nothing, else refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import graphs, tensors
+
+__all__ = ["lacking_types", "strip"]
+
+_D = ir.DataType
+_TYPES_SINCE: Mapping[ir.DataType, int] = {
+    **dict.fromkeys((_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2, _D.FLOAT8E5M2FNUZ), 9),
+    **dict.fromkeys((_D.INT4, _D.UINT4), 10),
+    _D.FLOAT4E2M1: 11,
+    _D.FLOAT8E8M0: 12,
+    **dict.fromkeys((_D.INT2, _D.UINT2), 13),
+    **dict.fromkeys((_D.FLOAT6E2M3, _D.FLOAT6E3M2), 14),
+}
+"""IR version that brought each element type; the others are as old as ONNX itself."""
+
+
+def lacking_types(model: ir.Model) -> Iterator[Diagnostic]:
+    """Yield an error for each input, output and constant of a type that the IR version lacks.
+
+    The nodes between them are judged by their operators; what no operator of the default domain
+    touches, a value that goes straight through or to a custom operator, shows here only.
+    """
+    for path, graph in graphs(model):
+        for value in dict.fromkeys((*graph.inputs, *graph.outputs)):
+            if value.dtype is not None and (problem := _lacks(value.dtype, model.ir_version)):
+                yield Diagnostic("ir-version", "error", Location(path, value=value.name), problem)
+    for place, tensor in tensors(model):
+        if problem := _lacks(tensor.dtype, model.ir_version):
+            yield Diagnostic("ir-version", "error", place, problem)
+
+
+def _lacks(dtype: ir.DataType, ir_version: int) -> str | None:
+    since = _TYPES_SINCE.get(dtype, 0)
+    if since <= ir_version:
+        return None
+    return f"{dtype.name} came with IR version {since}, the result has IR version {ir_version}"
+
+
+def strip(model: ir.Model) -> list[str]:
+    """Leave out what the IR version of a model does not have, in place.
+
+    Metadata of graphs, nodes, values, tensors and functions came with IR 10, device configurations
+    with IR 11. Functions and overloads are inlined before.
+
+    Returns:
+        What was left out, for people.
+    """
+    notes: list[str] = []
+    if model.ir_version < 10 and _clear(_metadata(model)):
+        notes.append(
+            f"metadata of graphs, nodes and values left out: IR version {model.ir_version} "
+            "has it on the model only"
+        )
+    if model.ir_version < 11 and _strip_devices(model):
+        notes.append(f"device configurations left out: IR version {model.ir_version} has none")
+    return notes
+
+
+def _metadata(model: ir.Model) -> Iterator[MutableMapping[str, str]]:
+    for _, graph in graphs(model):
+        yield graph.metadata_props
+        for value in (*graph.inputs, *graph.initializers.values()):
+            yield value.metadata_props
+        for node in graph:
+            yield node.metadata_props
+            for output in node.outputs:
+                yield output.metadata_props
+    for function in model.functions.values():
+        yield function.metadata_props
+    for _, tensor in tensors(model):
+        yield tensor.metadata_props
+
+
+def _clear(holders: Iterable[MutableMapping[str, str]]) -> bool:
+    found = False
+    for holder in holders:
+        if holder:
+            holder.clear()
+            found = True
+    return found
+
+
+def _strip_devices(model: ir.Model) -> bool:
+    found = bool(model.device_configurations)
+    model.device_configurations = ()
+    for _, graph in graphs(model):
+        for node in graph:
+            if node.device_configurations:
+                node.device_configurations = ()
+                found = True
+    return found

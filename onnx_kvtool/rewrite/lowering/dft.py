@@ -1,0 +1,143 @@
+"""DFT-20 and DFT-17: the axis as an attribute at 17 to 19, a product with a matrix below."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.dft_matrix import dft_matrix
+from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, switch
+from onnx_kvtool.rewrite.refusal import Refusal
+
+__all__ = ["lower_dft_20"]
+
+_LARGEST = 1 << 20
+"""Most elements of a matrix; beyond it a product is no stand-in for a fast transform."""
+
+
+def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give DFT its axis as an attribute, or multiply with the matrix of the transform.
+
+    input (..., N, ..., C) -> (..., ..., N * C) x matrix (N * C, K * 2) -> (..., K, ..., 2)
+
+    An axis that is known at run time only takes one If per axis.
+
+    Refuses an unknown rank; below 17 also a length or a number of components that is not known,
+    one that makes the matrix too large, and element types other than float32 and float64.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, length = view.required("input"), view.input("dft_length")
+    dims = dims_of(data)
+    if dims is None or len(dims) < 2:
+        raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
+    axis = _axis(context, view, len(dims))
+    inverse, onesided = (view.integer(name) != 0 for name in ("inverse", "onesided"))
+
+    def transform(place: int) -> ir.Value:
+        if em.opset < 17:
+            matrix = _matrix(context, data, dims, place, length, inverse, onesided)
+            return _product(em, data, len(dims), place, matrix)
+        attributes = {"inverse": int(inverse), "onesided": int(onesided), "axis": place}
+        given = [] if length is None else [length]
+        dtype = data.dtype or ir.DataType.UNDEFINED
+        return em.op("DFT", data, *given, attributes=attributes, dtype=dtype)
+
+    if axis is not None:
+        return Replacement((transform(axis),))
+    # Half a spectrum of one element belongs to no signal, so that such an axis is never meant.
+    halved = inverse and onesided and length is None
+    places = [p for p in range(len(dims) - 1) if not (halved and dims[p] == 1)]
+    return Replacement((_chosen(em, view.required("axis"), len(dims), places, transform),))
+
+
+def _chosen(
+    em: Emitter,
+    axis: ir.Value,
+    rank: int,
+    places: list[int],
+    transform: Callable[[int], ir.Value],
+) -> ir.Value:
+    """Return the transform along an axis that is known at run time, from one If per axis."""
+    marks = axis_marks(em, axis, rank)
+    result = transform(places[-1])
+    for place in places[:-1]:
+        result = switch(em, marks, place, result, functools.partial(_at, transform, place))
+    return result
+
+
+def _at(transform: Callable[[int], ir.Value], place: int, otherwise: ir.Value) -> ir.Value:
+    return transform(place)
+
+
+def _axis(context: LoweringContext, view: NodeView, rank: int) -> int | None:
+    """Return the axis, not negative; None when it is known at run time only."""
+    if "axis" in view.facts.attributes:
+        return view.integer("axis") % rank
+    given = view.input("axis")
+    if given is None:
+        return (-2) % rank
+    if rank == 2:
+        return 0  # the only one that is not the components'
+    known = context.folder.integers(given)
+    return None if known is None else int(known.ravel()[0]) % rank
+
+
+def _matrix(
+    context: LoweringContext,
+    data: ir.Value,
+    dims: tuple[Dim, ...],
+    axis: int,
+    length: ir.Value | None,
+    inverse: bool,
+    onesided: bool,
+) -> NDArray[np.float64]:
+    """Return the transform as a matrix: (N, C, K, components)."""
+    size, parts, known = dims[axis], dims[-1], context.folder.integers(length)
+    if not isinstance(size, int) or parts not in (1, 2) or (length is not None and known is None):
+        raise Refusal(
+            "unknown-dimension",
+            f"the length of the transform of `{data.name}` is unknown, and DFT came with opset 17",
+            help="give the dimensions and `dft_length` values",
+            lowest_opset=17,
+        )
+    if data.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        text = "DFT is written as a product for float32 and float64 only"
+        raise Refusal("element-type", text, lowest_opset=17)
+    wanted = None if known is None else int(known.ravel()[0])
+    if inverse and onesided and wanted is None and size == 1:
+        raise MalformedNode("bad-length", "half a spectrum of one element belongs to no signal")
+    if size * (wanted or 2 * size) * 4 > _LARGEST:
+        text = f"DFT of length {size} would need a matrix of more than {_LARGEST} elements"
+        raise Refusal("too-large", text, lowest_opset=17)
+    return dft_matrix(size, int(parts or 1), wanted, inverse=inverse, onesided=onesided)
+
+
+def _product(
+    em: Emitter, data: ir.Value, rank: int, axis: int, matrix: NDArray[np.float64]
+) -> ir.Value:
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    others = [a for a in range(rank - 1) if a != axis]
+    size, parts, results, components = matrix.shape
+
+    def shaped(value: ir.Value, last: list[int]) -> ir.Value:
+        # The other dimensions are copied: 0 means that of the input at this place.
+        shape = em.constant([0] * len(others) + last, "shape")
+        return em.op("Reshape", value, shape, dtype=dtype)
+
+    turned = em.op(
+        "Transpose", data, attributes={"perm": [*others, axis, rank - 1]}, dtype=dtype
+    )  # (..., N, C)
+    flat = shaped(turned, [size * parts])
+    weights = matrix.reshape(size * parts, results * components).astype(dtype.numpy())
+    product = em.op("MatMul", flat, em.constant(weights, "dft"), dtype=dtype)
+    spread = shaped(product, [results, components])  # (..., K, components)
+    back = [(*others, axis, rank - 1).index(a) for a in range(rank)]
+    return em.op("Transpose", spread, attributes={"perm": back}, dtype=dtype)

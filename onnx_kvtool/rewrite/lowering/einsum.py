@@ -1,0 +1,142 @@
+"""Einsum-12, for opset 11: diagonals, sums, and one MatMul per pair of operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import dims_of
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.equation import Labels, parse
+from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
+from onnx_kvtool.rewrite.lowering.sizes import positions
+from onnx_kvtool.rewrite.refusal import Refusal
+
+__all__ = ["lower_einsum_12"]
+
+
+def lower_einsum_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Contract the operands from left to right.
+
+    An index that stands twice in one operand keeps its diagonal; one that nothing else needs is
+    summed at once. Of two operands, common indices that are still needed are batch dimensions of a
+    MatMul, the other common ones are summed by it.
+
+    Refuses operands of unknown rank.
+    """
+    view = NodeView(node, context.opset_of(node))
+    values = [value for value in node.inputs if value is not None]
+    ranks = [None if v.shape is None else len(v.shape) for v in values]
+    equation = view.string("equation")
+    if values[0].dtype is None:
+        raise Refusal("unknown-element-type", f"the type of `{values[0].name}` is unknown")
+    known = [rank for rank in ranks if rank is not None]
+    if len(known) != len(ranks):
+        raise Refusal(
+            "unknown-rank",
+            "the rank of an operand of Einsum is unknown",
+            help="declare the shapes of the inputs",
+            lowest_opset=12,
+        )
+    terms, output = parse(equation, known)
+    dtype = values[0].dtype
+    work = _Contraction(em, dtype, all(never_empty(v) for v in values))
+    result, labels = values[0], terms[0]
+    for index, value in enumerate(values):
+        needed = set(output).union(*terms[index + 1 :])
+        part, names = work.diagonal(value, terms[index])
+        if index == 0:
+            result, labels = work.keep(part, names, needed)
+            continue
+        part, names = work.keep(part, names, needed | set(labels))
+        result, labels = work.keep(result, labels, needed | set(names))
+        result, labels = work.contract(result, labels, part, names, needed)
+    return Replacement((work.ordered(result, labels, output),))
+
+
+class _Contraction:
+    """The steps of one Einsum; each returns a value and the index of each of its dimensions."""
+
+    def __init__(self, em: Emitter, dtype: ir.DataType, full: bool) -> None:
+        self.em = em
+        self.dtype = dtype
+        self.full = full
+
+    def op(self, kind: str, *inputs: ir.Value, **attributes: int | list[int]) -> ir.Value:
+        return self.em.op(kind, *inputs, attributes=attributes, dtype=self.dtype)
+
+    def diagonal(self, value: ir.Value, labels: Labels) -> tuple[ir.Value, Labels]:
+        """Keep the elements whose coordinates on a repeated index are equal."""
+        source, dims = value, dims_of(value)
+        while len(set(labels)) < len(labels):
+            second = next(i for i, name in enumerate(labels) if name in labels[:i])
+            first, rank = labels.index(labels[second]), len(labels)
+            places = [
+                positions(self.em, dims[axis] if dims else None, source, axis, place=at, rank=rank)
+                for axis, at in ((first, first), (second, second))
+            ]
+            equal = self.em.op("Equal", *places, dtype=ir.DataType.BOOL)
+            zero = self.em.constant(np.zeros((), self.dtype.numpy()), "zero")
+            value = self.op("Where", equal, value, zero)
+            value = self.op("ReduceSum", value, axes=[second], keepdims=0)
+            if dims is not None:
+                dims = dims[:second] + dims[second + 1 :]
+            labels = labels[:second] + labels[second + 1 :]
+            source = value
+        return value, labels
+
+    def keep(self, value: ir.Value, labels: Labels, needed: set[str]) -> tuple[ir.Value, Labels]:
+        """Sum over the indices that nothing needs."""
+        axes = [i for i, name in enumerate(labels) if name not in needed]
+        if axes:
+            value = self.op("ReduceSum", value, axes=axes, keepdims=0)
+        return value, tuple(name for name in labels if name in needed)
+
+    def ordered(self, value: ir.Value, labels: Labels, wanted: Labels) -> ir.Value:
+        if labels == wanted:
+            return self.op("Identity", value)
+        return self.op("Transpose", value, perm=[labels.index(name) for name in wanted])
+
+    def contract(
+        self, left: ir.Value, a: Labels, right: ir.Value, b: Labels, needed: set[str]
+    ) -> tuple[ir.Value, Labels]:
+        """Multiply: (batch, rows, inner) by (batch, inner, columns)."""
+        batch = tuple(name for name in a if name in b and name in needed)
+        inner = tuple(name for name in a if name in b and name not in needed)
+        rows = tuple(name for name in a if name not in b)
+        columns = tuple(name for name in b if name not in a)
+        left = self.ordered(left, a, batch + rows + inner)
+        right = self.ordered(right, b, batch + inner + columns)
+        sizes = [(len(batch), len(rows), len(inner)), (len(batch), len(inner), len(columns))]
+        flat = [self.flat(v, s) for v, s in zip((left, right), sizes, strict=True)]
+        product = self.op("MatMul", *flat)  # (batch, rows, columns), with one size each
+        if len(rows) != 1 or len(columns) != 1:
+            parts = [
+                self.sizes(product, 0, len(batch)),
+                self.sizes(left, len(batch), len(batch) + len(rows)),
+                self.sizes(right, len(batch) + len(inner), len(b)),
+            ]
+            shape = self.em.op("Concat", *parts, attributes={"axis": 0}, hint="shape")
+            product = reshape_literally(self.em, product, shape, empty=not self.full)
+        return product, batch + rows + columns
+
+    def flat(self, value: ir.Value, groups: tuple[int, int, int]) -> ir.Value:
+        """Merge the dimensions of the second and of the third group into one each."""
+        if groups[1:] == (1, 1):
+            return value
+        first, middle = groups[0], groups[0] + groups[1]
+        keep = {"keepdims": 1} | ({} if self.em.opset >= 18 else {"axes": [0]})
+        merged = [
+            self.em.op("ReduceProd", self.sizes(value, start, stop), attributes=keep)
+            for start, stop in ((first, middle), (middle, middle + groups[2]))
+        ]
+        parts = [self.sizes(value, 0, first), *merged]
+        shape = self.em.op("Concat", *parts, attributes={"axis": 0}, hint="flat")
+        return reshape_literally(self.em, value, shape, empty=not self.full)
+
+    def sizes(self, value: ir.Value, start: int, stop: int) -> ir.Value:
+        """Return the sizes of the dimensions from `start` to before `stop`: (stop - start,)."""
+        bounds = self.em.constant([start], "start"), self.em.constant([stop], "stop")
+        return self.em.op("Slice", self.em.op("Shape", value), *bounds, hint="sizes")

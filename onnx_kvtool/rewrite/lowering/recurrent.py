@@ -1,0 +1,50 @@
+"""GRU, LSTM and RNN of opset 14 with `layout=1`, for opsets below 14."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+
+__all__ = ["lower_recurrent_14"]
+
+_STATES = ("initial_h", "initial_c")
+
+
+def lower_recurrent_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Transpose the batch axis behind the others and back, where it comes first.
+
+    X (batch, seq, input) and the states (batch, directions, hidden) change their first two axes;
+    Y (seq, directions, batch, hidden) becomes (batch, seq, directions, hidden).
+    """
+    view = NodeView(node, context.opset_of(node))
+    dtype = view.required("X").dtype or ir.DataType.UNDEFINED
+    turn = view.integer("layout") != 0
+
+    def move(value: ir.Value, perm: list[int]) -> ir.Value:
+        return em.op("Transpose", value, attributes={"perm": perm}, dtype=dtype)
+
+    inputs = list(node.inputs)
+    if turn:
+        for index, formal in enumerate(view.facts.inputs[: len(inputs)]):
+            given = inputs[index]
+            if given is not None and formal.name in ("X", *_STATES):
+                inputs[index] = move(given, [1, 0, 2])
+    attributes: dict[str, AttributeValue] = {
+        name: given.value for name, given in node.attributes.items() if name != "layout"
+    }
+    outputs = em.multi(
+        node.op_type, *inputs, attributes=attributes, dtypes=[dtype] * len(node.outputs)
+    )
+    results: list[ir.Value | None] = []
+    for index, (old, new) in enumerate(zip(node.outputs, outputs, strict=True)):
+        if not old.name:
+            new.name = ""
+            results.append(None)
+        elif turn:
+            results.append(move(new, [2, 0, 1, 3] if index == 0 else [1, 0, 2]))
+        else:
+            results.append(new)
+    return Replacement(tuple(results))

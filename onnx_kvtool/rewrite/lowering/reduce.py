@@ -1,0 +1,145 @@
+"""Reductions with axes from an input, or on bool, for opsets where they lack one or the other."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import dims_of
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
+from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, count_of, switch
+from onnx_kvtool.rewrite.refusal import Refusal
+
+__all__ = ["lower_reduce_20"]
+
+_BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64
+
+
+def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Take ReduceSum, ReduceMean, ReduceProd, ReduceMax and ReduceMin to an older form.
+
+    Constant axes become the attribute. Axes that are known at run time only become one If per
+    axis of the data, which reduces that axis or leaves it; the dimensions are dropped at the end.
+    No axes mean all of them, or with `noop_with_empty_axes` none, which makes an Identity.
+
+    On bool, ReduceMax is whether any element is true, and ReduceMin whether none is false; both
+    are counted as int64, so that an empty reduction gives false and true, as opset 20 defines.
+
+    Refuses run-time axes when the rank is unknown, when their number is unknown and decides
+    whether dimensions are dropped, and for the mean of integers, which is rounded once.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data = view.required("data")
+    given = view.facts.attributes
+    keepdims = view.integer("keepdims") != 0
+    noop = "noop_with_empty_axes" in given and view.integer("noop_with_empty_axes") != 0
+    axes: ir.Value | tuple[int, ...] | None
+    if "axes" in given:
+        attribute = view.attribute("axes")
+        axes = tuple(int(a) for a in attribute) if isinstance(attribute, tuple) else None
+    else:
+        axes = view.input("axes")
+        known = context.folder.integers(axes)
+        if known is not None:
+            axes = tuple(int(a) for a in known.ravel())
+        elif axes is not None and count_of(axes) == 0:
+            axes = ()
+    if not axes and not isinstance(axes, ir.Value):
+        axes = () if noop else None
+    op = node.op_type
+    if data.dtype is None:
+        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+    if data.dtype == _BOOL and op in ("ReduceMax", "ReduceMin"):
+        return Replacement((_on_bool(em, data, axes, keepdims, noop, op == "ReduceMin"),))
+    return Replacement((_reduce(em, op, data, axes, keepdims, noop),))
+
+
+def _on_bool(
+    em: Emitter,
+    data: ir.Value,
+    axes: ir.Value | tuple[int, ...] | None,
+    keepdims: bool,
+    noop: bool,
+    every: bool,
+) -> ir.Value:
+    """Return whether any element is true; with `every`, whether no element is false."""
+    counted = em.op("Not", data, dtype=_BOOL) if every else data
+    numbers = em.op("Cast", counted, attributes={"to": _INT64.value})
+    numbers.shape = data.shape
+    total = _reduce(em, "ReduceSum", numbers, axes, keepdims, noop)
+    found = em.op("Cast", total, attributes={"to": _BOOL.value}, dtype=_BOOL)
+    return em.op("Not", found, dtype=_BOOL) if every else found
+
+
+def _reduce(
+    em: Emitter,
+    op: str,
+    data: ir.Value,
+    axes: ir.Value | tuple[int, ...] | None,
+    keepdims: bool,
+    noop: bool,
+) -> ir.Value:
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    if axes == ():
+        return em.op("Identity", data, dtype=dtype)
+    as_input = em.opset >= (13 if op == "ReduceSum" else 18)
+    if isinstance(axes, ir.Value) and not as_input:
+        return _at_run_time(em, op, data, axes, keepdims, noop)
+    attributes: dict[str, int | tuple[int, ...]] = {"keepdims": int(keepdims)}
+    if not as_input:
+        if isinstance(axes, tuple):
+            attributes["axes"] = axes
+        return em.op(op, data, attributes=attributes, dtype=dtype)
+    if noop:
+        attributes["noop_with_empty_axes"] = 1
+    given = em.constant(axes, "axes") if isinstance(axes, tuple) else axes
+    return em.op(op, data, given, attributes=attributes, dtype=dtype)
+
+
+def _at_run_time(
+    em: Emitter, op: str, data: ir.Value, axes: ir.Value, keepdims: bool, noop: bool
+) -> ir.Value:
+    dims, count = dims_of(data), count_of(axes)
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the axes are known at run time only, and the rank of `{data.name}` is unknown",
+            help="make the axes constant, or declare the shape",
+        )
+    if op == "ReduceMean" and not dtype.is_floating_point():
+        raise Refusal(
+            "dynamic-input",
+            "the axes are known at run time only, and a mean of integers cannot be taken one axis "
+            "at a time",
+            help="make the axes constant",
+        )
+    if not dims:
+        return em.op("Identity", data, dtype=dtype)  # a reduction of one number over no axis
+    marks = axis_marks(em, axes, len(dims))
+    if not count and not noop:  # there may be no axes, which means all
+        marks = em.op("Where", _no_axes(em, axes), em.constant(1, "one"), marks)
+        marks = em.op("Expand", marks, em.constant([len(dims)], "rank"))
+    reduced = data
+    for axis in range(len(dims)):
+        attributes = {"axes": [axis], "keepdims": 1}
+        reduced = switch(
+            em,
+            marks,
+            axis,
+            reduced,
+            lambda value, attributes=attributes: em.op(  # type: ignore[misc]
+                op, value, attributes=attributes, dtype=dtype
+            ),
+        )
+    if keepdims:
+        return reduced
+    kept = em.op("Equal", marks, em.constant(0, "zero"), dtype=_BOOL)
+    shape = em.op("Compress", em.op("Shape", reduced), kept, attributes={"axis": 0})
+    return reshape_literally(em, reduced, shape, empty=not never_empty(data))
+
+
+def _no_axes(em: Emitter, axes: ir.Value) -> ir.Value:
+    return em.op("Equal", em.op("Size", axes), em.constant(0, "zero"), dtype=_BOOL)

@@ -1,0 +1,64 @@
+"""RMSNormalization-23, for opsets below 23."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+
+__all__ = ["lower_rms_normalization_23"]
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
+
+
+def lower_rms_normalization_23(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement | None:
+    """Write the normalisation in the form that PyTorch exports and runtimes recognise.
+
+        x    = Cast(X, stash_type)                              # where it is another type
+        y    = x / Sqrt(ReduceMean(Pow(x, 2)) + epsilon)
+        Y    = Cast(y) * scale
+
+    onnxruntime (1.15 and later) fuses exactly this into the kernel of the operator itself, with
+    equal bits; the schema's body, which multiplies x by itself, is left as nine nodes.
+
+    Returns:
+        None, for the schema's body, where the rank is unknown or a type is no ordinary float.
+    """
+    view = NodeView(node, context.opset_of(node))
+    x, scale = view.required("X"), view.required("scale")
+    stash = ir.DataType(view.integer("stash_type"))
+    dtype = x.dtype
+    if dtype not in _FLOATS or stash not in _FLOATS or x.shape is None or scale.dtype != dtype:
+        return None
+    rank = len(x.shape)
+    axis = view.integer("axis")
+    axes = list(range(axis % rank, rank)) if -rank <= axis < rank else None
+    if axes is None:
+        return None
+    axes = [a - rank for a in axes]
+    epsilon = view.attribute("epsilon")
+    number = stash.numpy()
+
+    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=stash, hint=hint)
+
+    wide = _cast(em, x, stash)
+    squared = op("Pow", wide, em.constant(np.array(2, number), "two"), hint="squared")
+    if em.opset >= 18:
+        mean = op("ReduceMean", squared, em.constant(axes, "axes"), hint="mean")
+    else:
+        mean = em.op("ReduceMean", squared, attributes={"axes": axes}, dtype=stash, hint="mean")
+    shifted = op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
+    normalized = _cast(em, op("Div", wide, op("Sqrt", shifted), hint="normalized"), dtype)
+    return Replacement((em.op("Mul", normalized, scale, dtype=dtype, hint="scaled"),))
+
+
+def _cast(em: Emitter, value: ir.Value, to: ir.DataType) -> ir.Value:
+    if value.dtype == to:
+        return value
+    return em.op("Cast", value, attributes={"to": to.value}, dtype=to)

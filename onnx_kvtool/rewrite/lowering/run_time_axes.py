@@ -1,0 +1,58 @@
+"""Axes that are known at run time only: as one flag per axis of a value of known rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import dims_of
+from onnx_kvtool.rewrite.emit import Emitter
+
+__all__ = ["axis_marks", "count_of", "switch"]
+
+
+def count_of(axes: ir.Value) -> int | None:
+    """Return the number of axes in `axes`: (n,); None when the file does not fix it."""
+    dims = dims_of(axes)
+    if dims is None or len(dims) != 1 or not isinstance(dims[0], int):
+        return None
+    return dims[0]
+
+
+def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
+    """Return 1 for each axis that is among `axes`, else 0: (rank,), int64.
+
+    Args:
+        em: Where to build.
+        axes: (n,) or (), int32 or int64, each in -rank .. rank - 1; n may be 0.
+        rank: Rank of the value that the axes belong to, at least 1.
+    """
+    if axes.dtype != ir.DataType.INT64:
+        axes = em.op("Cast", axes, attributes={"to": ir.DataType.INT64.value})
+    flat = em.op("Reshape", axes, em.constant([-1], "flat"))  # (n,)
+    # Mod counts negative axes from the end: its result has the sign of the divisor.
+    places = em.op("Mod", flat, em.constant(rank, "rank"))
+    one = ir.tensor(np.ones(1, np.int64))
+    ones = em.op("ConstantOfShape", em.op("Shape", places), attributes={"value": one})
+    zeros = em.constant(np.zeros(rank, np.int64), "zeros")
+    return em.op("ScatterElements", zeros, places, ones, hint="marks")
+
+
+def switch(
+    em: Emitter,
+    marks: ir.Value,
+    axis: int,
+    value: ir.Value,
+    apply: Callable[[ir.Value], ir.Value],
+) -> ir.Value:
+    """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    mark = em.op("Gather", marks, em.constant(axis, "axis"))
+    chosen = em.op("Cast", mark, attributes={"to": ir.DataType.BOOL.value}, dtype=ir.DataType.BOOL)
+    bodies = {
+        "then_branch": em.nested(lambda: [apply(value)], hint="marked"),
+        "else_branch": em.nested(lambda: [value], hint="unmarked"),
+    }
+    return em.op("If", chosen, attributes=bodies, dtype=dtype)

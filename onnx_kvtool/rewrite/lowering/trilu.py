@@ -1,0 +1,52 @@
+"""Trilu-14, for opsets below 14."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import dims_of
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.sizes import positions
+from onnx_kvtool.rewrite.refusal import Refusal
+
+__all__ = ["lower_trilu_14"]
+
+_BOOL = ir.DataType.BOOL
+
+
+def lower_trilu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Choose between the input and zero by comparing columns with rows.
+
+    upper: kept where column >= row + k;   lower: kept where column <= row + k
+
+    Refuses strings and complex numbers, which have no zero to choose.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, k, upper = view.required("input"), view.input("k"), view.integer("upper") != 0
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    dims = dims_of(data)
+    if dims is not None and len(dims) < 2:
+        raise MalformedNode("bad-rank", f"Trilu takes matrices, `{data.name}` has rank {len(dims)}")
+    rows = None if dims is None else dims[-2]
+    columns = None if dims is None else dims[-1]
+    row = positions(em, rows, data, -2, place=0, rank=2)  # (R, 1)
+    column = positions(em, columns, data, -1, place=1, rank=2)  # (1, C)
+    if k is not None:
+        row = em.op("Add", row, em.op("Reshape", k, em.constant([1], "one")))  # (R, 1)
+    outside = em.op("Less" if upper else "Greater", column, row, dtype=_BOOL)  # (R, C)
+    if dtype == _BOOL:
+        kept = em.op("Not", outside, dtype=_BOOL)
+        return Replacement((em.op("And", kept, data, dtype=_BOOL),))
+    if dtype in (ir.DataType.STRING, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        raise Refusal(
+            "element-type",
+            f"Trilu of {dtype.name} cannot be written before opset 14",
+            lowest_opset=14,
+        )
+    if dtype == ir.DataType.UNDEFINED:
+        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+    zero = em.constant(np.zeros((), dtype.numpy()), "zero")
+    return Replacement((em.op("Where", outside, zero, data, dtype=dtype),))

@@ -1,0 +1,122 @@
+"""What one release of a runtime cannot be given, although its opset allows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.ops.legality import Problem
+from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.rewrite.conditions import CONDITIONS
+from onnx_kvtool.targets.target import Limit, Release
+
+__all__ = ["ReleaseLimits", "highest_opset"]
+
+
+def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, list[str]]:
+    """Return the highest opset at which a release has kernels for the operators of a model.
+
+    An operator whose new version lacks a kernel keeps the older version. One that is rewritten
+    instead, as the data file says, is no reason to go lower.
+
+    Args:
+        model: The model.
+        release: The release.
+        opset: The highest opset that it loads, or that was wanted.
+
+    Returns:
+        The opset, and for people why it is lower than `opset`.
+    """
+    present = {node.op_type for _, _, node in nodes(model) if node.domain in ("", "ai.onnx")}
+    lacking = [limit for limit in release.limits if limit.lower_opset and limit.operator in present]
+    lowest = min((limit.since - 1 for limit in lacking), default=opset)
+    source = min(opset, model.opset_imports.get("", opset))
+    reasons = [
+        f"opset {lowest}: {release} {limit.reason}"
+        for limit in lacking
+        if limit.since == lowest + 1 and lowest < source
+    ]
+    return min(opset, lowest), reasons
+
+
+class ReleaseLimits:
+    """The limits of a release, asked of one node after the other.
+
+    Args:
+        release: The release.
+        opset: Version of the default domain of the model that it is given.
+
+    Attributes:
+        operators: Operators that a limit may strike.
+    """
+
+    def __init__(self, release: Release, opset: int) -> None:
+        self.release = release
+        self._by_operator: dict[str, list[Limit]] = {}
+        for limit in release.limits:
+            if opset >= limit.since:
+                self._by_operator.setdefault(limit.operator, []).append(limit)
+        self.operators = frozenset(self._by_operator)
+
+    def problem(self, node: ir.Node, opset: int, folder: Folder) -> Problem | None:
+        """Return why the release must not be given a node of the default domain; None if it may.
+
+        Args:
+            node: The node; types and shapes that are unknown count against it.
+            opset: The opset that it was written for.
+            folder: Knows the values of small integer constants.
+
+        Raises:
+            MalformedNode: If the node is not what its schema allows.
+        """
+        for limit in self._by_operator.get(node.op_type, ()):
+            if CONDITIONS[limit.when](node, opset, limit, folder):
+                return Problem("target-limit", f"{self.release} {limit.reason}")
+        return None
+
+    def leave_out_defaults(self, model: ir.Model, opset: int) -> list[str]:
+        """Remove attributes that the release rejects even at their default, in place.
+
+        Args:
+            model: The model.
+            opset: Version of the default domain of its nodes without a tag.
+
+        Returns:
+            What was removed, for people.
+        """
+        removed: Counter[str] = Counter()
+        for _, _, node in nodes(model):
+            if node.domain != "":
+                continue
+            for name in tuple(node.attributes):
+                if (node.op_type, name) not in self.release.explicit:
+                    continue
+                facts = op_facts(node.op_type, node.version or opset)
+                declared = facts.attributes.get(name) if facts else None
+                given = node.attributes[name]
+                if declared and not given.is_ref() and given.value == declared.default:
+                    del node.attributes[name]
+                    removed[f"`{name}` of `{node.op_type}`"] += 1
+        return [
+            f"{what}, at its default, left out of {count} node(s): {self.release} refuses it"
+            for what, count in removed.items()
+        ]
+
+    def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
+        """Return every node of a finished model, at `opset`, that the release must not be given."""
+        folder = Folder()
+        found = (
+            (path, index, node, self.problem(node, opset, folder))
+            for path, index, node in nodes(model)
+            if node.domain == "" and node.op_type in self.operators
+        )
+        return [
+            Diagnostic(problem.code, "error", Location.of(path, node, index), problem.text)
+            for path, index, node, problem in found
+            if problem is not None
+        ]

@@ -1,0 +1,134 @@
+"""Virtual environments that hold one release of one runtime each, made on first use and kept.
+
+They lie under the directory that the environment variable `KVTOOL_COMPAT_CACHE` names, else under
+the system's directory for temporary files, and are installed from the package index that pip is
+configured for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["ONLY_LOAD", "RuntimeFailed", "installed", "run_in"]
+
+_RUNNER = Path(__file__).with_name("run_model.py")
+
+_TOO_NEW = {(1, 17): (3, 12), (1, 20): (3, 13), (1, 24): (3, 14)}
+"""onnxruntime before this release has no wheel for this Python or a later one."""
+
+
+class RuntimeFailed(Exception):
+    """A runtime that could not load or run a model; the message is the last line it printed."""
+
+
+ONLY_LOAD = None
+"""In the place of inputs: a model is loaded and not run."""
+
+
+def run_in(
+    runtime: str, version: str | None, model: Path, feeds: dict[str, np.ndarray] | None
+) -> list[np.ndarray]:
+    """Return the outputs of a model in the order of its graph, computed by a release.
+
+    Args:
+        runtime: `onnxruntime` or `openvino`.
+        version: The release as the package index calls it; None for the newest.
+        model: The file to load.
+        feeds: One array per graph input, or `ONLY_LOAD`, which gives no outputs.
+
+    Raises:
+        RuntimeFailed: If the release does not load or run the model, or dies on it.
+        CalledProcessError: If the release cannot be installed.
+    """
+    python = installed(runtime, version)
+    with tempfile.TemporaryDirectory() as directory:
+        inputs, outputs = Path(directory, "inputs.npz"), Path(directory, "outputs.npz")
+        command = [python, "-I", _RUNNER, runtime, model]
+        if feeds is not ONLY_LOAD:
+            np.savez(inputs, **feeds)
+            command += [inputs, outputs]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if result.returncode != 0:
+            lines = [line for line in result.stderr.splitlines() if line.strip()]
+            raise RuntimeFailed(lines[-1] if lines else f"exit code {result.returncode}")
+        if feeds is ONLY_LOAD:
+            return []
+        with np.load(outputs) as arrays:
+            return [arrays[str(index)] for index in range(len(arrays.files))]
+
+
+@cache
+def installed(runtime: str, version: str | None) -> Path:
+    """Return the interpreter of the environment that holds a release, which is made if need be.
+
+    Raises:
+        CalledProcessError: If pip cannot install it; what it printed is on standard error.
+        LookupError: If no interpreter is found that the release has wheels for.
+    """
+    base, minor = _interpreter(runtime, version)
+    root = os.environ.get("KVTOOL_COMPAT_CACHE") or Path(tempfile.gettempdir(), "kvtool-compat")
+    home = Path(root, f"{runtime}-{version or 'newest'}-py3{minor}")
+    python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
+    complete = home / "complete"  # written last, so that an interrupted installation is repeated
+    if not complete.exists():
+        shutil.rmtree(home, ignore_errors=True)
+        _call(base, "-m", "venv", home)
+        _call(python, "-m", "pip", "install", "-q", *_requirements(runtime, version))
+        complete.touch()
+    return python
+
+
+def _call(*command: str | Path) -> None:
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    subprocess.run(command, env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL)
+
+
+def _requirements(runtime: str, version: str | None) -> list[str]:
+    if runtime == "onnxruntime" and version is not None:
+        # Wheels up to 1.18 are built against numpy 1. What else the package asks for (protobuf,
+        # sympy, coloredlogs) serves its tools; running a model needs none of it.
+        numpy = "numpy<2" if _number(version) < (1, 19) else "numpy"
+        return ["--only-binary=:all:", "--no-deps", f"onnxruntime=={version}", numpy]
+    return ["--only-binary=:all:", runtime if version is None else f"{runtime}=={version}"]
+
+
+def _interpreter(runtime: str, version: str | None) -> tuple[str, int]:
+    """Return the running interpreter where the release has wheels for it, else another one.
+
+    With it comes its version: the number behind `3.`.
+    """
+    limit = min(
+        (
+            python
+            for release, python in _TOO_NEW.items()
+            if runtime == "onnxruntime" and version is not None and _number(version) < release
+        ),
+        default=(4, 0),
+    )
+    if sys.version_info[:2] < limit:
+        return sys.executable, sys.version_info.minor
+    for minor in range(limit[1] - 1, 9, -1):
+        found = shutil.which(f"python3.{minor}")
+        if found is not None and _answers(found):
+            return found, minor
+    raise LookupError(
+        f"{runtime} {version} has no wheel for Python 3.{sys.version_info.minor}, and no older "
+        "interpreter is on the path"
+    )
+
+
+def _answers(python: str) -> bool:
+    """Return whether an interpreter runs: version managers put names on the path that do not."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])

@@ -1,0 +1,178 @@
+"""For each measured limit of a release, a small model that it strikes.
+
+A limit that strikes every node of its operator takes a case of onnx's own backend tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper
+from onnx.backend.test.case.node import collect_testcases
+
+from onnx_kvtool.targets.target import Limit, Release
+
+__all__ = ["STRUCK", "backend_case", "feeds_of", "tolerance"]
+
+B, H, D, KEYS = 2, 3, 7, 5
+MASK = [True, False, True, True, False]
+
+
+def attention(
+    rows: int = 2, opset: int = 23, outputs: tuple[str, ...] = ("Y",), **settings: object
+) -> onnx.ModelProto:
+    """Return Attention of `rows` queries over five keys.
+
+    Args:
+        rows: L.
+        opset: Version of the default domain.
+        outputs: Names of the outputs; "" for one that is left out.
+        settings: `mask` (one row of booleans per query) and `nonpad` (valid keys per batch row)
+            become constants; everything else is an attribute.
+    """
+    inputs = ["Q", "K", "V", "", "", "", ""]
+    constants = []
+    if (mask := settings.pop("mask", None)) is not None:
+        constants.append(onnx.numpy_helper.from_array(np.array(mask), "mask"))
+        inputs[3] = "mask"
+    if (nonpad := settings.pop("nonpad", None)) is not None:
+        constants.append(onnx.numpy_helper.from_array(np.array(nonpad), "nonpad"))
+        inputs[6] = "nonpad"
+    while not inputs[-1]:
+        inputs.pop()
+    node = helper.make_node("Attention", inputs, list(outputs), name="attention", **settings)
+    shapes = {"Q": [B, H, rows, D], "K": [B, H, KEYS, D], "V": [B, H, KEYS, D]}
+    return _model([node], shapes, [name for name in outputs if name], opset, constants)
+
+
+def scatter(cache: int = T.FLOAT) -> onnx.ModelProto:
+    """Return TensorScatter of an element type, between Casts from and to float."""
+    nodes = [
+        helper.make_node("Cast", ["past"], ["past_cache"], to=cache),
+        helper.make_node("Cast", ["new"], ["update"], to=cache),
+        helper.make_node("TensorScatter", ["past_cache", "update", "at"], ["present"], name="ts"),
+        helper.make_node("Cast", ["present"], ["Y"], to=T.FLOAT),
+    ]
+    at = onnx.numpy_helper.from_array(np.array([1, 2]), "at")
+    return _model(nodes, {"past": [B, H, KEYS, D], "new": [B, H, 2, D]}, ["Y"], 24, [at])
+
+
+def half(op_type: str) -> onnx.ModelProto:
+    """Return an operator in float16 at opset 18, between Casts from and to float."""
+    scale = onnx.numpy_helper.from_array(np.linspace(1, 2, D, dtype=np.float16), "scale")
+    weighted = op_type == "LayerNormalization"
+    nodes = [
+        helper.make_node("Cast", ["X"], ["x"], to=T.FLOAT16),
+        helper.make_node(op_type, ["x", "scale"] if weighted else ["x"], ["y"], name="op"),
+        helper.make_node("Cast", ["y"], ["Y"], to=T.FLOAT),
+    ]
+    return _model(nodes, {"X": [B, H, D]}, ["Y"], 18, [scale] if weighted else [])
+
+
+def _model(
+    nodes: list[onnx.NodeProto],
+    shapes: dict[str, list[int]],
+    outputs: list[str],
+    opset: int,
+    constants: list[onnx.TensorProto],
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "struck",
+        [helper.make_tensor_value_info(name, T.FLOAT, shape) for name, shape in shapes.items()],
+        [helper.make_tensor_value_info(name, T.FLOAT, None) for name in outputs],
+        initializer=constants,
+    )
+    ir_version = {18: 8, 23: 11, 24: 11, 25: 12}[opset]
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version
+    )
+
+
+def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Return seeded inputs of a model of this module."""
+    rng = np.random.default_rng(5)
+    return {
+        value.name: rng.standard_normal(
+            [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        ).astype(np.float32)
+        for value in model.graph.input
+    }
+
+
+def tolerance(model: onnx.ModelProto) -> float:
+    """Return the largest difference that the element types of a model justify."""
+    casts = [node.attribute[0].i for node in model.graph.node if node.op_type == "Cast"]
+    return 5e-3 if T.FLOAT16 in casts else 1e-5
+
+
+SCORES = ("Y", "", "", "scores")
+
+STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
+    "tensor-scatter": scatter,
+    "tensor-scatter-types": lambda: scatter(T.FLOAT8E4M3FN),
+    "softmax-body": lambda: half("Softmax"),
+    "log-softmax-body": lambda: half("LogSoftmax"),
+    "layer-normalization-body": lambda: half("LayerNormalization"),
+    "attention-nonpad-ignored": lambda: attention(1, 24, nonpad=[4, 2]),
+    "attention-causal-nonpad": lambda: attention(2, 24, nonpad=[4, 3], is_causal=1),
+    "attention-empty-rows": lambda: attention(2, mask=[[False] * KEYS, MASK]),
+    "attention-causal-row": lambda: attention(1, is_causal=1),
+    "attention-softcap": lambda: attention(2, mask=[MASK, MASK], softcap=2.0),
+    "attention-scores-1": lambda: attention(
+        2, mask=[MASK, MASK], outputs=SCORES, qk_matmul_output_mode=1
+    ),
+    "attention-scores-1-2": lambda: attention(
+        2, 24, mask=[MASK, MASK], outputs=SCORES, qk_matmul_output_mode=2
+    ),
+    "attention-scores-2": lambda: attention(
+        2, 24, mask=[MASK, MASK], outputs=SCORES, qk_matmul_output_mode=2
+    ),
+    "attention-short-mask": lambda: attention(2, 24, mask=[MASK[:4], MASK[:4]], nonpad=[4, 3]),
+    "attention-window": lambda: attention(2, 25, left_window_size=1),
+    "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),
+}
+"""Limit -> model, whose native form a release with that limit refuses or computes wrongly."""
+
+
+@cache
+def _cases() -> dict[str, onnx.ModelProto]:
+    """Return the first backend case of each operator that is a model of one node."""
+    found: dict[str, onnx.ModelProto] = {}
+    for case in collect_testcases(None):
+        if len(case.model.graph.node) == 1 and len(case.model.opset_import) == 1:
+            found.setdefault(case.model.graph.node[0].op_type, case.model)
+    for op_type, (shapes, attributes, output) in _WITHOUT_CASE.items():
+        node = helper.make_node(op_type, list(shapes), ["Y"], **attributes)
+        inputs = [helper.make_tensor_value_info(n, T.FLOAT, s) for n, s in shapes.items()]
+        outputs = [helper.make_tensor_value_info("Y", output, None)]
+        graph = helper.make_graph([node], "struck", inputs, outputs)
+        found[op_type] = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)])
+    return found
+
+
+_WITHOUT_CASE: dict[str, tuple[dict[str, list[int]], dict[str, Any], int]] = {
+    "RandomUniform": ({}, {"shape": [B, D]}, T.FLOAT),
+    "RandomNormal": ({}, {"shape": [B, D]}, T.FLOAT),
+    "RandomUniformLike": ({"X": [B, D]}, {}, T.FLOAT),
+    "RandomNormalLike": ({"X": [B, D]}, {}, T.FLOAT),
+    "Multinomial": ({"X": [B, D]}, {}, T.INT32),
+    "GlobalLpPool": ({"X": [B, H, D, KEYS]}, {}, T.FLOAT),
+    "MaxRoiPool": ({"X": [B, H, D, KEYS], "rois": [1, 5]}, {"pooled_shape": [2, 2]}, T.FLOAT),
+}
+"""Operators that onnx has no backend case for: shapes of inputs, attributes, type of the output."""
+
+
+def backend_case(limit: Limit, release: Release) -> onnx.ModelProto:
+    """Return a model of the operator of a limit, at an opset that the release loads."""
+    model = onnx.ModelProto()
+    model.CopyFrom(_cases()[limit.operator])
+    (opset,) = model.opset_import
+    opset.version = max(limit.since, min(opset.version, release.max_opset or opset.version))
+    model.ir_version = 8
+    return model

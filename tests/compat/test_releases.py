@@ -1,0 +1,116 @@
+"""Releases of runtimes load what `--target` wrote for them, and compute the same.
+
+Run it with `pytest -m compat`; the releases are installed from the package index on first use.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from onnx_kvtool.commands.lower import lower
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.rewrite.report import Refused
+from onnx_kvtool.targets.target import Limit, find_target
+from tests.compat.environments import ONLY_LOAD, RuntimeFailed, run_in
+from tests.compat.fixtures import FIXTURES, difference, limit_of, lowered_file
+from tests.compat.struck import STRUCK, backend_case, feeds_of, tolerance
+
+pytestmark = pytest.mark.compat
+
+RELEASES: list[tuple[str, str | None]] = [
+    ("onnxruntime", "1.15.1"),
+    ("onnxruntime", "1.17.3"),
+    ("onnxruntime", "1.20.1"),
+    ("onnxruntime", "1.23.2"),
+    ("onnxruntime", "1.24.4"),
+    ("onnxruntime", "1.27.0"),
+    ("openvino", None),
+]
+
+
+def named(release: tuple[str, str | None]) -> str:
+    return "@".join(part for part in release if part)
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=named)
+@pytest.mark.parametrize("fixture", FIXTURES)
+def test_a_fixture_lowered_for_a_release_computes_the_same_in_it(
+    fixture: str, release: tuple[str, str | None], tmp_path: Path
+) -> None:
+    model = lowered_file(fixture, named(release), tmp_path)
+    assert difference(fixture, model, *release) <= limit_of(fixture)
+
+
+def limits(*, struck: bool) -> list:
+    """Return each release with its measured limits that have a model in STRUCK, or have none."""
+    return [
+        pytest.param(release, limit, id=f"{named(release)}-{limit.name}")
+        for release in RELEASES
+        for limit in find_target(named(release)).release.limits
+        if limit.evidence == "measured" and (limit.name in STRUCK) == struck
+    ]
+
+
+def equals_reference(
+    source: onnx.ModelProto, model: bytes, release: tuple[str, str | None], directory: Path
+) -> bool:
+    """Run a model in a release; return whether it gives what onnx.reference gives for `source`."""
+    path = directory / "model.onnx"
+    path.write_bytes(model)
+    feeds = feeds_of(source)
+    expected = ReferenceEvaluator(source).run(None, feeds)
+    actual = run_in(*release, path, feeds)
+    return all(
+        a.shape == e.shape and np.allclose(a, e, rtol=0, atol=tolerance(source))
+        for a, e in zip(actual, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("release", "limit"), limits(struck=False))
+def test_an_operator_without_a_kernel_is_replaced_or_refused(
+    release: tuple[str, str | None], limit: Limit, tmp_path: Path
+) -> None:
+    assert limit.when == "always", "a limit with a condition needs a model in STRUCK"
+    target = find_target(named(release))
+    source = backend_case(limit, target.release)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(source.SerializeToString())
+    with pytest.raises(RuntimeFailed, match=r"NOT_IMPLEMENTED|openvino\.ai|No conversion rule"):
+        run_in(*release, path, ONLY_LOAD)
+
+    try:
+        model, _ = lower(ir.from_proto(source), target=named(release), verify=False)
+    except Refused as refused:
+        codes = {refusal.code for refusal in refused.report.refused}
+        assert codes == {"target-limit"}
+        assert not limit.lower_opset
+        return
+    path.write_bytes(serialize(model))
+    run_in(*release, path, ONLY_LOAD)
+
+
+@pytest.mark.parametrize(("release", "limit"), limits(struck=True))
+def test_what_a_limit_strikes_is_wrong_before_and_right_after(
+    release: tuple[str, str | None], limit: Limit, tmp_path: Path
+) -> None:
+    source = STRUCK[limit.name]()
+    try:
+        right = equals_reference(source, source.SerializeToString(), release, tmp_path)
+    except RuntimeFailed:
+        right = False
+    assert not right, "the release has no such limit"
+
+    model, _ = lower(ir.from_proto(source), target=named(release), verify=False)
+    assert equals_reference(source, serialize(model), release, tmp_path)
+
+
+def test_a_model_that_a_release_cannot_load_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
+    with pytest.raises(RuntimeFailed):
+        run_in("onnxruntime", "1.17.3", tmp_path / "broken.onnx", {})

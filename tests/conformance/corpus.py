@@ -1,0 +1,80 @@
+"""The backend node cases of the onnx wheel: one operator each, with inputs and expected outputs."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+__all__ = ["Case", "cases"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case.
+
+    Attributes:
+        name: As onnx calls it, without `test_`.
+        model: The model; its operator is that of the first node.
+        opset: The version of the default domain that the model imports.
+        feeds: Values of the inputs: arrays, lists of arrays for sequences, None for an optional
+            that holds nothing.
+        expected: Values of the outputs, in order.
+        rtol: Relative tolerance that onnx grants the case.
+    """
+
+    name: str
+    model: onnx.ModelProto
+    opset: int
+    feeds: dict[str, Any]
+    expected: list[Any]
+    rtol: float
+
+
+@functools.cache
+def cases() -> tuple[Case, ...]:
+    """Return every case that imports the default domain, but for the expanded variants.
+
+    An expanded variant is the same case with the operator replaced by its function body.
+    """
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the generators overflow and divide by zero on purpose
+        collected = collect_testcases(None)
+    found = []
+    for case in collected:
+        if case.model is None or "_expanded" in case.name or not case.data_sets:
+            continue
+        versions = {entry.domain: entry.version for entry in case.model.opset_import}
+        if "" not in versions:
+            continue
+        inputs, outputs = case.data_sets[0]
+        names = [value.name for value in case.model.graph.input]
+        feeds = {n: _plain(v) for n, v in zip(names, inputs, strict=True)}
+        expected = [_plain(v) for v in outputs]
+        found.append(
+            Case(
+                case.name.removeprefix("test_"),
+                case.model,
+                versions[""],
+                feeds,
+                expected,
+                case.rtol,
+            )
+        )
+    return tuple(found)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as numpy holds it."""
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    if value is None or isinstance(value, list):
+        return value if value is None else [_plain(item) for item in value]
+    return np.asarray(value)

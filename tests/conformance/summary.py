@@ -1,0 +1,84 @@
+"""Counting verdicts, and the page that shows them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import onnx
+import onnxruntime
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from tests.conformance.corpus import cases
+from tests.conformance.verdict import RANDOM, Verdict, judged
+
+__all__ = ["TARGETS", "page", "verdicts"]
+
+TARGETS = (11, 13, 17, 18, 21)
+
+
+def verdicts(target: int) -> dict[str, Verdict]:
+    """Judge every case at one target."""
+    return {case.name: judged(case, target) for case in cases()}
+
+
+def page(by_target: Mapping[int, Mapping[str, Verdict]]) -> str:
+    """Return the text of `docs/conformance.md`."""
+    rows = []
+    for target, found in by_target.items():
+        count = Counter(v.status for v in found.values())
+        runtimes = Counter(v.detail for v in found.values() if v.status == "equal")
+        above = len(found) - count["already"]
+        rows.append(
+            f"| {target} | {above} | {count['equal']} | {runtimes['onnxruntime']} "
+            f"| {runtimes['reference']} | {count['refused']} | {count['wrong']} |"
+        )
+    parts = [
+        _HEAD.format(
+            cases=len(cases()),
+            onnx=onnx.__version__,
+            onnxruntime=onnxruntime.__version__,
+            rows="\n".join(rows),
+            random=", ".join(f"`{name}`" for name in sorted(RANDOM)),
+        )
+    ]
+    for target, found in by_target.items():
+        parts.append(f"\n## Refused at {target}\n\n{_refusals(found)}\n")
+    return "".join(parts)
+
+
+def _refusals(found: Mapping[str, Verdict]) -> str:
+    """Return a table of the refusals: operator, code, cases, lowest opset, one of the reasons."""
+    groups: dict[tuple[str, str], list[Diagnostic]] = {}
+    for verdict in found.values():
+        for first in verdict.refusals[:1]:
+            groups.setdefault((first.location.op or "", first.code), []).append(first)
+    lines = [
+        "| operator | reason | cases | from opset | for example |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for (op, code), group in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0])):
+        lowest = sorted({r.lowest_opset for r in group if r.lowest_opset is not None})
+        text = group[0].message.replace("|", "\\|")
+        opsets = ", ".join(str(n) for n in lowest) or "none"
+        lines.append(f"| {op} | {code} | {len(group)} | {opsets} | {text} |")
+    return "\n".join(lines)
+
+
+_HEAD = """# Conformance
+
+Every one of the {cases} single-operator cases of the onnx wheel that import the default domain is
+lowered to each of these opsets. A case that is at the opset already is left out. Each other case
+is either lowered, accepted by onnx's checker with full inference, and gives the expected outputs
+in onnxruntime or, where that has no kernel or another opinion, in onnx's reference implementation;
+or it is refused, with the reason. Integers, strings and booleans are compared exactly.
+
+`python -m tests.conformance` writes this page; it was written with onnx {onnx} and onnxruntime
+{onnxruntime}.
+
+| opset | cases above it | equal | of these in onnxruntime | in the reference | refused | wrong |
+| --- | --- | --- | --- | --- | --- | --- |
+{rows}
+
+Of {random} only types and shapes are compared, because their outputs are random.
+"""

@@ -1,0 +1,138 @@
+"""What becomes of one case at one target: already there, equal, refused or wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx_ir as ir
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+
+from onnx_kvtool.commands.lower import lower
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.rewrite.report import Refused
+from onnx_kvtool.runtime.extended import EXTENDED
+from onnx_kvtool.runtime.onnxruntime import Session
+from tests.conformance.corpus import Case
+
+__all__ = ["RANDOM", "Verdict", "judged"]
+
+RANDOM = frozenset({"bernoulli", "bernoulli_double", "bernoulli_seed"})
+"""Cases whose outputs are drawn anew in each run: types and shapes are compared only."""
+
+_NARROW = frozenset(extended.dtype for extended in EXTENDED.values())
+
+_ABSOLUTE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "complex64": 1e-5}
+"""Absolute tolerance of arithmetic; a result of zero has no relative one. Others: 1e-7."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a case.
+
+    Attributes:
+        status: `already`: the case is at the target or below; `equal`: lowered, accepted by the
+            checker, with the expected outputs; `refused`; `wrong`: anything else.
+        detail: The runtime that gave the outputs, or what is wrong.
+        refusals: Why its nodes cannot be lowered; most cases have one node.
+    """
+
+    status: Literal["already", "equal", "refused", "wrong"]
+    detail: str = ""
+    refusals: tuple[Diagnostic, ...] = ()
+
+
+def judged(case: Case, target: int) -> Verdict:
+    """Lower a case and run it."""
+    if case.opset <= target:
+        return Verdict("already")
+    try:
+        lowered, _ = lower(ir.from_proto(case.model), opset=target, verify=False)
+    except Refused as refused:
+        return Verdict("refused", refusals=tuple(refused.report.refused))
+    proto = ir.to_proto(lowered)
+    if [entry.version for entry in proto.opset_import if entry.domain == ""] != [target]:
+        return Verdict("wrong", "the result is not at the target")
+    try:
+        onnx.checker.check_model(proto, full_check=True)
+    except onnx.checker.ValidationError as error:
+        return Verdict("wrong", f"checker: {error}")
+    except onnx.shape_inference.InferenceError as error:
+        return Verdict("wrong", f"shape inference: {error}")
+    return _run(case, proto)
+
+
+def _run(case: Case, proto: onnx.ModelProto) -> Verdict:
+    """Run in onnxruntime, or in onnx's reference where it has no kernel or another opinion.
+
+    Both opinions count: onnxruntime has known errors of its own at every opset.
+    """
+    said = []
+    for name, run in (("onnxruntime", _in_onnxruntime), ("reference", _in_reference)):
+        try:
+            outputs = run(proto, case.feeds)
+        except Exception as error:  # noqa: BLE001  # a lack of kernels has many names
+            said.append(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+            continue
+        difference = _difference(case, outputs)
+        if difference is None:
+            return Verdict("equal", name)
+        said.append(f"{name}: {difference}")
+    return Verdict("wrong", "; ".join(said))
+
+
+def _in_onnxruntime(proto: onnx.ModelProto, feeds: dict[str, Any]) -> Sequence[Any]:
+    if any(isinstance(a, np.ndarray) and a.dtype in _NARROW for a in feeds.values()):
+        # The plain binding takes no bfloat16 and no type of 8 bits or less.
+        results = Session(proto.SerializeToString(), "").run(feeds)
+        return [results[output.name] for output in proto.graph.output]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    return list(session.run(None, feeds))
+
+
+def _in_reference(proto: onnx.ModelProto, feeds: dict[str, Any]) -> Sequence[Any]:
+    with np.errstate(all="ignore"):
+        return list(ReferenceEvaluator(proto).run(None, feeds))
+
+
+def _difference(case: Case, outputs: Sequence[Any]) -> str | None:
+    if len(outputs) != len(case.expected):
+        return f"{len(outputs)} outputs, expected {len(case.expected)}"
+    for got, expected in zip(outputs, case.expected, strict=True):
+        if (text := _unlike(case, got, expected)) is not None:
+            return text
+    return None
+
+
+def _unlike(case: Case, got: Any, expected: Any) -> str | None:
+    if expected is None or got is None:
+        return None if got is None and expected is None else "one is absent"
+    if isinstance(expected, list):
+        if not isinstance(got, list) or len(got) != len(expected):
+            return "sequences of different length"
+        pairs = zip(got, expected, strict=True)
+        return next((text for a, b in pairs if (text := _unlike(case, a, b))), None)
+    a, b = np.asarray(got), np.asarray(expected)
+    if a.shape != b.shape:
+        return f"shape {a.shape}, expected {b.shape}"
+    if b.dtype.kind in "OUS":
+        return None if a.tolist() == b.tolist() else "other strings"
+    if a.dtype != b.dtype:
+        return f"{a.dtype}, expected {b.dtype}"
+    if case.name in RANDOM:
+        return None
+    if b.dtype.kind in "biu":
+        return None if np.array_equal(a, b) else "other integers"
+    wide = np.complex128 if b.dtype.kind == "c" else np.float64
+    rtol, atol = max(case.rtol, 1e-3), _ABSOLUTE.get(b.dtype.name, 1e-7)
+    with np.errstate(all="ignore"):
+        same = np.allclose(a.astype(wide), b.astype(wide), rtol=rtol, atol=atol, equal_nan=True)
+    return None if same else "other numbers"

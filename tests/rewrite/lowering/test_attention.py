@@ -1,0 +1,328 @@
+"""Lowered Attention against an oracle that was written from the text of onnx 1.23.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto as T
+from onnx import helper
+
+from onnx_kvtool.commands.lower import lower
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.runtime import onnxruntime, reference
+from tests.cache_models import model, value
+
+
+@dataclass(frozen=True)
+class Case:
+    """One Attention: sizes, what is given, and how its dimensions are declared."""
+
+    rank: int
+    batch: int
+    kv_heads: int
+    group: int
+    length: int
+    total: int
+    past: int
+    size: int
+    value_size: int
+    nonpad: tuple[int, ...] | None
+    mask: str | None
+    causal: bool
+    scale: float | None
+    softcap: float
+    left: int
+    right: int
+    symbolic: bool
+    opset: int
+    seed: int
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw an Attention that the specification allows."""
+    batch, length, total = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 7))
+    cache = draw(st.sampled_from(["none", "nonpad", "past"]))
+    nonpad = tuple(draw(st.lists(st.integers(0, total), min_size=batch, max_size=batch)))
+    windows = draw(st.booleans())
+    return Case(
+        rank=draw(st.sampled_from([3, 4])),
+        batch=batch,
+        kv_heads=draw(st.integers(1, 2)),
+        group=draw(st.integers(1, 3)),
+        length=length,
+        total=total,
+        past=draw(st.integers(0, 3)) if cache == "past" else 0,
+        size=draw(st.sampled_from([2, 5])),
+        value_size=draw(st.sampled_from([2, 3])),
+        nonpad=nonpad if cache == "nonpad" else None,
+        mask=draw(st.sampled_from([None, "bool 2", "float 2", "float 4", "bool 4 heads"])),
+        causal=draw(st.booleans()),
+        scale=draw(st.sampled_from([None, 0.5])),
+        softcap=draw(st.sampled_from([0.0, 0.0, 2.0])),
+        left=draw(st.integers(-1, 3)) if windows else -1,
+        right=draw(st.integers(-1, 3)) if windows else -1,
+        symbolic=draw(st.booleans()),
+        opset=draw(st.sampled_from([11, 12, 13, 17, 18, 22, 23])),
+        seed=draw(st.integers(0, 2**16)),
+    )
+
+
+def _feeds(case: Case) -> dict[str, np.ndarray]:
+    """Return all inputs in their four-dimensional form."""
+    rng = np.random.default_rng(case.seed)
+    heads, new = case.kv_heads * case.group, case.total
+    total = case.past + new
+
+    def normal(*dims: int) -> np.ndarray:
+        return rng.standard_normal(dims).astype(np.float32)
+
+    feeds = {
+        "Q": normal(case.batch, heads, case.length, case.size),
+        "K": normal(case.batch, case.kv_heads, new, case.size),
+        "V": normal(case.batch, case.kv_heads, new, case.value_size),
+    }
+    shapes: dict[str, tuple[int, ...]] = {
+        "bool 2": (case.length, total),
+        "float 2": (case.length, total),
+        "float 4": (case.batch, 1, case.length, total),
+        "bool 4 heads": (case.batch, heads, case.length, total),
+    }
+    if case.mask and not case.past:
+        mask = normal(*shapes[case.mask])
+        feeds["attn_mask"] = mask > -0.5 if case.mask.startswith("bool") else mask
+    if case.past:
+        feeds["past_key"] = normal(case.batch, case.kv_heads, case.past, case.size)
+        feeds["past_value"] = normal(case.batch, case.kv_heads, case.past, case.value_size)
+    if case.nonpad is not None:
+        feeds["nonpad_kv_seqlen"] = np.array(case.nonpad, np.int64)
+    return feeds
+
+
+def _oracle(case: Case, feeds: dict[str, np.ndarray]) -> np.ndarray:
+    """Return Y as (B, H, L, E), row by row, in float64."""
+    q, k, v = (feeds[name].astype(np.float64) for name in "QKV")
+    if case.past:
+        k = np.concatenate([feeds["past_key"], k], axis=2)
+        v = np.concatenate([feeds["past_value"], v], axis=2)
+    total = k.shape[2]
+    scale = case.scale if case.scale is not None else 1 / np.sqrt(case.size)
+    mask = feeds.get("attn_mask")
+    if mask is not None:
+        mask = np.broadcast_to(mask, (case.batch, q.shape[1], case.length, total))
+    y = np.zeros((*q.shape[:3], case.value_size))
+    for b, h, i in np.ndindex(q.shape[:3]):
+        kv = h // case.group
+        offset = case.past
+        if case.nonpad is not None:
+            offset = case.nonpad[b] - case.length
+        position = i + offset
+        scores, rows = [], []
+        for j in range(total):
+            seen = not case.causal or j <= position
+            seen &= case.left < 0 or j >= position - case.left
+            seen &= case.right < 0 or j <= position + case.right
+            seen &= case.nonpad is None or j < case.nonpad[b]
+            bias = 0.0
+            if mask is not None:
+                seen &= mask.dtype != np.bool_ or bool(mask[b, h, i, j])
+                bias = 0.0 if mask.dtype == np.bool_ else float(mask[b, h, i, j])
+            if not seen:
+                continue
+            score = float(q[b, h, i] @ k[b, kv, j]) * scale
+            if case.softcap:
+                score = case.softcap * np.tanh(score / case.softcap)
+            scores.append(score + bias)
+            rows.append(v[b, kv, j])
+        if scores:
+            weights = np.exp(np.array(scores) - max(scores))
+            y[b, h, i] = (weights / weights.sum()) @ np.array(rows)
+    return y
+
+
+def _flat(array: np.ndarray) -> np.ndarray:
+    """Return (B, H, L, D) as (B, L, H * D)."""
+    batch, heads, length, size = array.shape
+    return np.ascontiguousarray(array.transpose(0, 2, 1, 3).reshape(batch, length, heads * size))
+
+
+_ORDER = ["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"]
+_NAMES = {"Q": "L", "K": "S", "V": "S"}
+
+
+def _model(case: Case, feeds: dict[str, np.ndarray]) -> onnx.ModelProto:
+    attributes: dict[str, Any] = {"is_causal": int(case.causal), "softcap": case.softcap}
+    if case.rank == 3:
+        attributes["q_num_heads"] = case.kv_heads * case.group
+        attributes["kv_num_heads"] = case.kv_heads
+    if case.scale is not None:
+        attributes["scale"] = case.scale
+    windows = case.left >= 0 or case.right >= 0
+    if windows:
+        attributes |= {"left_window_size": case.left, "right_window_size": case.right}
+    inputs = []
+    for name in (n for n in _ORDER if n in feeds):
+        dims: list[Any] = list(feeds[name].shape)
+        if case.symbolic:
+            if name != "attn_mask" or len(dims) == 4:
+                dims[0] = "B"
+            if name in _NAMES:
+                dims[1 if case.rank == 3 else 2] = _NAMES[name]
+            if name == "attn_mask":
+                dims[-2:] = ["L", "S"]
+            if name.startswith("past"):
+                dims[2] = "P"
+        inputs.append(value(name, helper.np_dtype_to_tensor_dtype(feeds[name].dtype), dims))
+    names = [name if name in feeds else "" for name in _ORDER]
+    while not names[-1]:
+        names.pop()
+    outputs = ["Y", "present_key", "present_value"] if case.past else ["Y"]
+    node = helper.make_node("Attention", names, outputs, name="attention", **attributes)
+    rank4 = [None] * 4
+    declared = [value("Y", T.FLOAT, [None] * case.rank)]
+    declared += [value(name, T.FLOAT, rank4) for name in outputs[1:]]
+    return model([node], inputs, declared, opset=25 if windows else 24)
+
+
+_NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
+    rank=3,
+    batch=1,
+    kv_heads=1,
+    group=1,
+    length=1,
+    total=1,
+    past=0,
+    size=2,
+    value_size=2,
+    nonpad=(0,),
+    mask=None,
+    causal=False,
+    scale=None,
+    softcap=0.0,
+    left=-1,
+    right=1,
+    symbolic=False,
+    opset=11,
+    seed=0,
+)
+
+
+@settings(max_examples=300)
+@given(cases())
+@example(_NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW)
+def test_every_attention_equals_the_text(case: Case) -> None:
+    """Grouped heads, caches, masks, windows, softcap, both layouts, at every kind of target."""
+    feeds = _feeds(case)
+    expected = _oracle(case, feeds)
+    if case.rank == 3:
+        feeds |= {name: _flat(feeds[name]) for name in "QKV"}
+        expected = _flat(expected)
+    source = _model(case, feeds)
+    result, report = lower(ir.from_proto(source), opset=case.opset, verify=False)
+    assert not report.refused
+    onnx.checker.check_model(ir.to_proto(result), full_check=True)
+    # A node that stays an Attention is asked of onnx's reference: onnxruntime 1.31.1 lets a single
+    # causal query see keys behind it where past and several new keys are given.
+    kept = any(node.op_type == "Attention" for node in result.graph)
+    runtime = reference if kept else onnxruntime
+    actual = runtime.Session(serialize(result), "").run(feeds)
+    assert actual["Y"].shape == expected.shape
+    np.testing.assert_allclose(actual["Y"], expected, rtol=1e-4, atol=1e-5)
+    if case.past:
+        present = np.concatenate([feeds["past_key"], _feeds(case)["K"]], axis=2)
+        assert actual["present_key"].tobytes() == present.tobytes()
+
+
+_BASE: dict[str, Any] = {
+    "rank": 3,
+    "batch": 2,
+    "kv_heads": 2,
+    "group": 3,
+    "length": 4,
+    "total": 7,
+    "past": 0,
+    "size": 5,
+    "value_size": 3,
+    "nonpad": (4, 7),
+    "mask": None,
+    "causal": True,
+    "scale": None,
+    "softcap": 0.0,
+    "left": -1,
+    "right": -1,
+    "symbolic": True,
+    "opset": 18,
+    "seed": 1,
+}
+
+
+def _lowered(opset: int = 18, **changes: Any) -> tuple[ir.Model, list[str | None]]:
+    case = Case(**{**_BASE, **changes, "opset": opset})
+    feeds = _feeds(case)
+    if case.rank == 3:
+        feeds |= {name: _flat(feeds[name]) for name in "QKV"}
+    result, report = lower(ir.from_proto(_model(case, feeds)), opset=opset, verify=False)
+    return result, [done.via for done in report.lowered]
+
+
+@pytest.mark.parametrize(
+    ("opset", "changes", "via"),
+    [
+        (18, {}, "grouped"),
+        (18, {"rank": 4}, "grouped"),
+        (18, {"mask": "float 2"}, "grouped"),
+        (18, {"mask": "bool 4 heads"}, None),
+        (18, {"mask": "bool 4 heads", "group": 1}, "grouped"),
+        (18, {"nonpad": None, "past": 2}, "grouped"),
+        (23, {}, "mask"),
+        (23, {"mask": "bool 4 heads"}, "mask"),
+        (23, {"left": 2, "nonpad": None}, "mask"),
+        (23, {"left": 2, "nonpad": None, "past": 2}, "grouped"),
+    ],
+)
+def test_form(opset: int, changes: dict[str, Any], via: str | None) -> None:
+    """Which form is chosen; None is the schema's function body."""
+    _, forms = _lowered(opset, **changes)
+    assert forms == [via]
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+@pytest.mark.parametrize("opset", [11, 18])
+def test_keys_and_values_are_never_repeated(rank: int, opset: int) -> None:
+    result, _ = _lowered(opset, rank=rank)
+    ops = [node.op_type for node in result.graph]
+    assert "Expand" not in ops
+    assert "Tile" not in ops
+    assert ops.count("MatMul") == 2
+
+
+def test_all_layers_share_the_mask() -> None:
+    """Two more layers add two products, a softmax and what belongs to them, but no mask."""
+    case = Case(**{**_BASE, "rank": 4})
+    feeds = _feeds(case)
+    source = _model(case, feeds)
+    for layer in (1, 2):
+        node = onnx.NodeProto()
+        node.CopyFrom(source.graph.node[0])
+        node.name, node.output[0] = f"attention_{layer}", f"Y_{layer}"
+        source.graph.node.append(node)
+        source.graph.output.append(value(f"Y_{layer}", T.FLOAT, [None] * 4))
+    result, _ = lower(ir.from_proto(source), opset=18, verify=False)
+    ops = [node.op_type for node in result.graph]
+    assert ops.count("MatMul") == 6
+    assert ops.count("Less") == 2  # which keys are seen, and which rows see none
+    assert ops.count("Range") == 2
+
+
+def test_attention_without_windows_goes_to_23_as_it_is() -> None:
+    result, forms = _lowered(23, nonpad=None)
+    (node,) = result.graph
+    assert node.op_type == "Attention"
+    assert forms == []

@@ -1,0 +1,99 @@
+"""Reductions whose axes, or whose bool, an older opset does not take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.rewrite.lowering.single import check, one_node, refusal
+
+_X = np.random.default_rng(3).normal(size=(2, 3, 5)).astype(np.float32)
+_FLAGS = np.array([[[1, 0, 0], [0, 0, 0]], [[1, 1, 1], [0, 1, 0]]], np.bool_)  # (2, 2, 3)
+
+
+def _axes(*axes: int) -> np.ndarray:
+    return np.array(axes, np.int64)
+
+
+_RUN_TIME: dict[str, tuple[str, np.ndarray, np.ndarray, dict[str, Any]]] = {
+    "one axis": ("ReduceSum", _X, _axes(1), {}),
+    "two axes, dropped": ("ReduceSum", _X, _axes(2, 0), {"keepdims": 0}),
+    "a negative axis": ("ReduceMax", _X, _axes(-1), {}),
+    "a negative axis, dropped": ("ReduceMin", _X, _axes(-2), {"keepdims": 0}),
+    "no axes mean all": ("ReduceProd", _X, _axes(), {}),
+    "no axes mean all, dropped": ("ReduceMean", _X, _axes(), {"keepdims": 0}),
+    "no axes mean none": ("ReduceSum", _X, _axes(), {"noop_with_empty_axes": 1}),
+    "the mean of two axes": ("ReduceMean", _X, _axes(0, 2), {}),
+    "integers": ("ReduceProd", np.arange(1, 7).reshape(2, 3), _axes(1), {"keepdims": 0}),
+    "an empty sum": ("ReduceSum", np.zeros((2, 0, 3), np.float32), _axes(1), {"keepdims": 0}),
+    "an empty result": ("ReduceSum", np.zeros((2, 0, 3), np.float32), _axes(0), {"keepdims": 0}),
+    "any of bool": ("ReduceMax", _FLAGS, _axes(2), {"keepdims": 0}),
+    "all of bool": ("ReduceMin", _FLAGS, _axes(0, 2), {}),
+}
+
+
+@pytest.mark.parametrize("target", [11, 12, 13, 17])
+@pytest.mark.parametrize(
+    ("op", "data", "axes", "attributes"), list(_RUN_TIME.values()), ids=list(_RUN_TIME)
+)
+def test_axes_known_at_run_time_only(
+    op: str, data: np.ndarray, axes: np.ndarray, attributes: Any, target: int
+) -> None:
+    inputs = {"data": data, "axes": axes}
+    model = one_node(op, inputs, [data.dtype], opset=20, **attributes)
+    check(model, inputs, target, rtol=1e-5 if data.dtype == np.float32 else 0)
+
+
+@pytest.mark.parametrize("axes", [(), (1,), (0, 2)], ids=str)
+@pytest.mark.parametrize("target", [12, 17])
+def test_their_number_may_be_unknown(axes: tuple[int, ...], target: int) -> None:
+    inputs = {"data": _X, "axes": _axes(*axes)}
+    for noop in (0, 1):
+        model = one_node(
+            "ReduceMax",
+            inputs,
+            [np.float32],
+            opset=18,
+            dims={"axes": ["n"]},
+            noop_with_empty_axes=noop,
+            keepdims=0,
+        )
+        check(model, inputs, target)
+
+
+@pytest.mark.parametrize("target", [11, 13, 18])
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceMin"])
+def test_an_empty_reduction_of_bool_gives_false_for_any_and_true_for_all(
+    op: str, target: int
+) -> None:
+    inputs = {"data": np.zeros((2, 0, 3), np.bool_), "axes": _axes(1)}
+    model = one_node(op, inputs, [np.bool_], opset=20, constants=["axes"])
+    check(model, inputs, target, [np.full((2, 1, 3), op == "ReduceMin")])
+
+
+def test_no_axes_of_a_constant_become_an_identity() -> None:
+    inputs = {"data": _X, "axes": _axes()}
+    model = one_node(
+        "ReduceMean",
+        inputs,
+        [np.float32],
+        opset=18,
+        constants=["axes"],
+        noop_with_empty_axes=1,
+    )
+    check(model, inputs, 17)
+
+
+def test_an_unknown_rank_is_refused() -> None:
+    inputs = {"data": _X, "axes": _axes(1)}
+    model = one_node("ReduceMax", inputs, [np.float32], opset=18, dims={"data": None})
+    found = refusal(model, 13)
+    assert (found.code, found.lowest_opset) == ("unknown-rank", 18)
+
+
+def test_a_mean_of_integers_is_refused() -> None:
+    inputs = {"data": np.arange(6).reshape(2, 3), "axes": _axes(1)}
+    found = refusal(one_node("ReduceMean", inputs, [np.int64], opset=18), 17)
+    assert (found.code, found.lowest_opset) == ("dynamic-input", 18)

@@ -1,0 +1,92 @@
+"""Lowered RotaryEmbedding against the definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+from onnx_kvtool.commands.lower import lower
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.runtime.onnxruntime import Session
+from tests.cache_models import model, value
+
+_B, _H, _L, _D = 2, 3, 5, 8
+
+
+def _source(rank: int, rotated: int, positions: bool, symbolic: bool, **more: Any) -> Any:
+    attributes = {"rotary_embedding_dim": rotated, **more}
+    if rank == 3:
+        attributes["num_heads"] = _H
+    width = (rotated or _D) // 2
+    batch, length = ("B", "L") if symbolic else (_B, _L)
+    shape = [batch, length, _H * _D] if rank == 3 else [batch, _H, length, _D]
+    table = [11, width] if positions else [batch, length, width]
+    inputs = [value("x", T.FLOAT, shape)]
+    inputs += [value(name, T.FLOAT, table) for name in ("cos", "sin")]
+    if positions:
+        inputs.append(value("ids", T.INT64, [batch, length]))
+    names = [v.name for v in inputs]
+    node = helper.make_node("RotaryEmbedding", names, ["y"], name="rotary", **attributes)
+    return model([node], inputs, [value("y", T.FLOAT, shape)], opset=23, ir_version=11)
+
+
+def _expected(feeds: dict[str, np.ndarray], rank: int, rotated: int) -> np.ndarray:
+    x = feeds["x"]
+    if rank == 3:
+        x = x.reshape(_B, _L, _H, _D).transpose(0, 2, 1, 3)
+    cos, sin = feeds["cos"], feeds["sin"]
+    if "ids" in feeds:
+        cos, sin = cos[feeds["ids"]], sin[feeds["ids"]]
+    half = (rotated or _D) // 2
+    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    cos, sin = cos[:, None], sin[:, None]
+    y = np.concatenate([cos * first - sin * second, sin * first + cos * second, rest], axis=-1)
+    return y.transpose(0, 2, 1, 3).reshape(_B, _L, _H * _D) if rank == 3 else y
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18, 22])
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.parametrize("positions", [True, False], ids=["positions", "tables by row"])
+@pytest.mark.parametrize("rotated", [0, 4], ids=["whole head", "half a head"])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_results(rank: int, rotated: int, positions: bool, symbolic: bool, opset: int) -> None:
+    result, report = lower(
+        ir.from_proto(_source(rank, rotated, positions, symbolic)), opset=opset, verify=False
+    )
+    assert [done.rule for done in report.lowered] == ["rotary_embedding"]
+    onnx.checker.check_model(ir.to_proto(result), full_check=True)
+    rng = np.random.default_rng(6)
+    width = (rotated or _D) // 2
+    table = (11, width) if positions else (_B, _L, width)
+    shape = (_B, _L, _H * _D) if rank == 3 else (_B, _H, _L, _D)
+    feeds = {
+        name: rng.standard_normal(dims).astype(np.float32)
+        for name, dims in (("x", shape), ("cos", table), ("sin", table))
+    }
+    if positions:
+        feeds["ids"] = rng.integers(0, 11, (_B, _L))
+    actual = Session(serialize(result), "").run(feeds)["y"]
+    np.testing.assert_allclose(actual, _expected(feeds, rank, rotated), rtol=1e-6, atol=1e-6)
+
+
+def test_interleaved_halves_take_the_body_of_the_schema() -> None:
+    source = _source(4, 0, True, False, interleaved=1)
+    _, report = lower(ir.from_proto(source), opset=18, verify=False)
+    assert [done.rule for done in report.lowered] == ["function_body"]
+
+
+def test_all_heads_and_layers_share_the_tables() -> None:
+    source = _source(4, 0, True, True)
+    again = onnx.NodeProto()
+    again.CopyFrom(source.graph.node[0])
+    again.name, again.output[0] = "rotary_2", "z"
+    source.graph.node.append(again)
+    source.graph.output.append(value("z", T.FLOAT, ["B", _H, "L", _D]))
+    result, _ = lower(ir.from_proto(source), opset=18, verify=False)
+    assert [n.op_type for n in result.graph].count("Gather") == 2
