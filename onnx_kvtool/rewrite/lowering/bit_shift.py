@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["lower_bit_shift_28"]
@@ -30,21 +31,21 @@ def lower_bit_shift_28(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     dtype, left = view.required("X").dtype, view.string("direction") == "LEFT"
     if dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{view.required('X').name}` is unknown")
-    x, y = (_cast(em, view.required(name), _INT64) for name in ("X", "Y"))
+    x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
     limit = em.constant(int(np.dtype(dtype.numpy()).itemsize) * 8, "width")
     negative = em.op("Less", y, em.constant(0, "zero"), dtype=_BOOL)
     inside = em.op("Less", y, limit, dtype=_BOOL)
     outside = em.op("Or", negative, em.op("Not", inside, dtype=_BOOL), dtype=_BOOL)
     shift = _left if left else _right
-    return Replacement((_cast(em, shift(em, x, y, outside, limit), dtype),))
+    return Replacement((cast(em, shift(em, x, y, outside, limit), dtype),))
 
 
 def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Value) -> ir.Value:
     zero = em.constant(0, "zero")
-    amount = _cast(em, em.op("Where", outside, zero, y, hint="amount"), _UINT64)
-    bits = _cast(em, x, _UINT64)
+    amount = cast(em, em.op("Where", outside, zero, y, hint="amount"), _UINT64)
+    bits = cast(em, x, _UINT64)
     shifted = em.op("BitShift", bits, amount, attributes={"direction": "LEFT"}, dtype=_UINT64)
-    return em.op("Where", outside, zero, _cast(em, shifted, _INT64))
+    return em.op("Where", outside, zero, cast(em, shifted, _INT64))
 
 
 def _right(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Value) -> ir.Value:
@@ -56,9 +57,3 @@ def _right(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.V
         multiple = em.op("Sub", x, em.op("Mod", x, power), hint="multiple")
         x = em.op("Div", multiple, power, hint="shifted")
     return x
-
-
-def _cast(em: Emitter, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    if value.dtype == dtype:
-        return value
-    return em.op("Cast", value, attributes={"to": dtype.value}, dtype=dtype)

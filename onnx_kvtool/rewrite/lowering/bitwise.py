@@ -9,6 +9,7 @@ from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import reduce, unsqueeze
 from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["lower_bitwise_18"]
@@ -71,11 +72,7 @@ def _by_bits(
 def _weighted(em: Emitter, bits: ir.Value, places: list[int]) -> ir.Value:
     """Return the sum over the last axis of each bit times its place."""
     weighted = em.op("Mul", bits, em.constant(np.array(places, np.int64), "places"))
-    attributes: dict[str, int | list[int]] = {"keepdims": 0}
-    if em.opset >= 13:
-        last = em.constant([-1], "last")
-        return em.op("ReduceSum", weighted, last, attributes=attributes)
-    return em.op("ReduceSum", weighted, attributes=attributes | {"axes": [-1]})
+    return reduce(em, "ReduceSum", weighted, [-1], keepdims=False)
 
 
 def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: int) -> ir.Value:
@@ -83,10 +80,7 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
     dims = dims_of(value)
     if dims is None:
         raise Refusal("unknown-rank", f"the rank of `{value.name}` is unknown")
-    if em.opset >= 13:
-        column = em.op("Unsqueeze", x, em.constant([len(dims)], "last"))
-    else:
-        column = em.op("Unsqueeze", x, attributes={"axes": [len(dims)]})
+    column = unsqueeze(em, x, [len(dims)])
     negative = em.op("Less", column, em.constant(0, "zero"), dtype=_BOOL)
     low = em.constant(-(2 ** (width - 1)), "sign_bit")
     magnitude = em.op("Where", negative, em.op("Sub", column, low), column)

@@ -9,6 +9,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.rewrite.dtypes import carrier_of, detoured_parameter
 from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast
 
 __all__ = ["detour_element_type"]
 
@@ -40,7 +41,7 @@ def detour_element_type(context: LoweringContext, node: ir.Node, em: Emitter) ->
         carrier = carrier_of(node.op_type, value.dtype, em.opset, index)
         if carrier is None:
             return None
-        inputs.append(_cast(em, value, carrier))
+        inputs.append(cast(em, value, carrier))
     dtypes: list[ir.DataType] = []
     for index, value in enumerate(node.outputs):
         formal = facts.output(index)
@@ -62,13 +63,5 @@ def detour_element_type(context: LoweringContext, node: ir.Node, em: Emitter) ->
             new.name = ""
             results.append(None)
         else:
-            results.append(_cast(em, new, old.dtype or ir.DataType.UNDEFINED))
+            results.append(cast(em, new, old.dtype or ir.DataType.UNDEFINED))
     return Replacement(tuple(results))
-
-
-def _cast(em: Emitter, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    if value.dtype == dtype:
-        return value
-    # float8e5m2 has infinities, which the default would turn into the largest finite number.
-    saturate = {"saturate": 0} if dtype == ir.DataType.FLOAT8E5M2 else {}
-    return em.op("Cast", value, attributes={"to": dtype.value} | saturate, dtype=dtype)

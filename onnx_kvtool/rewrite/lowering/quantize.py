@@ -9,6 +9,7 @@ from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.sizes import positions
 from onnx_kvtool.rewrite.refusal import Refusal
 
@@ -40,18 +41,18 @@ def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) 
     spread = _spread(em, view, x, scale)
     quotient = em.op(
         "Div",
-        _cast(em, x, quotient_type),
-        _cast(em, spread, quotient_type),
+        cast(em, x, quotient_type),
+        cast(em, spread, quotient_type),
         dtype=quotient_type,
     )
-    result = em.op("Round", _cast(em, quotient, _D.FLOAT), dtype=_D.FLOAT)
+    result = em.op("Round", cast(em, quotient, _D.FLOAT), dtype=_D.FLOAT)
     if zero is not None:
-        offset = _cast(em, _spread(em, view, x, zero), _D.FLOAT)
+        offset = cast(em, _spread(em, view, x, zero), _D.FLOAT)
         result = em.op("Add", result, offset, dtype=_D.FLOAT)
     limits = np.iinfo(stored.numpy())
     low, high = (em.constant(np.array(v, np.float32), "limit") for v in (limits.min, limits.max))
     clipped = em.op("Clip", result, low, high, dtype=_D.FLOAT)
-    return Replacement((_cast(em, clipped, stored),))
+    return Replacement((cast(em, clipped, stored),))
 
 
 def lower_dequantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -67,13 +68,13 @@ def lower_dequantize_linear(context: LoweringContext, node: ir.Node, em: Emitter
     result_type = _named(view, "output_dtype") or scale.dtype
     _take("DequantizeLinear", result_type, _FLOATS, em.opset)
     assert result_type is not None
-    number = _cast(em, x, _D.INT32)
+    number = cast(em, x, _D.INT32)
     if zero is not None:
-        offset = _cast(em, _spread(em, view, x, zero), _D.INT32)
+        offset = cast(em, _spread(em, view, x, zero), _D.INT32)
         number = em.op("Sub", number, offset, dtype=_D.INT32)
-    factor = _cast(em, _spread(em, view, x, scale), _D.FLOAT)
-    product = em.op("Mul", _cast(em, number, _D.FLOAT), factor, dtype=_D.FLOAT)
-    return Replacement((_cast(em, product, result_type),))
+    factor = cast(em, _spread(em, view, x, scale), _D.FLOAT)
+    product = em.op("Mul", cast(em, number, _D.FLOAT), factor, dtype=_D.FLOAT)
+    return Replacement((cast(em, product, result_type),))
 
 
 def _output_type(view: NodeView, zero: ir.Value | None) -> ir.DataType | None:
@@ -123,9 +124,3 @@ def _spread(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> ir.Val
     target = [1] * rank
     target[axis] = -1
     return em.op("Reshape", scale, em.constant(target, "shape"), dtype=dtype)
-
-
-def _cast(em: Emitter, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    if value.dtype == dtype:
-        return value
-    return em.op("Cast", value, attributes={"to": dtype.value}, dtype=dtype)

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast, reduce
 
 __all__ = ["lower_rms_normalization_23"]
 
@@ -47,18 +48,9 @@ def lower_rms_normalization_23(
     def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
         return em.op(op_type, *inputs, dtype=stash, hint=hint)
 
-    wide = _cast(em, x, stash)
+    wide = cast(em, x, stash)
     squared = op("Pow", wide, em.constant(np.array(2, number), "two"), hint="squared")
-    if em.opset >= 18:
-        mean = op("ReduceMean", squared, em.constant(axes, "axes"), hint="mean")
-    else:
-        mean = em.op("ReduceMean", squared, attributes={"axes": axes}, dtype=stash, hint="mean")
+    mean = reduce(em, "ReduceMean", squared, axes, hint="mean")
     shifted = op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
-    normalized = _cast(em, op("Div", wide, op("Sqrt", shifted), hint="normalized"), dtype)
+    normalized = cast(em, op("Div", wide, op("Sqrt", shifted), hint="normalized"), dtype)
     return Replacement((em.op("Mul", normalized, scale, dtype=dtype, hint="scaled"),))
-
-
-def _cast(em: Emitter, value: ir.Value, to: ir.DataType) -> ir.Value:
-    if value.dtype == to:
-        return value
-    return em.op("Cast", value, attributes={"to": to.value}, dtype=to)

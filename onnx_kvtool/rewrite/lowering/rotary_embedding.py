@@ -8,6 +8,7 @@ from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import unsqueeze
 
 __all__ = ["lower_rotary_embedding_23"]
 
@@ -89,11 +90,7 @@ def _table(
 
     def build() -> ir.Value:
         rows = table if positions is None else em.op("Gather", table, positions, dtype=dtype)
-        if em.opset >= 13:
-            axes = em.constant([heads_axis], "axes")
-            return em.op("Unsqueeze", rows, axes, dtype=dtype, hint=name)
-        attributes = {"axes": [heads_axis]}
-        return em.op("Unsqueeze", rows, attributes=attributes, dtype=dtype, hint=name)
+        return unsqueeze(em, rows, [heads_axis], hint=name)
 
     return em.once(("rotary table", table, positions, heads_axis), build)
 

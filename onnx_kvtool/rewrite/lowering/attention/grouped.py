@@ -25,11 +25,11 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
     allowed_keys,
     empty_rows,
-    reduce_max,
     window_of,
 )
 from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
 from onnx_kvtool.rewrite.lowering.context import Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast, reduce, unsqueeze
 
 __all__ = ["grouped_attention"]
 
@@ -141,7 +141,7 @@ class _Grouped:
 
     def _with_group(self, cached: ir.Value) -> ir.Value:
         """Return (B, KV, S, width) as (B, KV, 1, S, width); as it is without groups."""
-        return cached if self.group == 1 else self._unsqueeze(cached, [2])
+        return cached if self.group == 1 else unsqueeze(self.em, cached, [2])
 
     def _cached(self, new: ir.Value, past: ir.Value | None, width: int) -> ir.Value:
         """Return keys or values as (B, KV, S, width), the past ones first."""
@@ -175,13 +175,13 @@ class _Grouped:
         else:
             empty = em.once(("attention empty rows", *key), lambda: self._all_hidden(bias))
         if self.group > 1:
-            bias = em.once(("attention bias 5", *key), lambda: self._unsqueeze(bias, [2]))
+            bias = em.once(("attention bias 5", *key), lambda: unsqueeze(em, bias, [2]))
         return bias, empty
 
     def _sum_of_masks(self, window: Window, mask: ir.Value | None) -> ir.Value:
         em = self.em
         if mask is not None and mask.shape is not None and len(mask.shape) < 4:
-            mask = self._unsqueeze(mask, list(range(4 - len(mask.shape))))
+            mask = unsqueeze(em, mask, range(4 - len(mask.shape)))
         seen = allowed_keys(em, window) if window.hides else None
         if mask is not None and mask.dtype == ir.DataType.BOOL:
             bool_ = ir.DataType.BOOL
@@ -194,24 +194,18 @@ class _Grouped:
         return bias if mask is None else self._op("Add", bias, mask, hint="bias")
 
     def _all_hidden(self, bias: ir.Value) -> ir.Value:
-        most = reduce_max(self.em, bias, self.dtype)
+        most = reduce(self.em, "ReduceMax", bias, [-1])
         hidden = self._number(-np.inf)
         return self.em.op("Equal", most, hidden, dtype=ir.DataType.BOOL, hint="empty_rows")
-
-    def _unsqueeze(self, value: ir.Value, axes: list[int]) -> ir.Value:
-        dtype = value.dtype or self.dtype
-        if self.em.opset >= 13:
-            return self.em.op("Unsqueeze", value, self.em.constant(axes, "axes"), dtype=dtype)
-        return self.em.op("Unsqueeze", value, attributes={"axes": axes}, dtype=dtype)
 
     def _softmax(self, scores: ir.Value, bias: ir.Value | None) -> ir.Value:
         if bias is not None:
             scores = self._op("Add", scores, bias, hint="biased")
         precision = self.view.softmax_precision
         wanted = self.dtype if precision is None else ir.DataType(precision)
-        weights = self._cast(scores, self.dtype, wanted)
+        weights = cast(self.em, scores, wanted)
         weights = self.em.op("Softmax", weights, attributes={"axis": -1}, dtype=wanted)
-        return self._cast(weights, wanted, self.dtype)
+        return cast(self.em, weights, self.dtype)
 
     def _output(self, weighted: ir.Value, empty: ir.Value | None) -> ir.Value:
         """Return the result in the layout of the query, zero for rows that saw no key."""
@@ -236,11 +230,6 @@ class _Grouped:
 
     def _op(self, op_type: str, *inputs: ir.Value, **keywords: object) -> ir.Value:
         return self.em.op(op_type, *inputs, dtype=self.dtype, **keywords)  # type: ignore[arg-type]
-
-    def _cast(self, value: ir.Value, source: ir.DataType, to: ir.DataType) -> ir.Value:
-        if source == to:
-            return value
-        return self.em.op("Cast", value, attributes={"to": to.value}, dtype=to)
 
     def _number(self, number: float) -> ir.Value:
         return self.em.constant(np.array(number, self.dtype.numpy()), "number")

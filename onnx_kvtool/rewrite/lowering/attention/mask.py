@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.forms import cast, reduce
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
 
 __all__ = ["Window", "allowed_keys", "empty_rows", "window_of"]
@@ -111,24 +112,12 @@ def empty_rows(em: Emitter, window: Window) -> ir.Value | None:
         if one_limit:
             limit = _first_hidden(em, window)
             return em.op("Less", limit, em.constant([1], "one"), dtype=ir.DataType.BOOL)
-        seen = em.op(
-            "Cast",
-            allowed_keys(em, window),
-            attributes={"to": ir.DataType.FLOAT.value},
-            dtype=ir.DataType.FLOAT,
-        )
-        most = reduce_max(em, seen, ir.DataType.FLOAT)
+        seen = cast(em, allowed_keys(em, window), ir.DataType.FLOAT)
+        most = reduce(em, "ReduceMax", seen, [-1])
         half = em.constant(np.array([0.5], np.float32), "half")
         return em.op("Less", most, half, dtype=ir.DataType.BOOL, hint="empty_rows")
 
     return em.once(("empty rows", window.key), build)
-
-
-def reduce_max(em: Emitter, value: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """Return the largest element on the last axis, which stays with size 1."""
-    if em.opset >= 18:
-        return em.op("ReduceMax", value, em.constant([-1], "axes"), dtype=dtype)
-    return em.op("ReduceMax", value, attributes={"axes": [-1]}, dtype=dtype)
 
 
 def _allowed(em: Emitter, window: Window) -> ir.Value:

@@ -1,0 +1,63 @@
+"""Operators whose form depends on the opset, written in the one that the emitter is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from onnx_kvtool.rewrite.emit import Emitter
+
+__all__ = ["cast", "reduce", "unsqueeze"]
+
+_AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
+"""Opset from which each reduction takes its axes as an input."""
+
+
+def cast(em: Emitter, value: ir.Value, to: ir.DataType) -> ir.Value:
+    """Return `value` in another element type; the value itself where it has that type.
+
+    A Cast to float8e5m2 keeps infinities, which the default would turn into the largest number.
+    """
+    if value.dtype == to:
+        return value
+    saturate = {"saturate": 0} if to == ir.DataType.FLOAT8E5M2 else {}
+    return em.op("Cast", value, attributes={"to": to.value} | saturate, dtype=to)
+
+
+def unsqueeze(
+    em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None
+) -> ir.Value:
+    """Return `value` with dimensions of size 1 at `axes` of the result."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    if em.opset >= 13:
+        return em.op("Unsqueeze", value, em.constant(list(axes), "axes"), dtype=dtype, hint=hint)
+    return em.op("Unsqueeze", value, attributes={"axes": list(axes)}, dtype=dtype, hint=hint)
+
+
+def reduce(
+    em: Emitter,
+    op_type: str,
+    value: ir.Value,
+    axes: Sequence[int],
+    *,
+    keepdims: bool = True,
+    hint: str | None = None,
+) -> ir.Value:
+    """Return a reduction of `value` over `axes`, in its own element type.
+
+    Args:
+        em: Where to build.
+        op_type: ReduceSum, ReduceMax, ReduceMean or ReduceMin.
+        value: What is reduced.
+        axes: Dimensions to reduce; negative ones count from the end.
+        keepdims: Whether these stay with size 1.
+        hint: Last part of the name.
+    """
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    kept = {} if keepdims else {"keepdims": 0}
+    if em.opset >= _AXES_AS_INPUT[op_type]:
+        given = em.constant(list(axes), "axes")
+        return em.op(op_type, value, given, attributes=kept, dtype=dtype, hint=hint)
+    attributes: dict[str, int | list[int]] = {"axes": list(axes), **kept}
+    return em.op(op_type, value, attributes=attributes, dtype=dtype, hint=hint)
