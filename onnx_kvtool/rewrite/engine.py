@@ -23,6 +23,7 @@ from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.relabel import can_relabel, relabel
+from onnx_kvtool.rewrite.replace_node import replace_node
 from onnx_kvtool.rewrite.report import Lowered
 
 __all__ = ["Engine"]
@@ -133,7 +134,7 @@ class Engine:
         except BaseException:
             em.discard()
             raise
-        emitted = _replace(node, em, replacement)
+        emitted = replace_node(node, em, replacement)
         if not part:
             self.lowered.append(Lowered(place, rule, replacement.via))
         for new in emitted:
@@ -269,35 +270,3 @@ def _illegal(em: Emitter) -> Problem | None:
         for _, body in subgraphs(node):
             waiting.extend(body)
     return None
-
-
-def _replace(node: ir.Node, em: Emitter, replacement: Replacement) -> list[ir.Node]:
-    """Put the emitted nodes in the place of `node` and return them; nothing can be refused."""
-    graph = node.graph
-    assert graph is not None
-    old, new = [], []
-    produced = {value for emitted in em.nodes for value in emitted.outputs}
-    for output, value in zip(node.outputs, replacement.outputs, strict=True):
-        if value is None:
-            continue
-        old.append(output)
-        if value in produced and value not in new:
-            new.append(value)
-            continue
-        # An output takes the name of the one it replaces; a value that has another name already
-        # keeps it behind an Identity.
-        copied = em.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
-        copied.type = output.type
-        new.append(copied)
-    nodes = em.commit()
-    for emitted in nodes:
-        emitted.metadata_props.update(node.metadata_props)
-    ir.convenience.replace_nodes_and_values(
-        graph,
-        insertion_point=node,
-        old_nodes=[node],
-        new_nodes=nodes,
-        old_values=old,
-        new_values=new,
-    )
-    return nodes
