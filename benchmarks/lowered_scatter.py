@@ -5,8 +5,10 @@ Run it from the checkout:  python -m benchmarks.lowered_scatter [--steps N]
 The sessions take turns step by step, so that noise hits all alike, and each step writes behind
 the last one, as a decode loop does. Before each step other memory is read, as a decoder reads its
 weights, so that the rows to write are not in the processor's cache; `--between 0` leaves that out
-and measures the bare kernels. Past and present of each cache are bound to one buffer. The numbers
-are medians over the steps of (time of the lowered model / time of the native model).
+and measures the bare kernels, where a call of ScatterND costs about 0.2 microseconds more than one
+of TensorScatter whatever the index is (1.13 to 1.20 at the first shape). Past and present of each
+cache are bound to one buffer. The numbers are medians over the steps of (time of the lowered model
+/ time of the native model).
 """
 
 from __future__ import annotations
