@@ -19,6 +19,8 @@ __all__ = [
     "is_standard",
     "op_facts",
     "operators",
+    "same_version",
+    "tensor_type",
     "type_name",
 ]
 
@@ -76,7 +78,6 @@ class OpFacts:
         inputs: Formal inputs in order; the last may be variadic.
         outputs: Formal outputs in order; the last may be variadic.
         attributes: Attributes by name.
-        min_inputs: Fewest inputs a node may have.
         max_inputs: Most inputs a node may have.
         min_outputs: Fewest outputs a node may have.
         max_outputs: Most outputs a node may have.
@@ -88,7 +89,6 @@ class OpFacts:
     inputs: tuple[Formal, ...]
     outputs: tuple[Formal, ...]
     attributes: Mapping[str, AttributeFacts]
-    min_inputs: int
     max_inputs: int
     min_outputs: int
     max_outputs: int
@@ -146,7 +146,6 @@ def op_facts(op_type: str, opset: int) -> OpFacts | None:
         inputs=_formals(schema.inputs, constraints),
         outputs=_formals(schema.outputs, constraints),
         attributes={name: _attribute(name, a) for name, a in schema.attributes.items()},
-        min_inputs=schema.min_input,
         max_inputs=schema.max_input,
         min_outputs=schema.min_output,
         max_outputs=schema.max_output,
@@ -185,6 +184,17 @@ def _type_number(attribute: onnx.defs.OpSchema.Attribute) -> int:
     return number
 
 
+def same_version(op_type: str, one: int, other: int) -> bool:
+    """Return whether two opsets mean the same version of an operator; False where one lacks it."""
+    here, there = op_facts(op_type, one), op_facts(op_type, other)
+    return here is not None and there is not None and here.since_version == there.since_version
+
+
+def tensor_type(dtype: ir.DataType) -> str:
+    """Return the schema's name for a tensor of an element type: `tensor(float)`."""
+    return f"tensor({dtype.name.lower()})"
+
+
 def type_name(value: ir.Value) -> str | None:
     """Return the schema's name for the type of `value` (`tensor(float)`); None when unknown."""
     return _type_name(value.type) if value.type is not None else None
@@ -194,7 +204,7 @@ def _type_name(type_: ir.TypeProtocol) -> str | None:
     kind = type(type_).__name__
     if kind == "TensorType":
         dtype = type_.dtype
-        return f"tensor({dtype.name.lower()})" if dtype != ir.DataType.UNDEFINED else None
+        return tensor_type(dtype) if dtype != ir.DataType.UNDEFINED else None
     elem = getattr(type_, "elem_type", None)
     if elem is None or isinstance(elem, int):
         return None

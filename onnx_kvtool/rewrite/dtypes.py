@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.ops.schema import NEWEST, op_facts, tensor_type
 from onnx_kvtool.rewrite.refusal import Refusal
 
-__all__ = ["Detour", "carrier_of", "detoured_parameter", "exact_detour", "takes"]
+__all__ = ["carrier_of", "detoured_parameter", "exact_carrier", "takes"]
 
 _D = ir.DataType
 
@@ -110,27 +110,11 @@ _WAYS: Mapping[str, _Way] = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Detour:
-    """Casts that carry every value of a type there and back unchanged.
-
-    Attributes:
-        carrier: The type in between.
-        into: Attributes of the Cast to the carrier.
-        back: Attributes of the Cast back. float8e5m2 has infinities, which the default
-            `saturate=1` would turn into the largest finite number.
-    """
-
-    carrier: ir.DataType
-    into: Mapping[str, int]
-    back: Mapping[str, int]
-
-
-def exact_detour(dtype: ir.DataType, op_type: str, opset: int) -> Detour | None:
-    """Return how values of `dtype` pass through the first input of `op_type` at `opset`.
+def exact_carrier(dtype: ir.DataType, op_type: str, opset: int) -> ir.DataType | None:
+    """Return the type through which values of `dtype` pass `op_type` at `opset` unchanged.
 
     Returns:
-        None when the operator takes the type as it is.
+        None when the first input of the operator takes the type as it is.
 
     Raises:
         Refusal: If neither the operator nor an exact Cast takes the type at `opset`.
@@ -139,8 +123,7 @@ def exact_detour(dtype: ir.DataType, op_type: str, opset: int) -> Detour | None:
         return None
     carrier = _CARRIERS.get(dtype)
     if carrier is not None and _casts(dtype, opset):
-        back = {"to": dtype.value} | ({"saturate": 0} if dtype == _D.FLOAT8E5M2 else {})
-        return Detour(carrier, {"to": carrier.value}, back)
+        return carrier
     raise Refusal(
         "element-type",
         f"`{op_type}` does not take {dtype.name} at opset {opset}"
@@ -154,7 +137,7 @@ def takes(op_type: str, index: int, dtype: ir.DataType, opset: int) -> bool:
     """Return whether the input at `index` of an operator may have an element type at `opset`."""
     facts = op_facts(op_type, opset)
     formal = facts.input(index) if facts else None
-    return formal is not None and f"tensor({dtype.name.lower()})" in formal.types
+    return formal is not None and tensor_type(dtype) in formal.types
 
 
 def _casts(dtype: ir.DataType, opset: int) -> bool:

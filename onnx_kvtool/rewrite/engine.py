@@ -48,7 +48,6 @@ class Engine:
         bodies: Function bodies that were made legal already, common to nested engines.
         lowered: Every node that was rewritten by a rule or a body, in order.
         refused: Every refusal, in order.
-        touched: Number of nodes that were only relabelled.
         avoided: Number of rewritten nodes for each limit of the release, by operator and reason;
             the opset has their operators.
     """
@@ -58,7 +57,6 @@ class Engine:
     bodies: dict[BodyKey, Body | Refusal | None] = field(default_factory=dict)
     lowered: list[Lowered] = field(default_factory=list)
     refused: list[Diagnostic] = field(default_factory=list)
-    touched: int = 0
     avoided: Counter[tuple[str, str]] = field(default_factory=Counter)
     _lowest: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
 
@@ -91,7 +89,6 @@ class Engine:
                 self.avoided[node.op_type, struck.text] += 1
                 return
             if not fitted.problems and relabel(node, fitted, target, self.context.folder):
-                self.touched += 1
                 return
             self._rewrite(node, place, scope, fitted.problems or [_DYNAMIC])
         except (Refusal, MalformedNode) as error:

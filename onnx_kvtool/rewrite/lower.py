@@ -12,8 +12,8 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin
-from onnx_kvtool.core.walk import function_path, nodes
-from onnx_kvtool.ops.schema import NEWEST, OpFacts, is_standard, op_facts
+from onnx_kvtool.core.walk import function_path, graph_path, nodes
+from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
 from onnx_kvtool.rewrite.ir_features import lacking_types
@@ -105,7 +105,7 @@ def legalise(
         outcome.notes.append(annotations.failure)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
     engine = Engine(context, frozenset(only))
-    engine.run(model.graph, model.graph.name or "main_graph", names)
+    engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered
     outcome.refused += engine.refused
     outcome.notes += [
@@ -173,22 +173,25 @@ def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
     for node in function.all_nodes():
         if not is_standard(node):
             continue
-        here, there = op_facts(node.op_type, source), op_facts(node.op_type, target)
-        if here is None or there is None:
-            return True
-        if here.since_version != there.since_version and not _legal_constant(node, there):
+        same = same_version(node.op_type, source, target)
+        if not same and not _legal_constant(node, target):
             return True
     return False
 
 
-def _legal_constant(node: ir.Node, facts: OpFacts) -> bool:
-    """Return whether a node is a Constant that the version of `facts` has: its type is known."""
-    if node.op_type != "Constant" or any(a.is_ref() for a in node.attributes.values()):
+def _legal_constant(node: ir.Node, opset: int) -> bool:
+    """Return whether a node is a Constant that is legal at `opset`: its type is known."""
+    facts = op_facts(node.op_type, opset)
+    if (
+        facts is None
+        or node.op_type != "Constant"
+        or any(a.is_ref() for a in node.attributes.values())
+    ):
         return False
     tensor = ir.convenience.get_const_tensor(node.outputs[0])
     if tensor is None or not set(node.attributes) <= set(facts.attributes):
         return False
-    return f"tensor({tensor.dtype.name.lower()})" in facts.outputs[0].types
+    return tensor_type(tensor.dtype) in facts.outputs[0].types
 
 
 def _reader_of_types(scope: _Scope) -> Callable[[ir.Node], bool]:
@@ -203,9 +206,8 @@ def _reader_of_types(scope: _Scope) -> Callable[[ir.Node], bool]:
             return False
         key = (node.op_type, node.version)
         if key not in answers:
-            here = op_facts(node.op_type, node.version or scope.source)
-            there = op_facts(node.op_type, scope.target)
-            changes = here is None or there is None or here.since_version != there.since_version
+            opset = node.version or scope.source
+            changes = not same_version(node.op_type, opset, scope.target)
             needed = node.op_type in scope.watched or (changes and not scope.only)
             answers[key] = needed or node.op_type in ("Shape", "Size")
         return answers[key]

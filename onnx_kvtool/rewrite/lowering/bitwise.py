@@ -9,7 +9,7 @@ from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.lowering.forms import reduce, unsqueeze
+from onnx_kvtool.rewrite.lowering.forms import cast, reduce, unsqueeze
 from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["lower_bitwise_18"]
@@ -36,14 +36,12 @@ def lower_bitwise_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     dtype = values[0].dtype
     if dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{values[0].name}` is unknown")
-    wide = [_wide(em, value) for value in values]
+    wide = [cast(em, value, _INT64) for value in values]
     if node.op_type == "BitwiseNot":
         result = em.op("Sub", em.constant(-1, "all_bits"), wide[0])
     else:
         result = _by_bits(em, _LOGIC[node.op_type], wide, values, _width(dtype))
-    if dtype != _INT64:
-        result = em.op("Cast", result, attributes={"to": dtype.value}, dtype=dtype)
-    return Replacement((result,))
+    return Replacement((cast(em, result, dtype),))
 
 
 def _width(dtype: ir.DataType) -> int:
@@ -88,9 +86,3 @@ def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: in
     bit = em.op("Mod", shifted, em.constant(2, "two"))
     low_bits = em.op("Cast", bit, attributes={"to": _BOOL.value}, dtype=_BOOL)
     return em.op("Concat", low_bits, negative, attributes={"axis": -1}, dtype=_BOOL)
-
-
-def _wide(em: Emitter, value: ir.Value) -> ir.Value:
-    if value.dtype == _INT64:
-        return value
-    return em.op("Cast", value, attributes={"to": _INT64.value})

@@ -14,7 +14,7 @@ _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin
 """Opset from which each reduction takes its axes as an input."""
 
 
-def cast(em: Emitter, value: ir.Value, to: ir.DataType) -> ir.Value:
+def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None) -> ir.Value:
     """Return `value` in another element type; the value itself where it has that type.
 
     A Cast to float8e5m2 keeps infinities, which the default would turn into the largest number.
@@ -22,7 +22,7 @@ def cast(em: Emitter, value: ir.Value, to: ir.DataType) -> ir.Value:
     if value.dtype == to:
         return value
     saturate = {"saturate": 0} if to == ir.DataType.FLOAT8E5M2 else {}
-    return em.op("Cast", value, attributes={"to": to.value} | saturate, dtype=to)
+    return em.op("Cast", value, attributes={"to": to.value} | saturate, dtype=to, hint=hint)
 
 
 def unsqueeze(

@@ -9,6 +9,7 @@ from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.rewrite.refusal import Refusal
 
@@ -55,8 +56,7 @@ def _places(context: LoweringContext, em: Emitter, axes: ir.Value, rank: int) ->
     if known is not None:
         first = known.ravel() % rank
         return em.constant(np.concatenate([first, first + rank]), "places")
-    if axes.dtype != ir.DataType.INT64:
-        axes = em.op("Cast", axes, attributes={"to": ir.DataType.INT64.value})
+    axes = cast(em, axes, ir.DataType.INT64)
     begin = em.op("Mod", axes, em.constant(rank, "rank"))  # negative axes count from the end
     end = em.op("Add", begin, em.constant(rank, "rank"))
     return em.op("Concat", begin, end, attributes={"axis": 0}, hint="places")

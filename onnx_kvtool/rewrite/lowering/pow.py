@@ -7,6 +7,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["lower_pow_12"]
@@ -38,15 +39,8 @@ def lower_pow_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
             f"exactly at opset {em.opset}",
             lowest_opset=12 if dtype != _D.BFLOAT16 else 13,
         )
-    wide = [
-        value
-        if value.dtype == _D.DOUBLE
-        else em.op("Cast", value, attributes={"to": _D.DOUBLE.value}, dtype=_D.DOUBLE)
-        for value in (base, exponent)
-    ]
+    wide = [cast(em, value, _D.DOUBLE) for value in (base, exponent)]
     power = em.op("Pow", *wide, dtype=_D.DOUBLE)
     if dtype in _EXACT_IN_DOUBLE and other not in _WIDE_FLOATS:
         power = em.op("Round", power, dtype=_D.DOUBLE)
-    if dtype == _D.DOUBLE:
-        return Replacement((power,))
-    return Replacement((em.op("Cast", power, attributes={"to": dtype.value}, dtype=dtype),))
+    return Replacement((cast(em, power, dtype),))

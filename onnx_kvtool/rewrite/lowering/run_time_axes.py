@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.forms import cast
 
 __all__ = ["axis_marks", "count_of", "switch"]
 
@@ -29,8 +30,7 @@ def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
         axes: (n,) or (), int32 or int64, each in -rank .. rank - 1; n may be 0.
         rank: Rank of the value that the axes belong to, at least 1.
     """
-    if axes.dtype != ir.DataType.INT64:
-        axes = em.op("Cast", axes, attributes={"to": ir.DataType.INT64.value})
+    axes = cast(em, axes, ir.DataType.INT64)
     flat = em.op("Reshape", axes, em.constant([-1], "flat"))  # (n,)
     # Mod counts negative axes from the end: its result has the sign of the divisor.
     places = em.op("Mod", flat, em.constant(rank, "rank"))
@@ -50,7 +50,7 @@ def switch(
     """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If."""
     dtype = value.dtype or ir.DataType.UNDEFINED
     mark = em.op("Gather", marks, em.constant(axis, "axis"))
-    chosen = em.op("Cast", mark, attributes={"to": ir.DataType.BOOL.value}, dtype=ir.DataType.BOOL)
+    chosen = cast(em, mark, ir.DataType.BOOL)
     bodies = {
         "then_branch": em.nested(lambda: [apply(value)], hint="marked"),
         "else_branch": em.nested(lambda: [value], hint="unmarked"),

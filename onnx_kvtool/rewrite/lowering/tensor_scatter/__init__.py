@@ -30,9 +30,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import product
-from onnx_kvtool.rewrite.dtypes import Detour, exact_detour
+from onnx_kvtool.rewrite.dtypes import exact_carrier
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.tensor_scatter.element_index import element_index
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update
 from onnx_kvtool.rewrite.lowering.tensor_scatter.row_tuples import row_tuples
@@ -49,26 +50,19 @@ def lower_tensor_scatter_24(context: LoweringContext, node: ir.Node, em: Emitter
         return Replacement((copied,), via="identity")
     via = _form(update, context)
     op_type = "ScatterElements" if via == "scatterelements" else "ScatterND"
-    detour = exact_detour(update.dtype, op_type, em.opset)
+    carrier = exact_carrier(update.dtype, op_type, em.opset)
     if via == "scatterelements":
         index = element_index(em, update, context.options.bounds, context.options.index_dtype)
         attributes = {"axis": update.axis}
     else:
         index = row_tuples(em, update, context.options.bounds)
         attributes = {}
-    past_cache, rows = (_into(em, detour, v) for v in (update.past_cache, update.update))
-    present_cache = em.op(
-        op_type,
-        past_cache,
-        index,
-        rows,
-        attributes=attributes,
-        dtype=detour.carrier if detour else update.dtype,
-    )
-    if detour:
-        present_cache = em.op(
-            "Cast", present_cache, attributes=detour.back, dtype=update.dtype, hint="from_carrier"
-        )
+    past_cache, rows = update.past_cache, update.update
+    if carrier is not None:
+        past_cache, rows = (cast(em, v, carrier, "to_carrier") for v in (past_cache, rows))
+    dtype = carrier or update.dtype
+    scattered = em.op(op_type, past_cache, index, rows, attributes=attributes, dtype=dtype)
+    present_cache = cast(em, scattered, update.dtype, "from_carrier")
     return Replacement((present_cache,), via=via)
 
 
@@ -88,9 +82,3 @@ def _form(update: CacheUpdate, context: LoweringContext) -> str:
     width = None if update.trail is None else product(update.trail)
     narrow = width is not None and width < len(update.lead) and update.length != 1
     return "scatterelements" if narrow else "scatternd"
-
-
-def _into(em: Emitter, detour: Detour | None, value: ir.Value) -> ir.Value:
-    if detour is None:
-        return value
-    return em.op("Cast", value, attributes=detour.into, dtype=detour.carrier, hint="to_carrier")

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
@@ -80,8 +81,7 @@ def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Va
             modulus = wrapping_modulus(em, update, checked=checked)
             rows = em.op("Mod", rows, modulus, hint="row")
     if dtype == "int32":
-        to = ir.DataType.INT32
-        rows = em.op("Cast", rows, attributes={"to": to.value}, dtype=to, hint="row_int32")
+        rows = cast(em, rows, ir.DataType.INT32, "row_int32")
     return em.op("Expand", rows, _shape(em, update), dtype=rows.dtype or ir.DataType.INT64)
 
 
