@@ -24,7 +24,7 @@ from onnx_kvtool.core.protobuf import EncodeError
 from onnx_kvtool.core.source import parse, read_bytes, spoken_name
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 
-__all__ = ["Origin", "clone", "origin", "read", "serialize", "write"]
+__all__ = ["Origin", "clone", "deserialize", "origin", "read", "serialize", "write"]
 
 _KEY = "onnx_kvtool.origin"
 _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
@@ -78,12 +78,28 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
         UnreadableModel: If the file cannot be read, is no ONNX model, is larger than a protobuf
             message can be, or holds what nobody can make sense of (see `container.judge`).
     """
+    path = os.fspath(source)
+    directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     with collector_paused():
-        return _read(os.fspath(source))
+        return _model(read_bytes(path), path, spoken_name(path), directory)
 
 
-def _read(path: str) -> ir.Model:
-    message = parse(read_bytes(path), spoken_name(path))
+def deserialize(data: bytes, directory: str = "") -> ir.Model:
+    """Return the model whose file has the bytes `data`, as `read` does.
+
+    Args:
+        data: What `serialize` returns.
+        directory: Where locations of external data start; "" for the current directory.
+
+    Raises:
+        UnreadableModel: As `read`.
+    """
+    with collector_paused():
+        return _model(data, "", "the model", directory)
+
+
+def _model(data: bytes, path: str, name: str, directory: str) -> ir.Model:
+    message = parse(data, name)
     try:
         found = judge(message)
         hidden = carried.hide(found)
@@ -91,10 +107,9 @@ def _read(path: str) -> ir.Model:
         model = _from_message(message)
         carried.restore(model, hidden)
     except UnreadableModel as error:
-        raise UnreadableModel(f"{spoken_name(path)}: {error.message}", help=error.help) from error
+        raise UnreadableModel(f"{name}: {error.message}", help=error.help) from error
     except UnicodeDecodeError as error:
-        raise UnreadableModel(f"{spoken_name(path)} holds text that is not UTF-8") from error
-    directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
+        raise UnreadableModel(f"{name} holds text that is not UTF-8") from error
     _set_base_dir(model, directory, everywhere=found.hidden_external)
     model.meta[_KEY] = Origin(
         path,

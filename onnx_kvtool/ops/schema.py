@@ -56,6 +56,7 @@ class Formal:
         name: Name as in the schema.
         optional: Whether it may be absent.
         variadic: Whether it takes any number of values.
+        homogeneous: Whether the values of a variadic one are all of one type.
         type_parameter: Name of the type constraint (`T`), or a literal type.
         types: Names of the types it takes, such as `tensor(float)`.
     """
@@ -63,6 +64,7 @@ class Formal:
     name: str
     optional: bool
     variadic: bool
+    homogeneous: bool
     type_parameter: str
     types: frozenset[str]
 
@@ -159,6 +161,7 @@ def _formals(parameters: object, constraints: Mapping[str, frozenset[str]]) -> t
             name=p.name,
             optional=p.option == option.Optional,
             variadic=p.option == option.Variadic,
+            homogeneous=p.is_homogeneous,
             type_parameter=p.type_str,
             types=constraints.get(p.type_str, frozenset({p.type_str})),
         )

@@ -10,7 +10,8 @@ import onnxruntime
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from tests.conformance.corpus import cases
-from tests.conformance.verdict import RANDOM, Verdict, judged
+from tests.conformance.difference import RANDOM
+from tests.conformance.verdict import Verdict, judged
 
 __all__ = ["TARGETS", "page", "verdicts"]
 

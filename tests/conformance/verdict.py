@@ -19,26 +19,11 @@ from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.extended import EXTENDED
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.conformance.corpus import Case
+from tests.conformance.difference import difference_of
 
-__all__ = ["RANDOM", "Verdict", "judged"]
-
-RANDOM = frozenset(
-    {
-        "bernoulli",
-        "bernoulli_double",
-        "bernoulli_seed",
-        "training_dropout",
-        "training_dropout_default",
-        "training_dropout_default_mask",
-        "training_dropout_mask",
-    }
-)
-"""Cases whose outputs are drawn anew in each run: types and shapes are compared only."""
+__all__ = ["Verdict", "judged", "run_case"]
 
 _NARROW = frozenset(extended.dtype for extended in EXTENDED.values())
-
-_ABSOLUTE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "complex64": 1e-5}
-"""Absolute tolerance of arithmetic; a result of zero has no relative one. Others: 1e-7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +59,10 @@ def judged(case: Case, target: int) -> Verdict:
         return Verdict("wrong", f"checker: {error}")
     except onnx.shape_inference.InferenceError as error:
         return Verdict("wrong", f"shape inference: {error}")
-    return _run(case, proto)
+    return run_case(case, proto)
 
 
-def _run(case: Case, proto: onnx.ModelProto) -> Verdict:
+def run_case(case: Case, proto: onnx.ModelProto) -> Verdict:
     """Run in onnxruntime, or in onnx's reference where it has no kernel or another opinion.
 
     Another opinion of onnxruntime counts against the lowered model, unless it has the same opinion
@@ -90,7 +75,7 @@ def _run(case: Case, proto: onnx.ModelProto) -> Verdict:
         except Exception as error:  # noqa: BLE001  # a lack of kernels has many names
             said.append(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
             continue
-        difference = _difference(case, outputs)
+        difference = difference_of(case, outputs)
         if difference is None:
             return Verdict("equal", name)
         said.append(f"{name}: {difference}")
@@ -105,7 +90,7 @@ def _same_of_the_source(case: Case, outputs: Sequence[Any]) -> bool:
         native = _in_onnxruntime(case.model, case.feeds)
     except Exception:  # noqa: BLE001  # no kernel, by any name
         return True
-    return _difference(replace(case, expected=list(native)), outputs) is None
+    return difference_of(replace(case, expected=list(native)), outputs) is None
 
 
 def _in_onnxruntime(proto: onnx.ModelProto, feeds: dict[str, Any]) -> Sequence[Any]:
@@ -123,38 +108,3 @@ def _in_onnxruntime(proto: onnx.ModelProto, feeds: dict[str, Any]) -> Sequence[A
 def _in_reference(proto: onnx.ModelProto, feeds: dict[str, Any]) -> Sequence[Any]:
     with np.errstate(all="ignore"):
         return list(ReferenceEvaluator(proto).run(None, feeds))
-
-
-def _difference(case: Case, outputs: Sequence[Any]) -> str | None:
-    if len(outputs) != len(case.expected):
-        return f"{len(outputs)} outputs, expected {len(case.expected)}"
-    for got, expected in zip(outputs, case.expected, strict=True):
-        if (text := _unlike(case, got, expected)) is not None:
-            return text
-    return None
-
-
-def _unlike(case: Case, got: Any, expected: Any) -> str | None:
-    if expected is None or got is None:
-        return None if got is None and expected is None else "one is absent"
-    if isinstance(expected, list):
-        if not isinstance(got, list) or len(got) != len(expected):
-            return "sequences of different length"
-        pairs = zip(got, expected, strict=True)
-        return next((text for a, b in pairs if (text := _unlike(case, a, b))), None)
-    a, b = np.asarray(got), np.asarray(expected)
-    if a.shape != b.shape:
-        return f"shape {a.shape}, expected {b.shape}"
-    if b.dtype.kind in "OUS":
-        return None if a.tolist() == b.tolist() else "other strings"
-    if a.dtype != b.dtype:
-        return f"{a.dtype}, expected {b.dtype}"
-    if case.name in RANDOM:
-        return None
-    if b.dtype.kind in "biu":
-        return None if np.array_equal(a, b) else "other integers"
-    wide = np.complex128 if b.dtype.kind == "c" else np.float64
-    rtol, atol = max(case.rtol, 1e-3), _ABSOLUTE.get(b.dtype.name, 1e-7)
-    with np.errstate(all="ignore"):
-        same = np.allclose(a.astype(wide), b.astype(wide), rtol=rtol, atol=atol, equal_nan=True)
-    return None if same else "other numbers"

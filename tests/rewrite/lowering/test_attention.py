@@ -18,6 +18,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.cache_models import model, value
+from tests.naive_attention import flat, naive_attention
 
 
 @dataclass(frozen=True)
@@ -106,51 +107,16 @@ def _feeds(case: Case) -> dict[str, np.ndarray]:
     return feeds
 
 
-def _oracle(case: Case, feeds: dict[str, np.ndarray]) -> np.ndarray:
-    """Return Y as (B, H, L, E), row by row, in float64."""
-    q, k, v = (feeds[name].astype(np.float64) for name in "QKV")
-    if case.past:
-        k = np.concatenate([feeds["past_key"], k], axis=2)
-        v = np.concatenate([feeds["past_value"], v], axis=2)
-    total = k.shape[2]
-    scale = case.scale if case.scale is not None else 1 / np.sqrt(case.size)
-    mask = feeds.get("attn_mask")
-    if mask is not None:
-        mask = np.broadcast_to(mask, (case.batch, q.shape[1], case.length, total))
-    y = np.zeros((*q.shape[:3], case.value_size))
-    for b, h, i in np.ndindex(q.shape[:3]):
-        kv = h // case.group
-        offset = case.past
-        if case.nonpad is not None:
-            offset = case.nonpad[b] - case.length
-        position = i + offset
-        scores, rows = [], []
-        for j in range(total):
-            seen = not case.causal or j <= position
-            seen &= case.left < 0 or j >= position - case.left
-            seen &= case.right < 0 or j <= position + case.right
-            seen &= case.nonpad is None or j < case.nonpad[b]
-            bias = 0.0
-            if mask is not None:
-                seen &= mask.dtype != np.bool_ or bool(mask[b, h, i, j])
-                bias = 0.0 if mask.dtype == np.bool_ else float(mask[b, h, i, j])
-            if not seen:
-                continue
-            score = float(q[b, h, i] @ k[b, kv, j]) * scale
-            if case.softcap:
-                score = case.softcap * np.tanh(score / case.softcap)
-            scores.append(score + bias)
-            rows.append(v[b, kv, j])
-        if scores:
-            weights = np.exp(np.array(scores) - max(scores))
-            y[b, h, i] = (weights / weights.sum()) @ np.array(rows)
-    return y
-
-
-def _flat(array: np.ndarray) -> np.ndarray:
-    """Return (B, H, L, D) as (B, L, H * D)."""
-    batch, heads, length, size = array.shape
-    return np.ascontiguousarray(array.transpose(0, 2, 1, 3).reshape(batch, length, heads * size))
+def _expected(case: Case, feeds: dict[str, np.ndarray]) -> np.ndarray:
+    """Return Y as (B, H, L, E)."""
+    return naive_attention(
+        feeds,
+        causal=case.causal,
+        scale=case.scale,
+        softcap=case.softcap,
+        left=case.left,
+        right=case.right,
+    ).y
 
 
 _ORDER = ["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"]
@@ -220,10 +186,10 @@ _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
 def test_every_attention_equals_the_text(case: Case) -> None:
     """Grouped heads, caches, masks, windows, softcap, both layouts, at every kind of target."""
     feeds = _feeds(case)
-    expected = _oracle(case, feeds)
+    expected = _expected(case, feeds)
     if case.rank == 3:
-        feeds |= {name: _flat(feeds[name]) for name in "QKV"}
-        expected = _flat(expected)
+        feeds |= {name: flat(feeds[name]) for name in "QKV"}
+        expected = flat(expected)
     source = _model(case, feeds)
     result, report = lower(ir.from_proto(source), opset=case.opset, verify=False)
     assert not report.refused
@@ -267,7 +233,7 @@ def _lowered(opset: int = 18, **changes: Any) -> tuple[ir.Model, list[str | None
     case = Case(**{**_BASE, **changes, "opset": opset})
     feeds = _feeds(case)
     if case.rank == 3:
-        feeds |= {name: _flat(feeds[name]) for name in "QKV"}
+        feeds |= {name: flat(feeds[name]) for name in "QKV"}
     result, report = lower(ir.from_proto(_model(case, feeds)), opset=opset, verify=False)
     return result, [done.via for done in report.lowered]
 

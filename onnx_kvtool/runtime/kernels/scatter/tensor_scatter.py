@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.scatter.writing import destination
 
 __all__ = ["tensor_scatter"]
-
-Array = npt.NDArray[np.generic]
 
 
 def tensor_scatter(
@@ -19,6 +18,7 @@ def tensor_scatter(
     *,
     axis: int,
     mode: str,
+    in_place: bool = False,
 ) -> tuple[Array]:
     """Write `update` into a copy of `past_cache`, one start per batch row.
 
@@ -27,9 +27,9 @@ def tensor_scatter(
     the extended ones of ml_dtypes and strings (as objects) included, and NaN payloads survive.
 
     The semantics are the prose of TensorScatter-24. The pseudo-code that stood beside it before
-    onnx 1.23.1 wraps the batch and the other indices too; only the sequence index is meant. What
-    the text leaves open is settled so: a negative start in circular mode is taken by the true
-    modulus (-1 is S - 1), as onnx.reference does; onnxruntime refuses negative starts there too.
+    onnx 1.23.1 wraps the batch and the other indices too; only the sequence index is meant. Of a
+    negative start the text says nothing; it is an error in both modes, as in onnxruntime 1.31.1,
+    where onnx.reference counts it from the end or takes its modulus.
 
     Args:
         past_cache: (B, D1, ..., S, ..., Dn), rank 2 or more; S is max_sequence_length.
@@ -39,35 +39,52 @@ def tensor_scatter(
             for every batch row, also when nothing is written.
         axis: Position of S and L, counted from the back if negative; not the batch axis.
         mode: `linear` or `circular`.
+        in_place: Whether `past_cache` may be overwritten and returned, which costs no more than the
+            rows written. It is not if it is read-only or may share memory with `update`.
 
     Returns:
-        One array, `present_cache`: a new array with the shape and dtype of `past_cache`.
+        One array, `present_cache`, with the shape and dtype of `past_cache`: a new one, or
+        `past_cache` itself if `in_place`.
 
     Raises:
         KernelError: If dtypes or ranks differ; if the rank is below 2; if `axis` is the batch axis
             or outside the rank; if another dimension than the sequence differs; if L > S; if
-            `write_indices` is not int64 or not of shape (B,); if `mode` is another string; in
-            linear mode also if a start is negative or start + L > S.
+            `write_indices` is not int64 or not of shape (B,); if `mode` is another string; if a
+            start is negative; in linear mode also if start + L > S.
     """
     sequence_axis = _check_shapes(past_cache, update, axis)
     batch, capacity = past_cache.shape[0], past_cache.shape[sequence_axis]
     length = update.shape[sequence_axis]
     starts = np.zeros(batch, np.int64) if write_indices is None else write_indices
     _check_starts(starts, batch)
-    if mode == "linear":
-        _check_range(starts, length, capacity)
-    elif mode != "circular":
+    if mode not in ("linear", "circular"):
         raise KernelError(f"`mode` is `{mode}`, expected `linear` or `circular`")
+    _check_range(starts, capacity - length if mode == "linear" else None, length, capacity)
 
-    present = np.array(past_cache, copy=True)
+    present = destination(past_cache, in_place, update)
     if batch == 0 or length == 0:
         return (present,)
-    # Starts are reduced before the addition, which could overflow int64 otherwise.
-    rows = starts[:, None] % capacity + np.arange(length, dtype=np.int64)  # (B, L)
-    rows %= capacity
-    moved = np.moveaxis(present, sequence_axis, 1)  # a view: (B, S, ...)
-    moved[np.arange(batch)[:, None], rows] = np.moveaxis(update, sequence_axis, 1)
+    # Of Python integers: a start is reduced without overflow.
+    rows = [start % capacity for start in starts.tolist()]
+    if len(set(rows)) == 1:
+        _write_rows(present, update, slice(None), rows[0], sequence_axis)
+    else:
+        for row, start in enumerate(rows):
+            _write_rows(present, update, row, start, sequence_axis)
     return (present,)
+
+
+def _write_rows(
+    present: Array, update: Array, batch: int | slice, start: int, sequence_axis: int
+) -> None:
+    """Write the rows of one batch row, or of all of them, from `start` on and then from 0 on."""
+    capacity, length = present.shape[sequence_axis], update.shape[sequence_axis]
+    before = (batch, *(slice(None),) * (sequence_axis - 1))
+    fitting = min(length, capacity - start)
+    present[(*before, slice(start, start + fitting))] = update[(*before, slice(0, fitting))]
+    if fitting < length:
+        wrapped = slice(fitting, length)
+        present[(*before, slice(0, length - fitting))] = update[(*before, wrapped)]
 
 
 def _check_shapes(past_cache: Array, update: Array, axis: int) -> int:
@@ -86,7 +103,10 @@ def _check_shapes(past_cache: Array, update: Array, axis: int) -> int:
         raise KernelError(f"`axis` is {axis}, expected {-rank} to {rank - 1}")
     sequence_axis = axis % rank
     if sequence_axis == 0:
-        raise KernelError(f"`axis` is {axis}, which is the batch dimension of rank {rank}")
+        default = "the default, -2, suits caches of rank 3 and more only" if rank == 2 else None
+        raise KernelError(
+            f"`axis` is {axis}, which is the batch dimension of rank {rank}", help=default
+        )
     for dim, (got, expected) in enumerate(zip(new, past, strict=True)):
         if dim != sequence_axis and got != expected:
             raise KernelError(
@@ -103,18 +123,25 @@ def _check_shapes(past_cache: Array, update: Array, axis: int) -> int:
 
 def _check_starts(starts: Array, batch: int) -> None:
     if starts.dtype != np.int64:
-        raise KernelError(f"`write_indices` is of dtype {starts.dtype}, expected int64")
+        raise KernelError(
+            f"`write_indices` is of dtype {starts.dtype}, expected int64",
+            help="cast `write_indices` to int64",
+        )
     if starts.shape != (batch,):
         raise KernelError(f"`write_indices` has shape {starts.shape}, expected ({batch},)")
 
 
-def _check_range(starts: Array, length: int, capacity: int) -> None:
-    last = capacity - length
+def _check_range(starts: Array, last: int | None, length: int, capacity: int) -> None:
+    """Check each start against 0 and, in linear mode, against the last one that leaves room."""
     for row, start in enumerate(starts.tolist()):
         if start < 0:
-            raise KernelError(f"write_indices[{row}] is {start}, expected 0 or more in linear mode")
-        if start > last:
+            raise KernelError(
+                f"write_indices[{row}] is {start}, expected 0 or more",
+                help="count rows from the start of the cache; no index counts from its end",
+            )
+        if last is not None and start > last:
             raise KernelError(
                 f"write_indices[{row}] is {start}, expected at most {last}: {length} rows "
-                f"from there exceed max_sequence_length {capacity}"
+                f"from there exceed max_sequence_length {capacity}",
+                help="make the cache longer, or set `mode` to `circular` to wrap around",
             )

@@ -1,0 +1,19 @@
+"""Attention of three kinds, the rotary embedding, and the convolution that goes with a state."""
+
+from __future__ import annotations
+
+from onnx_kvtool.runtime.kernels.attention.attention import attention_23, attention_24
+from onnx_kvtool.runtime.kernels.attention.causal_conv_with_state import causal_conv_with_state_27
+from onnx_kvtool.runtime.kernels.attention.linear_attention import linear_attention_27
+from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
+from onnx_kvtool.runtime.kernels.kernel import Kernel
+
+__all__ = ["LINES"]
+
+LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
+    ("Attention", (Kernel(23, attention_23), Kernel(24, attention_24))),
+    ("CausalConvWithState", (Kernel(27, causal_conv_with_state_27),)),
+    ("LinearAttention", (Kernel(27, linear_attention_27),)),
+    ("RotaryEmbedding", (Kernel(23, rotary_embedding_23),)),
+)
+"""Operators of this family with their kernels, oldest first."""

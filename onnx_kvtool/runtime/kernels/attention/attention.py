@@ -1,0 +1,195 @@
+"""Attention-23, -24 and -25: scaled dot-product attention of grouped heads over a cache."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.attention.bias import additive_bias, mask_23, mask_24
+from onnx_kvtool.runtime.kernels.attention.operands import Operands, read_operands
+from onnx_kvtool.runtime.kernels.attention.weights import (
+    attention_weights,
+    capped,
+    raw_scores,
+    weighted_values,
+)
+from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.normalization.precision import Reals, floating_type, rounded
+
+__all__ = ["attention_23", "attention_24"]
+
+
+def attention_23(
+    Q: Array,
+    K: Array,
+    V: Array,
+    attn_mask: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    *,
+    is_causal: int,
+    kv_num_heads: int | None,
+    q_num_heads: int | None,
+    qk_matmul_output_mode: int,
+    scale: float | None,
+    softcap: float,
+    softmax_precision: int | None,
+    context: Context | None = None,
+) -> tuple[Array | None, ...]:
+    """Compute Attention-23; as `attention_24`, but for what that added.
+
+    There is no `nonpad_kv_seqlen`, and `attn_mask` broadcasts to (B, H, L, S) in every dimension:
+    a shorter last dimension is an error, where onnx.reference 1.23.2 pads it.
+    """
+    operands = read_operands(Q, K, V, past_key, past_value, q_num_heads, kv_num_heads)
+    mask = None if attn_mask is None else mask_23(attn_mask, operands)
+    bias = additive_bias(operands, mask, None, bool(is_causal), -1, -1)
+    return _attend(
+        operands, bias, scale, softcap, softmax_precision, qk_matmul_output_mode, context
+    )
+
+
+def attention_24(
+    Q: Array,
+    K: Array,
+    V: Array,
+    attn_mask: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    nonpad_kv_seqlen: Array | None = None,
+    *,
+    is_causal: int,
+    kv_num_heads: int | None,
+    q_num_heads: int | None,
+    qk_matmul_output_mode: int,
+    scale: float | None,
+    softcap: float,
+    softmax_precision: int | None,
+    left_window_size: int = -1,
+    right_window_size: int = -1,
+    context: Context | None = None,
+) -> tuple[Array | None, ...]:
+    """Compute Attention-24 and -25 (the windows) as the text of onnx 1.23.2 has them.
+
+    Letters: B batch, H query heads, KV key/value heads, L query length, P past length, S total key
+    length (past and new), D head size, E value head size.
+
+    Types: float32 and float64 are computed in themselves, the whole scale multiplied to the query
+    alone. float16 and bfloat16 are rounded where the schema's function body has a value: the scaled
+    query and keys, the scores, each step of the softcap, the sum with the bias, the softmax (in
+    `softmax_precision`), its cast, and the output; sums in between are float32.
+
+    NaN: the bias is added, so that a score of NaN, or of plus infinity at a hidden key, makes its
+    row NaN; a query that sees no key at all has an output of 0 whatever scores and values are.
+
+    Args:
+        Q: (B, H, L, D), or (B, L, H * D).
+        K: (B, KV, S - P, D), or (B, S - P, KV * D); KV divides H.
+        V: (B, KV, S - P, E), or (B, S - P, KV * E); may be of another float type.
+        attn_mask: Broadcasts to (B, H, L, S), a shorter last dimension padded as hidden: True where
+            a key is seen; or numbers that are added, of any type, rounded to that of `Q`.
+        past_key: (B, KV, P, D).
+        past_value: (B, KV, P, E).
+        nonpad_kv_seqlen: (B,), int64, 0 to S: valid keys of each row; not with `past_key`.
+        is_causal: Whether query i sees key j only for j <= i + offset: P with `past_key`,
+            nonpad_kv_seqlen - L with that (negative for rows that see nothing), else 0.
+        kv_num_heads: KV; for three dimensions. Must agree with the shape if given for four.
+        q_num_heads: H; likewise.
+        qk_matmul_output_mode: The fourth output: 0 the scaled scores, 1 after the softcap, 2 after
+            the bias, 3 after the softmax.
+        scale: 0 or more; None for 1 / sqrt(D).
+        softcap: Scores become softcap * tanh(score / softcap); 0 for none.
+        softmax_precision: Element type in which the softmax is computed; None for that of `Q`.
+        left_window_size: Query at p = i + offset sees keys from p - left_window_size on; -1 for no
+            limit.
+        right_window_size: It sees keys up to p + right_window_size; -1 for no limit.
+        context: Warned of a mask whose last dimension of 1 is padded.
+
+    Returns:
+        Y, (B, H, L, E) or (B, L, H * E) as `Q`; present_key, (B, KV, S, D); present_value,
+        (B, KV, S, E); and qk_matmul_output, (B, H, L, S), None when the node does not have it.
+
+    Raises:
+        KernelError: For shapes, types and counts that contradict each other (`read_operands`); for
+            a mask that does not fit (`mask_24`); for counts of valid keys and windows out of range
+            (`additive_bias`); for a negative scale, an unknown mode or an unknown precision.
+    """
+    operands = read_operands(Q, K, V, past_key, past_value, q_num_heads, kv_num_heads)
+    bias_of_mask = None
+    if attn_mask is not None:
+        warn = context.warn if context is not None else _ignore
+        bias_of_mask = mask_24(attn_mask, operands, nonpad_kv_seqlen, warn)
+    bias = additive_bias(
+        operands,
+        bias_of_mask,
+        nonpad_kv_seqlen,
+        bool(is_causal),
+        left_window_size,
+        right_window_size,
+    )
+    return _attend(
+        operands, bias, scale, softcap, softmax_precision, qk_matmul_output_mode, context
+    )
+
+
+def _attend(
+    operands: Operands,
+    bias: Reals | None,
+    scale: float | None,
+    softcap: float,
+    softmax_precision: int | None,
+    mode: int,
+    context: Context | None,
+) -> tuple[Array | None, ...]:
+    dtype = operands.query.dtype
+    precision = (
+        dtype
+        if softmax_precision is None
+        else floating_type(softmax_precision, "softmax_precision")
+    )
+    if mode not in (0, 1, 2, 3):
+        raise KernelError(f"`qk_matmul_output_mode` is {mode}, expected 0, 1, 2 or 3")
+    wanted = None if context is not None and context.outputs < 4 else mode
+    shown: Array | None = None
+
+    def show(stage: int, scores: Reals) -> None:
+        nonlocal shown
+        if stage == wanted:  # a copy: the later stages work in place
+            shown = scores.astype(dtype)
+
+    with np.errstate(all="ignore"):
+        scores = raw_scores(operands, _scale(scale, operands))
+        show(0, scores)
+        scores = capped(scores, softcap, dtype)
+        show(1, scores)
+        if bias is not None:
+            scores += bias
+            scores = rounded(scores, dtype)
+        show(2, scores)
+        empty = None
+        if bias is not None:
+            empty = np.asarray(np.equal(bias, -np.inf).all(axis=-1, keepdims=True))
+        weights = attention_weights(scores, empty, dtype, precision)
+        show(3, weights)
+        output = weighted_values(weights, operands, empty)
+    if operands.is_flat:
+        batch, heads, length, size = output.shape
+        output = output.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
+    return output, operands.key, operands.value, shown
+
+
+def _scale(scale: float | None, operands: Operands) -> float:
+    if scale is None:
+        size = operands.query.shape[3]
+        if size == 0:
+            raise KernelError("the default `scale` is 1 / sqrt(head_size), but head_size is 0")
+        return 1.0 / math.sqrt(size)
+    if not scale >= 0:
+        raise KernelError(f"`scale` is {scale}, expected 0 or more: its square root is applied")
+    return scale
+
+
+def _ignore(_: str) -> None:
+    """Take a warning that nobody asked for."""

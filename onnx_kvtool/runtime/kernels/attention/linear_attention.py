@@ -1,0 +1,135 @@
+"""LinearAttention-27: attention by a state that each token updates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.attention.operands import split_heads
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+
+__all__ = ["linear_attention_27"]
+
+_RULES = ("linear", "gated", "delta", "gated_delta")
+
+
+def linear_attention_27(
+    query: Array,
+    key: Array,
+    value: Array,
+    past_state: Array | None = None,
+    decay: Array | None = None,
+    beta: Array | None = None,
+    *,
+    chunk_size: int,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float,
+    update_rule: str,
+) -> tuple[Array, Array]:
+    """Update a state by each token in turn and read it with the query, in float32.
+
+    For each key/value head, with state S: S *= exp(decay), if gated; v = beta * (v - S^T k), if
+    delta; S += k v^T; and for each query head that shares it, output = scale * S^T q.
+
+    Args:
+        query: (B, T, H * D).
+        key: (B, T, KV * D); KV divides H.
+        value: (B, T, KV * E).
+        past_state: (B, KV, D, E); None for zeros.
+        decay: (B, T, KV) or (B, T, KV * D), logarithms; given exactly for the gated rules.
+        beta: (B, T, KV) or (B, T, 1); given exactly for the delta rules.
+        chunk_size: A hint for other implementations.
+        kv_num_heads: KV.
+        q_num_heads: H.
+        scale: Factor of the output; 0 for 1 / sqrt(D).
+        update_rule: `linear`, `gated`, `delta` or `gated_delta`.
+
+    Returns:
+        output, (B, T, H * E), of the type of `query`; present_state, (B, KV, D, E), of the type of
+        `past_state`, or of `query` without it, where the text leaves the type open.
+
+    Raises:
+        KernelError: If the rule is another; if a gate is missing or not part of the rule; if head
+            counts or shapes do not fit each other.
+    """
+    _check_rule(update_rule, decay, beta)
+    if query.ndim != 3 or key.ndim != 3 or value.ndim != 3:
+        raise KernelError(
+            f"`query`, `key` and `value` have shapes {query.shape}, {key.shape} and {value.shape}, "
+            "expected three dimensions each"
+        )
+    q = split_heads(query, "query", q_num_heads, "q_num_heads").astype(np.float32)
+    k = split_heads(key, "key", kv_num_heads, "kv_num_heads").astype(np.float32)
+    v = split_heads(value, "value", kv_num_heads, "kv_num_heads").astype(np.float32)
+    batch, heads, tokens, size = q.shape
+    if size == 0:
+        raise KernelError("the head_size of `query` is 0, expected 1 or more")
+    if heads % kv_num_heads:
+        raise KernelError(f"`q_num_heads` is {heads}, expected a multiple of {kv_num_heads}")
+    check_shape("key", key.shape, (batch, tokens, kv_num_heads * size), "sizes of `query`")
+    check_shape("value", value.shape, (batch, tokens, value.shape[2]), "sizes of `query`")
+    state_shape = (batch, kv_num_heads, size, v.shape[3])
+    state: Reals = np.zeros(state_shape, np.float32)
+    if past_state is not None:
+        check_shape("past_state", past_state.shape, state_shape, "(B, kv_num_heads, d_k, d_v)")
+        state = past_state.astype(np.float32)
+    with np.errstate(all="ignore"):
+        forget = None if decay is None else np.exp(_decay(decay, k.shape))
+        rate = None if beta is None else _beta(beta, k.shape)
+        q *= np.float32(scale if scale else 1.0 / math.sqrt(size))
+        shared = (batch, kv_num_heads, heads // kv_num_heads, tokens)
+        grouped = q.reshape(*shared, size)
+        output = np.empty((*shared, v.shape[3]), np.float32)
+        for token in range(tokens):
+            column: Reals = k[:, :, token, :, None]
+            row: Reals = v[:, :, token, None]
+            if forget is not None:
+                state = state * forget[:, :, token, :, None]
+            if rate is not None:
+                row = rate[:, :, token, :, None] * (row - column.swapaxes(-1, -2) @ state)
+            state = state + column * row
+            output[:, :, :, token] = grouped[:, :, :, token] @ state
+    by_token = output.reshape(batch, heads, tokens, v.shape[3]).transpose(0, 2, 1, 3)
+    flat = by_token.reshape(batch, tokens, heads * v.shape[3])
+    state_type = query.dtype if past_state is None else past_state.dtype
+    return flat.astype(query.dtype), state.astype(state_type)
+
+
+def _check_rule(rule: str, decay: Array | None, beta: Array | None) -> None:
+    if rule not in _RULES:
+        raise KernelError(f"`update_rule` is `{rule}`, expected one of {', '.join(_RULES)}")
+    for name, gate, needed in (
+        ("decay", decay, "gated" in rule),
+        ("beta", beta, "delta" in rule),
+    ):
+        if needed != (gate is not None):
+            state = "missing" if gate is None else "given"
+            need = "needs it" if needed else "has no use for it"
+            raise KernelError(f"`{name}` is {state}, but the rule `{rule}` {need}")
+
+
+def _decay(decay: Array, shape: tuple[int, ...]) -> Reals:
+    """Return the decay as (B, KV, T, 1 or D)."""
+    batch, heads, tokens, size = shape
+    if decay.shape not in ((batch, tokens, heads), (batch, tokens, heads * size)):
+        raise KernelError(
+            f"`decay` has shape {decay.shape}, expected {(batch, tokens, heads)} or "
+            f"{(batch, tokens, heads * size)}"
+        )
+    return split_heads(decay, "decay", heads, "kv_num_heads").astype(np.float32)
+
+
+def _beta(beta: Array, shape: tuple[int, ...]) -> Reals:
+    """Return the rate as (B, KV or 1, T, 1)."""
+    batch, heads, tokens, _ = shape
+    if beta.shape not in ((batch, tokens, heads), (batch, tokens, 1)):
+        raise KernelError(
+            f"`beta` has shape {beta.shape}, expected {(batch, tokens, heads)} or "
+            f"{(batch, tokens, 1)}"
+        )
+    return beta.transpose(0, 2, 1)[..., None].astype(np.float32)

@@ -1,0 +1,113 @@
+"""RotaryEmbedding-23."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.elementwise.precision import widened
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+
+__all__ = ["rotary_embedding_23"]
+
+
+def rotary_embedding_23(
+    X: Array,
+    cos_cache: Array,
+    sin_cache: Array,
+    position_ids: Array | None = None,
+    *,
+    interleaved: int,
+    num_heads: int | None,
+    rotary_embedding_dim: int,
+) -> tuple[Array]:
+    """Rotate the first R elements of each head by the angle of its position; the others stay.
+
+    Pairs (x1, x2) become (cos * x1 - sin * x2, sin * x1 + cos * x2): elements i and i + R / 2, or
+    2 i and 2 i + 1 if interleaved. 16-bit types are computed in float32 and rounded once.
+
+    Args:
+        X: (B, H, L, D), or (B, L, H * D); D is even.
+        cos_cache: (M, R / 2) with `position_ids`, else (B, L, R / 2).
+        sin_cache: As `cos_cache`.
+        position_ids: (B, L), int64, 0 to M - 1, never counted from the back.
+        interleaved: Whether neighbours are rotated, not halves.
+        num_heads: H; needed for three dimensions. For four, 0 and None are as good as H.
+        rotary_embedding_dim: R, even, up to D; 0 for D.
+
+    Returns:
+        One array of the shape and type of `X`.
+
+    Raises:
+        KernelError: If ranks or shapes are others; if H is missing, or does not divide the last
+            dimension; if D or R is odd, or R outside 0 to D; if a position is out of range.
+    """
+    heads_axis, split = _split(X, num_heads)
+    size = split.shape[3]
+    if size % 2:
+        raise KernelError(f"head_size of `X` is {size}, expected an even number")
+    if not 0 <= rotary_embedding_dim <= size or rotary_embedding_dim % 2:
+        raise KernelError(
+            f"`rotary_embedding_dim` is {rotary_embedding_dim}, expected an even number from 0 to "
+            f"{size}, the head_size of `X`"
+        )
+    rotated = rotary_embedding_dim or size
+    length = split.shape[3 - heads_axis]
+    rows = (X.shape[0], length, rotated // 2)
+    cos = np.expand_dims(_rows(cos_cache, "cos_cache", position_ids, rows), heads_axis)
+    sin = np.expand_dims(_rows(sin_cache, "sin_cache", position_ids, rows), heads_axis)
+
+    half = rotated // 2
+    first, second = (
+        (slice(0, rotated, 2), slice(1, rotated, 2))
+        if interleaved
+        else (slice(0, half), slice(half, rotated))
+    )
+    x1, x2 = widened(split[..., first]), widened(split[..., second])
+    result = np.empty(split.shape, X.dtype)
+    with np.errstate(all="ignore"):
+        result[..., first] = cos * x1 - sin * x2
+        result[..., second] = sin * x1 + cos * x2
+    result[..., rotated:] = split[..., rotated:]
+    return (result.reshape(X.shape),)
+
+
+def _split(x: Array, heads: int | None) -> tuple[int, Array]:
+    """Return the axis of the heads, and X as (B, L, H, D), or as it is if it has four."""
+    if x.ndim == 4:
+        if heads and heads != x.shape[1]:
+            raise KernelError(
+                f"`num_heads` is {heads}, but `X` with shape {x.shape} has {x.shape[1]} heads"
+            )
+        return 1, x
+    if x.ndim != 3:
+        raise KernelError(f"`X` has rank {x.ndim} (shape {x.shape}), expected 3 or 4")
+    if heads is None:
+        raise KernelError("`num_heads` is missing, which three dimensions need")
+    if heads < 1 or x.shape[2] % heads:
+        raise KernelError(
+            f"`num_heads` is {heads}, expected a divisor of {x.shape[2]}, the last dimension of `X`"
+        )
+    return 2, x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
+
+
+def _rows(cache: Array, name: str, positions: Array | None, rows: tuple[int, int, int]) -> Reals:
+    """Return the row of a cache for each token: (B, L, R / 2)."""
+    if positions is None:
+        check_shape(name, cache.shape, rows, "one row for each token, without `position_ids`")
+        return widened(cache)
+    count = cache.shape[0] if cache.ndim else 0
+    why = "one row for each position, half of the rotated elements wide"
+    check_shape(name, cache.shape, (count, rows[2]), why)
+    check_shape("position_ids", positions.shape, rows[:2], "batch and sequence length of `X`")
+    indices = positions.astype(np.int64, copy=False)
+    wrong = np.argwhere((indices < 0) | (indices >= count))
+    if wrong.size:
+        batch, token = wrong[0].tolist()
+        raise KernelError(
+            f"`position_ids`[{batch}, {token}] is {indices[batch, token]}, expected 0 to "
+            f"{count - 1}: axis 0 of `{name}` with shape {cache.shape}"
+        )
+    return widened(cache[indices])

@@ -1,0 +1,77 @@
+"""Axes as attributes and inputs name them, counted from the front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.kernel import Array
+
+__all__ = ["count_axes", "count_axis", "read_integers"]
+
+
+def count_axis(axis: int, rank: int, *, name: str = "axis", of: str = "data") -> int:
+    """Return an axis counted from the front.
+
+    Args:
+        axis: An axis, from the back if negative.
+        rank: Number of axes that there are.
+        name: The attribute or input that gives the axis, as the message names it.
+        of: The value that has the axes, as the message names it.
+
+    Raises:
+        KernelError: If `axis` lies outside -rank to rank - 1; always if `rank` is 0.
+    """
+    if not -rank <= axis < rank:
+        expected = f"{-rank} to {rank - 1}" if rank else "none"
+        raise KernelError(f"`{name}` is {axis}, expected {expected}: `{of}` has rank {rank}")
+    return axis % rank
+
+
+def count_axes(
+    axes: Iterable[int], rank: int, *, name: str = "axes", of: str = "data"
+) -> tuple[int, ...]:
+    """Return axes counted from the front, in the order given.
+
+    Raises:
+        KernelError: If one lies outside -rank to rank - 1, or two are the same.
+    """
+    found: list[int] = []
+    given = list(axes)
+    for position, value in enumerate(given):
+        axis = count_axis(value, rank, name=f"{name}[{position}]", of=of)
+        if axis in found:
+            raise KernelError(
+                f"`{name}` {given} names axis {axis} twice, at positions {found.index(axis)} and "
+                f"{position}"
+            )
+        found.append(axis)
+    return tuple(found)
+
+
+def read_integers(
+    value: Array,
+    name: str,
+    dtypes: tuple[type[np.integer], ...] = (np.int64,),
+    *,
+    or_scalar: bool = False,
+) -> list[int]:
+    """Return the elements of an input that lists sizes, axes or positions.
+
+    Args:
+        value: (N,), N of 0 included.
+        name: The formal name of the input.
+        dtypes: The dtypes that the schema allows.
+        or_scalar: Whether one number of rank 0 will do.
+
+    Raises:
+        KernelError: If `value` is not of rank 1 (or 0, if it may), or not of one of `dtypes`.
+    """
+    if value.dtype.type not in dtypes:
+        expected = " or ".join(np.dtype(dtype).name for dtype in dtypes)
+        raise KernelError(f"`{name}` is of dtype {value.dtype}, expected {expected}")
+    if value.ndim != 1 and not (or_scalar and value.ndim == 0):
+        raise KernelError(f"`{name}` has shape {value.shape}, expected one dimension")
+    return [int(element) for element in value.reshape(-1).tolist()]

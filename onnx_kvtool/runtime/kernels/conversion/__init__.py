@@ -1,0 +1,24 @@
+"""Operators that change the element type of their input and nothing else."""
+
+from __future__ import annotations
+
+from onnx_kvtool.runtime.kernels.conversion.bit_cast import bit_cast_26
+from onnx_kvtool.runtime.kernels.conversion.cast import cast_6, cast_like_15
+from onnx_kvtool.runtime.kernels.conversion.dequantize_linear import dequantize_linear_10
+from onnx_kvtool.runtime.kernels.conversion.quantize_linear import (
+    dynamic_quantize_linear_11,
+    quantize_linear_10,
+)
+from onnx_kvtool.runtime.kernels.kernel import Kernel
+
+__all__ = ["LINES"]
+
+LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
+    ("Cast", (Kernel(6, cast_6),)),
+    ("CastLike", (Kernel(15, cast_like_15),)),
+    ("BitCast", (Kernel(26, bit_cast_26),)),
+    ("QuantizeLinear", (Kernel(10, quantize_linear_10),)),
+    ("DequantizeLinear", (Kernel(10, dequantize_linear_10),)),
+    ("DynamicQuantizeLinear", (Kernel(11, dynamic_quantize_linear_11),)),
+)
+"""Operators of this family with their kernels, oldest first."""

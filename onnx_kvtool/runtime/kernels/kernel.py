@@ -1,0 +1,86 @@
+"""What a kernel is: one or more versions of one operator as a function over numpy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Array", "Body", "Context", "Kernel", "KernelFunction", "Value"]
+
+Array = npt.NDArray[np.generic]
+
+Value: TypeAlias = Any
+"""What flows along an edge: an `Array`; a list of values for a sequence; None for an input or
+output that is absent, and for an optional that holds nothing. Strings are arrays of objects; the
+types that numpy lacks are those of ml_dtypes, one element to a byte at least."""
+
+KernelFunction = Callable[..., tuple[Value, ...]]
+"""Inputs positional, under the schema's names; attributes by keyword, under theirs, with the
+schema's defaults bound (None where it has none), tensors as arrays and graphs as `Body`; a tuple of
+all outputs back, shorter where trailing ones do not exist. Never changes an input, unless the
+keyword `in_place` says that it may. A function that declares the keyword `context` gets a
+`Context`."""
+
+
+class Body(Protocol):
+    """The body of If, Loop or Scan, ready to run; values of the outer scope are bound."""
+
+    @property
+    def outputs(self) -> Sequence[object]:
+        """Its outputs, as far as their number matters."""
+        ...
+
+    def empty(self, position: int) -> Array:
+        """Return an array of the declared type and shape of an output, 0 for dimensions left open.
+
+        Raises:
+            KernelError: If the output has no declared element type or rank.
+        """
+        ...
+
+    def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Sequence[Value]:
+        """Run the body once on its inputs in order and return its outputs in order.
+
+        Args:
+            inputs: The values.
+            given_up: Positions of inputs that the caller will not read again, so that their
+                buffers may be written into. An output may lie in such a buffer.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What few kernels need to know beyond inputs and attributes.
+
+    Attributes:
+        opset: Version of the operator's domain in the scope of the node.
+        outputs: Number of outputs that the node has; absent ones before the last count.
+        warn: Called with one sentence where the specification leaves a result undefined and the
+            kernel settles it.
+    """
+
+    opset: int
+    outputs: int
+    warn: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function that computes an operator from one of its versions on.
+
+    Attributes:
+        since: The first version of the operator that it serves; it serves the later ones up to the
+            next kernel of the same operator.
+        function: The kernel itself.
+        in_place: Name of the input whose buffer may become the first output when nothing else
+            reads it; the function then takes the keyword `in_place`. None for most.
+    """
+
+    since: int
+    function: KernelFunction
+    in_place: str | None = None

@@ -1,0 +1,124 @@
+"""BatchNormalization: with given statistics, or since version 14 those of the batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.elementwise.precision import widened
+from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.normalization.checks import check_rank, check_shape
+from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+
+__all__ = ["batch_normalization_7", "batch_normalization_14"]
+
+_NO_TRAINING = "run the model in inference mode: remove the outputs behind the first"
+
+
+def batch_normalization_7(
+    X: Array,
+    scale: Array,
+    B: Array,
+    mean: Array,
+    var: Array,
+    *,
+    epsilon: float,
+    momentum: float,
+    spatial: int = 1,
+    context: Context | None = None,
+) -> tuple[Array]:
+    """Compute BatchNormalization-7 and -9 with the statistics given.
+
+    Args:
+        X: (N, C, D1, ..., Dn), or (N,) with C of 1.
+        scale: (C,), or (C, D1, ..., Dn) unless `spatial`.
+        B: As `scale`.
+        mean: As `scale`.
+        var: As `scale`.
+        epsilon: Added to the variance.
+        momentum: For training, which is not computed.
+        spatial: Whether a channel has one mean and variance; version 9 knows no others.
+        context: Tells whether the node has more outputs than Y, which means training.
+
+    Raises:
+        KernelError: If the node trains, or a shape is another.
+    """
+    if context is not None and context.outputs > 1:
+        raise KernelError(
+            f"the node has {context.outputs} outputs, which means training, expected 1",
+            help=_NO_TRAINING,
+        )
+    shape = (_channels(X),) if spatial else X.shape[1:]
+    operands = _checked(X, shape, {"scale": scale, "B": B, "mean": mean, "var": var})
+    with np.errstate(all="ignore"):
+        return (_normalized(X, operands, epsilon),)
+
+
+def batch_normalization_14(
+    X: Array,
+    scale: Array,
+    B: Array,
+    input_mean: Array,
+    input_var: Array,
+    *,
+    epsilon: float,
+    momentum: float,
+    training_mode: int,
+) -> tuple[Array, ...]:
+    """Compute BatchNormalization-14 and -15: (X - mean) / sqrt(var + epsilon) * scale + B.
+
+    Computed in float32, in float64 if an operand is, and rounded once.
+
+    Args:
+        X: (N, C, D1, ..., Dn), or (N,) with C of 1.
+        scale: (C,).
+        B: (C,).
+        input_mean: (C,).
+        input_var: (C,).
+        epsilon: Added to the variance.
+        momentum: Weight of the input statistics in the running ones.
+        training_mode: Whether mean and population variance of the batch are taken instead of the
+            input statistics.
+
+    Returns:
+        Y, of the shape and type of `X`; in training mode also running_mean and running_var, (C,),
+        of the types of the input statistics.
+
+    Raises:
+        KernelError: If a shape is another.
+    """
+    given = {"scale": scale, "B": B, "input_mean": input_mean, "input_var": input_var}
+    operands = _checked(X, (_channels(X),), given)
+    with np.errstate(all="ignore"):
+        if not training_mode:
+            return (_normalized(X, operands, epsilon),)
+        x = widened(X)
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        mean = np.asarray(x.mean(axis=axes, keepdims=True)[0])
+        var = np.asarray(x.var(axis=axes, keepdims=True)[0])
+        y = _normalized(X, [*operands[:2], mean, var], epsilon)
+        running = [
+            (widened(old) * momentum + new.reshape(-1) * (1 - momentum)).astype(old.dtype)
+            for old, new in ((input_mean, mean), (input_var, var))
+        ]
+    return (y, *running)
+
+
+def _channels(x: Array) -> int:
+    check_rank("X", x.shape, 1, "(N, C, D1, ..., Dn)")
+    return 1 if x.ndim == 1 else x.shape[1]
+
+
+def _checked(x: Array, shape: tuple[int, ...], given: dict[str, Array]) -> list[Reals]:
+    """Return the operands in a shape that broadcasts to X."""
+    for name, array in given.items():
+        check_shape(name, array.shape, shape, f"channels of `X` with shape {x.shape}")
+    one_each = len(shape) == 1 and x.ndim > 1
+    broadcast = (*shape, *(1,) * (x.ndim - 2)) if one_each else shape
+    return [widened(array).reshape(broadcast) for array in given.values()]
+
+
+def _normalized(x: Array, operands: list[Reals], epsilon: float) -> Array:
+    scale, shift, mean, var = operands
+    y = (widened(x) - mean) / np.sqrt(var + var.dtype.type(epsilon)) * scale + shift
+    return np.asarray(y.astype(x.dtype, copy=False))

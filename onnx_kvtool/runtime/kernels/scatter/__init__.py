@@ -1,0 +1,40 @@
+"""Operators that write elements to places given by indices."""
+
+from __future__ import annotations
+
+from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.scatter.scatter_elements import (
+    scatter_elements_11,
+    scatter_elements_16,
+    scatter_elements_18,
+)
+from onnx_kvtool.runtime.kernels.scatter.scatter_nd import (
+    scatter_nd_11,
+    scatter_nd_16,
+    scatter_nd_18,
+)
+from onnx_kvtool.runtime.kernels.scatter.tensor_scatter import tensor_scatter
+
+__all__ = ["LINES"]
+
+LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
+    ("Scatter", (Kernel(9, scatter_elements_11, in_place="data"),)),
+    (
+        "ScatterElements",
+        (
+            Kernel(11, scatter_elements_11, in_place="data"),
+            Kernel(16, scatter_elements_16, in_place="data"),
+            Kernel(18, scatter_elements_18, in_place="data"),
+        ),
+    ),
+    (
+        "ScatterND",
+        (
+            Kernel(11, scatter_nd_11, in_place="data"),
+            Kernel(16, scatter_nd_16, in_place="data"),
+            Kernel(18, scatter_nd_18, in_place="data"),
+        ),
+    ),
+    ("TensorScatter", (Kernel(24, tensor_scatter, in_place="past_cache"),)),
+)
+"""Operators of this family with their kernels, oldest first."""

@@ -1,0 +1,71 @@
+"""Element types of a node's inputs held against its schema."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.ops.schema import OpFacts, tensor_type
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.kernel import Value
+
+__all__ = ["TypeCheck", "element_type"]
+
+
+@functools.cache
+def element_type(dtype: np.dtype[np.generic]) -> ir.DataType | None:
+    """Return the element type of arrays of `dtype`; None when ONNX has none."""
+    if dtype.kind in "OUS":
+        return ir.DataType.STRING
+    try:
+        return ir.DataType.from_numpy(dtype)
+    except TypeError:
+        return None
+
+
+class TypeCheck:
+    """Checks the inputs of one version of an operator, once per combination of types.
+
+    Args:
+        facts: The operator.
+    """
+
+    def __init__(self, facts: OpFacts) -> None:
+        self._facts = facts
+        self._passed: set[tuple[object, ...]] = set()
+
+    def __call__(self, inputs: Sequence[Value]) -> None:
+        """Check the types of `inputs`; sequences and absent values are let pass.
+
+        Raises:
+            KernelError: If an input has a type that the schema does not list, or another type than
+                an input that has the same type parameter.
+        """
+        key = tuple(getattr(value, "dtype", None) for value in inputs)
+        if key in self._passed:
+            return
+        bound: dict[str, tuple[str, str]] = {}
+        for index, value in enumerate(inputs):
+            formal = self._facts.input(index)
+            if formal is None or not isinstance(value, np.ndarray):
+                continue
+            element = element_type(value.dtype)
+            name = str(value.dtype) if element is None else tensor_type(element)
+            label = f"{formal.name}[{index}]" if formal.variadic else formal.name
+            if name not in formal.types:
+                # An optional may be handed over as the value it holds.
+                if f"optional({name})" in formal.types:
+                    continue
+                raise KernelError(
+                    f"`{label}` is {name}, which version {self._facts.since_version} of "
+                    f"`{self._facts.op_type}` does not take"
+                )
+            if formal.variadic and not formal.homogeneous:
+                continue
+            other, expected = bound.setdefault(formal.type_parameter, (label, name))
+            if name != expected:
+                raise KernelError(f"`{label}` is {name}, expected {expected} as `{other}`")
+        self._passed.add(key)

@@ -1,0 +1,88 @@
+"""Constants of a model as arrays, sparse ones made dense."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.external_data import array
+from onnx_kvtool.core.forms import SparseInitializer
+from onnx_kvtool.runtime.errors import RuntimeUnavailable
+from onnx_kvtool.runtime.kernels.kernel import Array
+
+__all__ = ["constant", "dense"]
+
+
+def constant(tensor: ir.TensorProtocol) -> Array:
+    """Return the values of a tensor as kernels take them: strings as objects, nothing writable.
+
+    An external tensor stays mapped from its file. A sparse initializer becomes dense.
+
+    Raises:
+        RuntimeUnavailable: If the values cannot be read, or a sparse tensor contradicts itself.
+    """
+    if isinstance(tensor, SparseInitializer):
+        return dense(tensor.raw)
+    try:
+        values = array(tensor)
+    except KvtoolError as error:
+        raise RuntimeUnavailable(error.message, help=error.help) from error
+    if tensor.dtype == ir.DataType.STRING:
+        return _text(values)
+    held: Array = np.asarray(values).view()
+    held.flags.writeable = False
+    return held
+
+
+def dense(sparse: onnx.SparseTensorProto) -> Array:
+    """Return a sparse tensor as an array, zero (or the empty string) where it holds nothing.
+
+    Args:
+        sparse: NNZ values with indices of shape (NNZ,) into the flat tensor, or (NNZ, rank).
+
+    Raises:
+        RuntimeUnavailable: If there are not as many indices as values, or one is out of range.
+    """
+    shape = tuple(sparse.dims)
+    values: Array = numpy_helper.to_array(sparse.values)
+    indices: np.ndarray[Any, Any] = numpy_helper.to_array(sparse.indices)
+    expected = ((values.size,), (values.size, len(shape)))
+    if indices.shape not in expected:
+        raise RuntimeUnavailable(
+            f"sparse tensor `{sparse.values.name}` has indices of shape {indices.shape}, "
+            f"expected {expected[0]} or {expected[1]}"
+        )
+    if indices.ndim == 2:
+        limits = np.asarray(shape, np.int64)
+        wrong = np.flatnonzero(((indices < 0) | (indices >= limits)).any(axis=1))
+    else:
+        wrong = np.flatnonzero((indices < 0) | (indices >= math.prod(shape)))
+    if wrong.size:
+        raise RuntimeUnavailable(
+            f"sparse tensor `{sparse.values.name}` has the index {indices[wrong[0]].tolist()} at "
+            f"position {wrong[0]}, outside of its shape {shape}"
+        )
+    result: Array = np.zeros(shape, values.dtype)
+    if values.dtype == object:
+        result[...] = ""
+        values = _text(values)
+    if indices.ndim == 2:
+        result[tuple(indices.T)] = values
+    else:
+        result.reshape(-1)[indices] = values
+    result.flags.writeable = False
+    return result
+
+
+def _text(values: Array) -> Array:
+    """Return an array of bytes or text as objects of type str."""
+    flat = [v.decode() if isinstance(v, bytes) else str(v) for v in values.reshape(-1).tolist()]
+    text = np.empty(len(flat), object)
+    text[:] = flat
+    return text.reshape(values.shape)

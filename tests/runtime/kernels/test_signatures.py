@@ -1,0 +1,79 @@
+"""Every kernel takes what the schemas of the versions it serves say."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import onnx.defs
+import pytest
+
+from onnx_kvtool.ops.schema import OpFacts, op_facts
+from onnx_kvtool.runtime.kernels.kernel import Kernel
+from onnx_kvtool.runtime.kernels.table import KERNELS, find_kernel
+
+_EXTRA = {"context", "in_place"}
+"""Keywords that are no attributes."""
+
+
+def served() -> Iterator[Any]:
+    """Yield each version of each operator of the table that a kernel serves."""
+    versions: dict[str, set[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        # GroupNormalization-18 is deprecated and yet defined; models have it.
+        if schema.domain == "" and (schema.inputs or not schema.deprecated):
+            versions.setdefault(schema.name, set()).add(schema.since_version)
+    for op_type, kernels in KERNELS.items():
+        for version in sorted(versions[op_type]):
+            kernel = find_kernel(op_type, version)
+            facts = op_facts(op_type, version)
+            if kernel is not None and facts is not None:
+                yield pytest.param(kernel, facts, id=f"{op_type}-{version}")
+        assert all(kernel.since in versions[op_type] for kernel in kernels), op_type
+
+
+@pytest.mark.parametrize(("kernel", "facts"), list(served()))
+def test_a_kernel_takes_what_its_schemas_say(kernel: Kernel, facts: OpFacts) -> None:
+    parameters = inspect.signature(kernel.function).parameters
+    positional = [
+        p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    keywords = {p.name: p for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
+    assert len(positional) + len(keywords) == len(parameters), "a kind that nobody passes"
+
+    for formal, parameter in zip(facts.inputs, positional, strict=False):
+        assert parameter.name == formal.name or formal.variadic
+        assert (parameter.kind is parameter.VAR_POSITIONAL) == formal.variadic
+        if formal.optional:
+            assert parameter.default is None
+    for later in positional[len(facts.inputs) :]:
+        assert later.default is None, f"{later.name} does not exist in this version"
+    assert len(positional) >= len(facts.inputs)
+
+    assert facts.attributes.keys() <= keywords.keys()
+    for name in keywords.keys() - facts.attributes.keys() - _EXTRA:
+        assert keywords[name].default is not inspect.Parameter.empty, (
+            f"{name} does not exist in this version"
+        )
+    assert ("in_place" in keywords) == (kernel.in_place is not None)
+    assert kernel.in_place in {None, *(formal.name for formal in facts.inputs)}
+
+
+@pytest.mark.parametrize("op_type", KERNELS)
+def test_the_versions_of_an_operator_are_in_order(op_type: str) -> None:
+    versions = [kernel.since for kernel in KERNELS[op_type]]
+    assert versions == sorted(set(versions))
+
+
+@pytest.mark.parametrize(("kernel", "facts"), list(served()))
+def test_a_keyword_beyond_one_version_stands_in_another(kernel: Kernel, facts: OpFacts) -> None:
+    names = {
+        name
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if schema.domain == "" and schema.name == facts.op_type
+        for name in (*schema.attributes, *(i.name for i in schema.inputs))
+    }
+    given = inspect.signature(kernel.function).parameters
+    taken = {n for n, p in given.items() if p.kind is not p.VAR_POSITIONAL}
+    assert taken - _EXTRA <= names
