@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.ops.schema import OpFacts
 
-__all__ = ["VALUE_LIMITS", "ValueLimit", "changed_meaning"]
+__all__ = ["CHANGES", "VALUE_LIMITS", "Change", "ValueLimit", "changed_meaning", "first_change"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ VALUE_LIMITS: Mapping[str, tuple[ValueLimit, ...]] = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class Change:
     """A change of meaning at one opset; `harmless` names the nodes to which it does not matter."""
 
     since: int
@@ -119,11 +119,11 @@ def _truncated(node: ir.Node) -> bool:
     return _integers(node) or (given is not None and given.value == 1)
 
 
-_SOFTMAX = _Change(13, "the operator flattens its input at `axis` before opset 13")
-_SCALE = _Change(13, "the scale is one number for the whole input before opset 13", _one_scale)
-_POOL = _Change(22, "`ceil_mode=1` gives another output shape before opset 22", _last_window_inside)
+_SOFTMAX = Change(13, "the operator flattens its input at `axis` before opset 13")
+_SCALE = Change(13, "the scale is one number for the whole input before opset 13", _one_scale)
+_POOL = Change(22, "`ceil_mode=1` gives another output shape before opset 22", _last_window_inside)
 
-_CHANGES: Mapping[str, tuple[_Change, ...]] = Table(
+CHANGES: Mapping[str, tuple[Change, ...]] = Table(
     "change of meaning",
     [
         ("Softmax", (_SOFTMAX,)),
@@ -131,17 +131,17 @@ _CHANGES: Mapping[str, tuple[_Change, ...]] = Table(
         ("Hardmax", (_SOFTMAX,)),
         ("AveragePool", (_POOL,)),
         ("MaxPool", (_POOL,)),
-        ("BatchNormalization", (_Change(14, "training outputs differ before 14", _inference),)),
-        ("DFT", (_Change(20, "`axis` is an attribute with another default before opset 20"),)),
+        ("BatchNormalization", (Change(14, "training outputs differ before 14", _inference),)),
+        ("DFT", (Change(20, "`axis` is an attribute with another default before opset 20"),)),
         ("DequantizeLinear", (_SCALE,)),
-        ("Dropout", (_Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),
-        ("GridSample", (_Change(20, "the modes have other names before opset 20"),)),
-        ("GroupNormalization", (_Change(21, "scale and bias are per group before opset 21"),)),
-        ("Mod", (_Change(28, "floats need `fmod=1` before opset 28", _truncated),)),
+        ("Dropout", (Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),
+        ("GridSample", (Change(20, "the modes have other names before opset 20"),)),
+        ("GroupNormalization", (Change(21, "scale and bias are per group before opset 21"),)),
+        ("Mod", (Change(28, "floats need `fmod=1` before opset 28", _truncated),)),
         ("QuantizeLinear", (_SCALE,)),
-        ("RoiAlign", (_Change(16, "`half_pixel` does not exist before opset 16"),)),
-        ("Resize", (_Change(13, "`roi` and `scales` are required before opset 13"),)),
-        ("Upsample", (_Change(10, "the operator was replaced by Resize"),)),
+        ("RoiAlign", (Change(16, "`half_pixel` does not exist before opset 16"),)),
+        ("Resize", (Change(13, "`roi` and `scales` are required before opset 13"),)),
+        ("Upsample", (Change(10, "the operator was replaced by Resize"),)),
     ],
 )
 
@@ -157,8 +157,15 @@ def changed_meaning(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
     Returns:
         One sentence without a full stop; None when the same text means the same in both.
     """
+    return first_change(CHANGES.get(node.op_type, ()), node, old, new)
+
+
+def first_change(
+    changes: Sequence[Change], node: ir.Node, old: OpFacts, new: OpFacts
+) -> str | None:
+    """Return the text of the first change between two versions that matters to a node, or None."""
     low, high = sorted((old.since_version, new.since_version))
-    for change in _CHANGES.get(node.op_type, ()):
+    for change in changes:
         if low < change.since <= high and not change.harmless(node):
             return change.text
     return None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.ops.changes import VALUE_LIMITS, changed_meaning
+from onnx_kvtool.ops.rising import changed_meaning_rising
 from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, OpFacts, op_facts, type_name
 
 if TYPE_CHECKING:
@@ -78,12 +79,15 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
         text = f"`{node.op_type}` is gone since opset {new.since_version}"
         result.problems.append(Problem("deprecated-operator", text))
         return result
-    if (change := changed_meaning(node, old, new)) is not None:
+    rising = new.since_version > old.since_version
+    if (
+        change := (changed_meaning_rising if rising else changed_meaning)(node, old, new)
+    ) is not None:
         result.problems.append(Problem("changed-meaning", change))
     _fit_attributes(node, old, new, result)
     _fit_inputs(node, old, new, result)
     result.problems.extend(_values(node, new, target))
-    result.problems.extend(_types(node, new, target))
+    result.problems.extend(_types(node, new, target, old if rising else None))
     return result
 
 
@@ -139,7 +143,7 @@ def _fit_attributes(node: ir.Node, old: OpFacts, new: OpFacts, result: Fit) -> N
         if declared is not None and not given.is_ref() and _same(given.value, declared):
             result.drop.append(name)
         else:
-            text = f"attribute `{name}` does not exist before opset {_came(old, name)}"
+            text = f"attribute `{name}` does not exist {_where(old, new, name)}"
             result.problems.append(Problem("attribute", text))
     for name, attribute in old.attributes.items():
         other = new.attributes.get(name)
@@ -173,7 +177,7 @@ def _fit_inputs(node: ir.Node, old: OpFacts, new: OpFacts, result: Fit) -> None:
     if last > new.max_inputs:
         formal = old.input(last - 1)
         name = formal.name if formal else str(last - 1)
-        text = f"input `{name}` does not exist before opset {_came(old, name)}"
+        text = f"input `{name}` does not exist {_where(old, new, name)}"
         result.problems.append(Problem("input", text))
     result.problems.extend(_absent_inputs(node, new))
     if len(node.outputs) > new.max_outputs:
@@ -193,10 +197,16 @@ def _values(node: ir.Node, new: OpFacts, target: int) -> Iterator[Problem]:
             )
 
 
-def _types(node: ir.Node, new: OpFacts, target: int) -> Iterator[Problem]:
-    for kind, values, formals in (
-        ("input", node.inputs, new.input),
-        ("output", node.outputs, new.output),
+def _types(
+    node: ir.Node, new: OpFacts, target: int, narrower: OpFacts | None = None
+) -> Iterator[Problem]:
+    """Yield what is wrong with the types of a node.
+
+    A type need not be known where every type that the version `narrower` takes is taken.
+    """
+    for kind, values, formals, before in (
+        ("input", node.inputs, new.input, narrower and narrower.input),
+        ("output", node.outputs, new.output, narrower and narrower.output),
     ):
         for index, value in enumerate(values):
             formal = formals(index)
@@ -206,6 +216,8 @@ def _types(node: ir.Node, new: OpFacts, target: int) -> Iterator[Problem]:
             if name is None:
                 if not value.is_graph_output() and not value.uses():
                     continue  # an output that nobody reads need not be known
+                if before and (had := before(index)) is not None and had.types <= formal.types:
+                    continue
                 text = f"the type of {kind} `{value.name}` is unknown"
                 yield Problem("unknown-element-type", text)
             elif name not in formal.types:
@@ -219,6 +231,13 @@ def _first(facts: OpFacts) -> int:
     while came > 1 and (older := op_facts(facts.op_type, came - 1)) is not None:
         came = older.since_version
     return came
+
+
+def _where(old: OpFacts, new: OpFacts, name: str) -> str:
+    """Say at which opsets the version `new` and those around it lack a name that `old` has."""
+    if new.since_version > old.since_version:
+        return f"at opset {new.since_version}"
+    return f"before opset {_came(old, name)}"
 
 
 def _came(facts: OpFacts, name: str) -> int:

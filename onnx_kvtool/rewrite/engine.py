@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
@@ -25,6 +26,8 @@ from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.relabel import can_relabel, relabel
 from onnx_kvtool.rewrite.replace_node import replace_node
 from onnx_kvtool.rewrite.report import Lowered
+from onnx_kvtool.rewrite.rule import Rule
+from onnx_kvtool.rewrite.take_over import take_over
 
 __all__ = ["Engine"]
 
@@ -45,6 +48,9 @@ class Engine:
         context: Opsets, options and constants.
         only: Operators to rewrite, whether the target needs it or not; empty means: whatever
             the target needs.
+        rules: The table of rules, by operator.
+        faithful: Whether a node that takes the place of another one of its operator is that node
+            to the reader: it takes over name, documentation and metadata.
         bodies: Function bodies that were made legal already, common to nested engines.
         lowered: Every node that was rewritten by a rule or a body, in order.
         refused: Every refusal, in order.
@@ -54,6 +60,8 @@ class Engine:
 
     context: LoweringContext
     only: frozenset[str] = frozenset()
+    rules: Mapping[str, Rule] = field(default_factory=lambda: LOWERINGS)
+    faithful: bool = False
     bodies: dict[BodyKey, Body | Refusal | None] = field(default_factory=dict)
     lowered: list[Lowered] = field(default_factory=list)
     refused: list[Diagnostic] = field(default_factory=list)
@@ -132,6 +140,8 @@ class Engine:
             em.discard()
             raise
         emitted = replace_node(node, em, replacement)
+        if self.faithful:
+            take_over(node, emitted)
         if not part:
             self.lowered.append(Lowered(place, rule, replacement.via))
         for new in emitted:
@@ -159,15 +169,15 @@ class Engine:
             problems: Why the node cannot stay, for a refusal.
             forced: Whether the node must go although the target opset has its operator.
         """
-        lowering = LOWERINGS.get(node.op_type)
+        rule = self.rules.get(node.op_type)
         opset = context.opset_of(node)
-        if lowering is not None and lowering.applies(opset, context.target, forced):
+        if rule is not None and rule.applies(opset, context.target, forced):
             for keep_fused in (True, False) if context.keep_fused else (False,):
-                replacement = lowering.apply(replace(context, keep_fused=keep_fused), node, em)
+                replacement = rule.apply(replace(context, keep_fused=keep_fused), node, em)
                 struck = self._struck_again(context, node, em)
                 illegal = None if replacement is None else _illegal(em)
                 if replacement is not None and struck is None and illegal is None:
-                    return lowering.name, replacement
+                    return rule.name, replacement
                 em.discard()
                 problems = problems if struck is None else [struck]
                 if illegal is not None and illegal.code not in [p.code for p in problems]:
@@ -207,7 +217,7 @@ class Engine:
 
     def _legal_body(self, context: LoweringContext, node: ir.Node, body: Body) -> Body | Refusal:
         inner = replace(context, opset=body.opset, folder=Folder())
-        engine = Engine(inner, bodies=self.bodies)
+        engine = Engine(inner, rules=self.rules, bodies=self.bodies)
         engine.run(body.model.graph, "", Names(body.model))
         if not engine.refused:
             return body

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.rewrite.ir_features import strip
 
-__all__ = ["ir_version_for", "ir_version_of", "normalise_domains", "stamp"]
+__all__ = ["ir_version_for", "ir_version_of", "normalise_domains", "set_versions", "stamp"]
 
 
 def ir_version_of(opset: int) -> int:
@@ -57,6 +57,15 @@ def stamp(model: ir.Model, opset: int, ir_version: int) -> list[str]:
     Returns:
         What was left out, for people.
     """
+    set_versions(model, opset, ir_version)
+    return strip(model)
+
+
+def set_versions(model: ir.Model, opset: int, ir_version: int) -> None:
+    """Write opset and IR version of a model whose nodes are all of that opset, in place.
+
+    Functions that import the default domain import that opset of it.
+    """
     model.opset_imports[""] = opset
     for function in model.functions.values():
         if "" in function.opset_imports:
@@ -65,4 +74,3 @@ def stamp(model: ir.Model, opset: int, ir_version: int) -> list[str]:
     for _, graph in graphs(model):
         for node in graph:
             node.version = None
-    return strip(model)

@@ -1,0 +1,52 @@
+"""QuantizeLinear and DequantizeLinear of version 10 and 13, for opsets from 13 and from 19 on."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.forms import cast
+from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.upgrading.forms import again, fixed
+
+__all__ = ["upgrade_dequantize_linear_13", "upgrade_quantize_linear_13_19"]
+
+
+def upgrade_dequantize_linear_13(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Make scale and zero point scalars, see `upgrade_quantize_linear_13_19`."""
+    return again(em, node, [node.inputs[0], *(_scalar(em, value) for value in node.inputs[1:])])
+
+
+def upgrade_quantize_linear_13_19(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Make scale and zero point scalars, and the input a float where the types must be the same.
+
+    Before opset 13 both are one number, and from then on a value of rank 1 holds one number for
+    each index of an axis. At opsets 19 to 22 the scale has the type of the input; an int32 input
+    is cast to float32, in which the quotient was taken (onnxruntime 1.31).
+
+    Refuses an unknown input type for these opsets.
+    """
+    opset = context.opset_of(node)
+    view = NodeView(node, opset)
+    data, numbers = view.required("x"), list(node.inputs[1:])
+    if opset < 13:
+        numbers = [_scalar(em, value) for value in numbers]
+    if opset < 19 <= em.opset < 23:
+        if data.dtype is None:
+            raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+        if data.dtype == ir.DataType.INT32:
+            data = cast(em, data, ir.DataType.FLOAT)
+    return again(em, node, [data, *numbers])
+
+
+def _scalar(em: Emitter, value: ir.Value | None) -> ir.Value | None:
+    if value is None or (value.shape is not None and len(value.shape) == 0):
+        return value
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    return em.op("Reshape", value, fixed([], em, "scalar"), dtype=dtype, hint="scalar")

@@ -1,0 +1,120 @@
+"""The table of upgrades: which rule brings which operator to a later opset, and across which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.rewrite.upgrading.axes import upgrade_axes_13_18
+from onnx_kvtool.rewrite.upgrading.batch_normalization import upgrade_batch_normalization_9_14
+from onnx_kvtool.rewrite.upgrading.cast import upgrade_cast_24
+from onnx_kvtool.rewrite.upgrading.clip import upgrade_clip_11
+from onnx_kvtool.rewrite.upgrading.dft import upgrade_dft_20
+from onnx_kvtool.rewrite.upgrading.dropout import upgrade_dropout_10_12
+from onnx_kvtool.rewrite.upgrading.grid_sample import upgrade_grid_sample_20
+from onnx_kvtool.rewrite.upgrading.group_normalization import upgrade_group_normalization_21
+from onnx_kvtool.rewrite.upgrading.one_hot import upgrade_one_hot_11
+from onnx_kvtool.rewrite.upgrading.pad import upgrade_pad_11
+from onnx_kvtool.rewrite.upgrading.quantize import (
+    upgrade_dequantize_linear_13,
+    upgrade_quantize_linear_13_19,
+)
+from onnx_kvtool.rewrite.upgrading.resize import upgrade_resize_11_13, upgrade_upsample_9_10
+from onnx_kvtool.rewrite.upgrading.roi_align import upgrade_roi_align_16
+from onnx_kvtool.rewrite.upgrading.scan import upgrade_scan_9
+from onnx_kvtool.rewrite.upgrading.scatter import upgrade_scatter_11
+from onnx_kvtool.rewrite.upgrading.slice import upgrade_slice_10
+from onnx_kvtool.rewrite.upgrading.softmax import upgrade_softmax_13
+from onnx_kvtool.rewrite.upgrading.split import upgrade_split_13_18
+from onnx_kvtool.rewrite.upgrading.top_k import upgrade_top_k_10
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.rewrite.emit import Emitter
+    from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+
+__all__ = ["UPGRADES", "Upgrade"]
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """One rule.
+
+    Attributes:
+        name: What the report calls it.
+        changes: The opsets whose change of the operator the rule answers. It brings a node from
+            before one of them straight to any target from there on.
+        apply: Guard, then emit. Raises `Refusal` or `MalformedNode` before anything is edited.
+        typed: Whether the rule reads types or shapes, which must then be inferred.
+    """
+
+    name: str
+    changes: tuple[int, ...]
+    apply: Callable[[LoweringContext, ir.Node, Emitter], Replacement | None]
+    typed: bool = True
+
+    def applies(self, opset: int, target: int, forced: bool = False) -> bool:
+        """Return whether a change lies between the opset of a node and the target."""
+        return any(opset < change <= target for change in self.changes)
+
+
+_AXES_18 = Upgrade("axes", (18,), upgrade_axes_13_18, typed=False)
+_AXES_13 = Upgrade("axes", (13,), upgrade_axes_13_18, typed=False)
+_CAST = Upgrade("cast", (24,), upgrade_cast_24)
+_SOFTMAX = Upgrade("softmax", (13,), upgrade_softmax_13)
+
+UPGRADES: Mapping[str, Upgrade] = Table(
+    "upgrade",
+    [
+        (
+            "BatchNormalization",
+            Upgrade("batch_normalization", (9, 14), upgrade_batch_normalization_9_14),
+        ),
+        ("Cast", _CAST),
+        ("CastLike", _CAST),
+        ("Clip", Upgrade("clip", (11,), upgrade_clip_11)),
+        ("DFT", Upgrade("dft", (20,), upgrade_dft_20, typed=False)),
+        (
+            "DequantizeLinear",
+            Upgrade("dequantize_linear", (13,), upgrade_dequantize_linear_13),
+        ),
+        ("Dropout", Upgrade("dropout", (10, 12), upgrade_dropout_10_12, typed=False)),
+        ("GridSample", Upgrade("grid_sample", (20,), upgrade_grid_sample_20, typed=False)),
+        (
+            "GroupNormalization",
+            Upgrade("group_normalization", (21,), upgrade_group_normalization_21),
+        ),
+        ("Hardmax", _SOFTMAX),
+        ("LogSoftmax", _SOFTMAX),
+        ("OneHot", Upgrade("one_hot", (11,), upgrade_one_hot_11)),
+        ("Pad", Upgrade("pad", (11,), upgrade_pad_11)),
+        (
+            "QuantizeLinear",
+            Upgrade("quantize_linear", (13, 19), upgrade_quantize_linear_13_19),
+        ),
+        ("ReduceL1", _AXES_18),
+        ("ReduceL2", _AXES_18),
+        ("ReduceLogSum", _AXES_18),
+        ("ReduceLogSumExp", _AXES_18),
+        ("ReduceMax", _AXES_18),
+        ("ReduceMean", _AXES_18),
+        ("ReduceMin", _AXES_18),
+        ("ReduceProd", _AXES_18),
+        ("ReduceSum", _AXES_13),
+        ("ReduceSumSquare", _AXES_18),
+        ("Resize", Upgrade("resize", (11, 13), upgrade_resize_11_13)),
+        ("RoiAlign", Upgrade("roi_align", (16,), upgrade_roi_align_16, typed=False)),
+        ("Scan", Upgrade("scan", (9,), upgrade_scan_9)),
+        ("Scatter", Upgrade("scatter", (11,), upgrade_scatter_11, typed=False)),
+        ("Slice", Upgrade("slice", (10,), upgrade_slice_10, typed=False)),
+        ("Softmax", _SOFTMAX),
+        ("Split", Upgrade("split", (13, 18), upgrade_split_13_18, typed=False)),
+        ("Squeeze", _AXES_13),
+        ("TopK", Upgrade("top_k", (10,), upgrade_top_k_10, typed=False)),
+        ("Unsqueeze", _AXES_13),
+        ("Upsample", Upgrade("upsample", (9, 10), upgrade_upsample_9_10)),
+    ],
+)
