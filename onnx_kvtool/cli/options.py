@@ -7,7 +7,14 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["dim_option", "format_option", "model_argument", "output_options", "verify_options"]
+__all__ = [
+    "data_format_option",
+    "dim_option",
+    "format_option",
+    "model_argument",
+    "output_options",
+    "verify_options",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,8 +74,8 @@ def verify_options(command: F) -> F:
         click.option(
             "--verify/--no-verify",
             default=None,
-            help="Whether to run both models and compare.  [default: unless the weights are too big"
-            " to run in passing, which is then said]",
+            help="Whether to run both models and compare.  [default: with smaller weights if they are"
+            " too big to run in passing, which is then said]",
         ),
     ):
         command = option(command)
@@ -96,4 +103,16 @@ def format_option(command: F) -> F:
         default="text",
         show_default=True,
         help="Report as text on standard error, or as JSON on standard output.",
+    )(command)
+
+
+def data_format_option(command: F) -> F:
+    """Add `--format` as `output_format`, for a command whose text is data as well."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Print text, or JSON; both on standard output.",
     )(command)

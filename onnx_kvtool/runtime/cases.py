@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["CASES", "LIKELIEST", "READINGS", "Case", "Kind", "Reading"]
+__all__ = ["CASES", "LIKELIEST", "READINGS", "Case", "Kind", "Reading", "cases_of"]
 
 Kind = Literal["batch", "length", "past", "total", "capacity", "size", "lone"]
 """What a symbolic dimension counts: sequences; new rows; rows of a growing cache; all rows that a
@@ -42,6 +42,33 @@ CASES: tuple[Case, ...] = (
 )
 """Sizes differ within a case as far as they are free, so that an axis mistaken for another changes
 a shape or a value."""
+
+
+_STARTS: dict[Start, str] = {
+    "zero": "to empty caches",
+    "anywhere": "at different positions",
+    "end": "up to the end of the cache",
+}
+
+
+def cases_of(count: int) -> tuple[Case, ...]:
+    """Return `count` cases: those of `CASES`, then variations of them in other sizes.
+
+    Args:
+        count: How many, at least 1.
+    """
+    return tuple(_case(number) for number in range(count))
+
+
+def _case(number: int) -> Case:
+    base, turn = CASES[number % len(CASES)], number // len(CASES)
+    if turn == 0:
+        return base
+    # Periods without a common divisor, so that many cases go by before a pair of sizes returns.
+    batch, length = 1 + (base.batch + turn) % 4, 1 + (base.length + 2 * turn) % 7
+    past = 0 if base.start == "zero" else 1 + (base.past + turn) % 9
+    name = f"case {number + 1}, {batch} x {length} rows {_STARTS[base.start]}"
+    return Case(name, batch, length, past, base.start)
 
 
 @dataclass(frozen=True, slots=True)

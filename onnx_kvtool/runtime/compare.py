@@ -180,8 +180,8 @@ def _distances(
         atol = 0.0 if expected.dtype.kind == "b" else tolerance.atol
         return distance, distance <= atol
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-    a, b = expected.astype(wide), actual.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):
+        a, b = expected.astype(wide), actual.astype(wide)
         distance = np.abs(b - a)
         is_close = distance <= tolerance.atol + tolerance.rtol * np.abs(a)
     is_finite = np.isfinite(a) & np.isfinite(b)
@@ -210,4 +210,5 @@ def _text(value: Any) -> str:
     number = float(value)
     if np.isnan(number):
         return f"nan (0x{array.tobytes()[::-1].hex()})"
-    return f"{number:.9g}"
+    # As many digits as tell apart any two values of the type.
+    return f"{number:.17g}" if array.dtype.itemsize == 8 else f"{number:.9g}"

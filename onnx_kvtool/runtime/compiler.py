@@ -11,6 +11,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import function_path, graph_path, step_path
 from onnx_kvtool.ops.schema import OpFacts, op_facts
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.runtime.action import BodyProgram, call_function, call_kernel
 from onnx_kvtool.runtime.binding import bound_attributes, resolve
 from onnx_kvtool.runtime.borrowed import BorrowedNode
@@ -135,7 +136,7 @@ class Compiler:
         opset = scope.opsets.get(node.domain)
         if opset is None:
             raise RuntimeUnavailable(f"the domain `{node.domain}` of the operator is not imported")
-        facts = op_facts(node.op_type, opset) if node.domain == "" else None
+        facts = _facts(node, opset)
         kernel = None if facts is None else find_kernel(node.op_type, facts.since_version)
         if facts is not None and kernel is not None:
             self._prepare_kernel(step, kernel, facts, attributes, scope, slots)
@@ -214,6 +215,20 @@ class Compiler:
                 Slots(function.graph, self._constant, None),
             )
         return call_function(program)
+
+
+def _facts(node: ir.Node, opset: int) -> OpFacts | None:
+    """Return the schema of a node of the default domain; None for any other, and for no operator.
+
+    Raises:
+        RuntimeUnavailable: If the node lacks an input that the operator requires, or has too many.
+    """
+    if node.domain or op_facts(node.op_type, opset) is None:
+        return None
+    try:
+        return NodeView(node, opset).facts
+    except MalformedNode as error:
+        raise RuntimeUnavailable(error.message, help=error.help) from error
 
 
 def _borrowed(node: BorrowedNode, facts: OpFacts | None) -> Action:

@@ -100,10 +100,28 @@ class _Drawer:
             return np.full(count, first, np.int64)
         if case.start == "end":
             starts = rng.integers(first, last, count, endpoint=True)
-            starts[:1] = last
+            starts[:1] = self._crossing(first, max(known, default=None)) or last
             return starts
         later = min(first + 1, last)
         return rng.integers(later, max(last - _STEPS, later), count, endpoint=True)
+
+    def _crossing(self, first: int, last: int | None) -> int | None:
+        """Return a position whose rows cross the end of a circular cache that positions address.
+
+        None if no positions do, or if there is none between `first` and `last`.
+        """
+        capacities = [
+            size
+            for spec in self._plan.with_role("position_ids")
+            for write in spec.uses.writes
+            if write.mode == "circular" and (size := self._layout.capacity(write))
+        ]
+        if not capacities:
+            return None
+        capacity = min(capacities)
+        rounds = 1 if last is None else (last + self._layout.length - 1) // capacity
+        crossing = rounds * capacity - self._layout.length + 1
+        return crossing if crossing >= first and (last is None or crossing <= last) else None
 
     def _wrapped(self) -> Integers:
         """Draw starts that cross or lie past the end of circular caches, if the case wants them."""
@@ -141,15 +159,21 @@ class _Drawer:
         return np.broadcast_to(positions[: shape[-2]], shape)
 
     def _mask(self, shape: tuple[int, ...]) -> Integers:
-        """Return ones, and a first column of padding in every other sequence that has a past.
+        """Return ones with some padding that leaves no query without anything to attend to.
 
-        Rows that stand before the new ones may be masked without leaving a query nothing to
-        attend to; such rows differ between runtimes.
+        A query without a key differs between runtimes. Rows that stand before the new ones may be
+        masked: the first, in every other sequence that has a past. Without a past it is the last
+        of several rows, at which no other causal query looks. A mask for each query has zeros
+        anywhere but in the first column, which every query may see.
         """
         mask = np.ones(shape, np.int64)
-        if len(shape) > 1 and shape[-1] > self._layout.length:
+        if len(shape) > 2 and shape[-2] > 1 and shape[-1] > 1:
+            mask[..., 1:] = self._rng.integers(0, 2, mask[..., 1:].shape)
+        elif len(shape) > 1 and shape[-1] > self._layout.length:
             padded = np.flatnonzero(self.starts[: shape[0]] > 0)[::2]
             mask[padded, ..., 0] = 0
+        elif len(shape) > 1 and shape[-1] == self._layout.length > 1:
+            mask[::2, ..., -1] = 0
         return mask
 
 

@@ -92,8 +92,8 @@ def _spec(value: ir.Value, flow: Flow, caches: Caches) -> InputSpec:
     uses = uses_of(flow, Place(value), caches)
     named = _role_by_name(name, dtype)
     role = uses.role or named
-    if (role, named) == ("token_ids", "position_ids"):
-        role = named  # both are looked up in tables
+    if named == "position_ids" and role in ("token_ids", "write_indices"):
+        role = named  # positions, too, are looked up in tables, and starts are the first of them
     if any(pair.past == name for pair in caches.pairs):
         role = "past_cache"
     return InputSpec(name, dtype, shape, role, uses)

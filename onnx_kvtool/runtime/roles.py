@@ -12,6 +12,7 @@ from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.runtime.flow import Flow, Place
 from onnx_kvtool.runtime.pairs import CachePair, Caches
+from onnx_kvtool.runtime.wraps import wrapping_capacities
 
 __all__ = ["Role", "Uses", "Write", "uses_of"]
 
@@ -39,11 +40,11 @@ _STRONGEST_FIRST: tuple[Role, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A TensorScatter whose starts come from the input.
+    """A TensorScatter, or a scatter modulo the size of a cache, whose starts come from the input.
 
     Attributes:
         offset: What the model adds to the input's values before they become starts.
-        mode: Mode of the TensorScatter.
+        mode: Mode of the TensorScatter; `circular` for a scatter modulo the size.
         cache: The cache that it writes; None when that is no input of the model.
         capacity: max_sequence_length, where it is a number at the node; None when it is not.
     """
@@ -81,6 +82,10 @@ def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
         for place in flow.closure(start)
         for node, index in place.value.uses()
         for use in _telling(flow, place, node, index, caches)
+    ]
+    found += [
+        Uses("write_indices", writes=(Write(0, "circular", None, size),))
+        for size in wrapping_capacities(start.value)
     ]
     roles = {use.role for use in found}
     return Uses(

@@ -38,15 +38,17 @@ class TypeCheck:
         self._passed: set[tuple[object, ...]] = set()
 
     def __call__(self, inputs: Sequence[Value]) -> None:
-        """Check the types of `inputs`; sequences and absent values are let pass.
+        """Check the types of `inputs`; those of sequences are let pass.
 
         Raises:
-            KernelError: If an input has a type that the schema does not list, or another type than
+            KernelError: If a required input is absent; if there are more inputs than the operator
+                takes; if an input has a type that the schema does not list, or another type than
                 an input that has the same type parameter.
         """
-        key = tuple(getattr(value, "dtype", None) for value in inputs)
+        key = tuple(getattr(value, "dtype", type(value)) for value in inputs)
         if key in self._passed:
             return
+        self._check_presence(inputs)
         bound: dict[str, tuple[str, str]] = {}
         for index, value in enumerate(inputs):
             formal = self._facts.input(index)
@@ -69,3 +71,16 @@ class TypeCheck:
             if name != expected:
                 raise KernelError(f"`{label}` is {name}, expected {expected} as `{other}`")
         self._passed.add(key)
+
+    def _check_presence(self, inputs: Sequence[Value]) -> None:
+        facts = self._facts
+        for index, formal in enumerate(facts.inputs):
+            # An optional that holds nothing looks like an input that is not there.
+            if formal.optional or formal.variadic or any(t.startswith("opt") for t in formal.types):
+                continue
+            if index >= len(inputs) or inputs[index] is None:
+                raise KernelError(f"`{formal.name}` is absent, and `{facts.op_type}` needs it")
+        if len(inputs) > facts.max_inputs:
+            raise KernelError(
+                f"there are {len(inputs)} inputs, expected at most {facts.max_inputs}"
+            )

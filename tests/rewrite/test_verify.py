@@ -12,14 +12,15 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.model import read
+from onnx_kvtool.rewrite import verify
 from onnx_kvtool.rewrite.verify import Verifier
-from onnx_kvtool.runtime import onnxruntime, side_by_side
+from onnx_kvtool.runtime import onnxruntime, reference, side_by_side
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
 from tests.runtime.recorded import HAS_24, NAMES, NATIVE, model, native, needs_24
 
 Fault = Callable[[ir.Model], None]
 
-RUNTIME = f"onnxruntime {onnxruntime.VERSION}" if HAS_24 else f"reference {onnx.__version__}"
+RUNTIME = f"onnxruntime {onnxruntime.VERSION}" if HAS_24 else f"reference {reference.VERSION}"
 
 CACHES = tuple(f"updated_{kind}_cache.{layer}" for layer in (0, 1) for kind in ("key", "value"))
 
@@ -196,9 +197,12 @@ def test_a_difference_is_described_and_the_outputs_that_agree_are_told() -> None
     found = verifier.compare(source)
     assert found.detail is not None
     assert found.detail.startswith("output `logits` at [0, 0, 0] is ")
-    assert found.detail.endswith(" in a prompt for two empty caches")
+    first, earliest = found.detail.split("; ")
+    assert first.endswith(" in a prompt for two empty caches")
+    assert earliest.startswith("the earliest value that differs is that of main_graph, node `")
+    assert "layers.1/mlp/down_proj" in earliest
     assert found.bit_equal == CACHES
-    assert (found.cases, found.steps) == (1, 1)
+    assert (found.cases, found.steps) == (4, 10)
 
 
 def test_inputs_of_another_order_are_different_before_anything_is_run() -> None:
@@ -238,7 +242,7 @@ def test_the_reference_runs_what_onnxruntime_does_not_and_the_reason_is_told(
     source = native("llama_static")
     verifier = Verifier(source)
     found = verifier.compare(source)
-    assert (found.status, found.runtime) == ("equal", f"reference {onnx.__version__}")
+    assert (found.status, found.runtime) == ("equal", f"reference {reference.VERSION}")
     assert found.detail == "onnxruntime is not available"
     start_one_row_late(source)
     assert verifier.compare(source).status == "different"
@@ -316,14 +320,45 @@ def huge() -> ir.Model:
     return source
 
 
-def test_large_models_are_skipped_unless_forced() -> None:
+def test_large_models_are_run_with_smaller_weights_unless_forced() -> None:
     found = Verifier(huge()).compare(huge())
+    assert found.status == "equal"
+    assert found.detail == (
+        "verified on copies with sizes 268435456 as 24, "
+        "as the weights are too large to be run in passing"
+    )
+    assert "copies" not in (Verifier(huge(), force=True).compare(huge()).detail or "")
+
+
+def test_large_models_that_cannot_be_made_small_are_skipped_with_the_reason() -> None:
+    def fixed() -> ir.Model:
+        source = huge()
+        hardmax = ir.node("Hardmax", [source.graph.initializers["w"]])
+        source.graph.insert_before(source.graph[0], hardmax)
+        return source
+
+    found = Verifier(fixed()).compare(fixed())
     assert found.status == "skipped"
     assert found.detail == (
-        "the weights take 1024 MiB, more than 512 MiB; `--verify` runs the models all the same"
+        "the weights take 1024 MiB, more than 512 MiB, and a copy with smaller weights would still "
+        "take 1024 MiB, more than 128 MiB; `--verify` runs the models as they are"
     )
-    # Forced, both runtimes look for the data, which is not there.
-    assert "1024 MiB" not in (Verifier(huge(), force=True).compare(huge()).detail or "")
+
+
+@pytest.mark.parametrize("fault", [start_one_row_late, swap_cosine_and_sine, write_values_as_keys])
+def test_faults_of_large_models_are_found_on_small_copies(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "_LARGEST_WEIGHTS", 1 << 10)
+    source = native("llama_static")
+    verifier = Verifier(source)
+    found = verifier.compare(source)
+    assert found.status == "equal"
+    assert (found.detail or "").startswith("verified on copies with sizes 256 as 24")
+    fault(source)
+    found = verifier.compare(source)
+    assert found.status == "different"
+    assert "verified on copies" in (found.detail or "")
 
 
 @pytest.mark.parametrize("runtime", [pytest.param("onnxruntime", marks=needs_24), "reference"])

@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.sessions import RuntimeName
 
 NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
 
-NAMES = sorted(path.stem for path in NATIVE.glob("*.onnx"))
+NAMES = sorted(path.stem for path in NATIVE.glob("*.npz"))
 
 RELEASE = tuple(int(part) for part in onnxruntime.VERSION.split(".")[:2])
 

@@ -185,6 +185,16 @@ def test_a_run_that_fails_says_what_and_where(inputs: dict[str, Any], message: s
             id="an attribute of another type",
         ),
         pytest.param(
+            "g (float[N] x) => (float[N] y) { y = CumSum (, x) }",
+            r"g, node `#0` \(CumSum\): `CumSum` requires its input `x`, which is absent",
+            id="a required input is left out",
+        ),
+        pytest.param(
+            "g (float[N] x) => (float[N] y) { y = Neg (x, x) }",
+            "`Neg` takes at most 1 inputs at opset 24, got 2",
+            id="too many inputs",
+        ),
+        pytest.param(
             "g (float[N] x) => (float[N] y) { y = local.F (x) }"
             '<domain: "local", opset_import: ["": 24, "local": 1]> F (a) => (b)'
             "{ b = local.G (a) }"

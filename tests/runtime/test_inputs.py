@@ -76,13 +76,26 @@ def test_bound_dimensions_take_others_that_count_the_same_along() -> None:
     assert inputs["past_key_values.0.key"].shape == (4, 2, 9, 16)
 
 
-def test_masks_are_ones_but_for_padding_in_front_of_the_new_rows() -> None:
+def test_a_mask_for_each_query_leaves_every_one_the_first_key() -> None:
+    text = """
+    g (float[B, H, L, 8] q, float[B, H, T, 8] k, float[B, H, T, 8] v, bool[B, 1, L, T] mask)
+        => (float[B, H, L, 8] y)
+    { y = Attention (q, k, v, mask) }
+    """
+    mask = draw(plan(model(text)), END, 0)["mask"]
+    assert mask.dtype == bool
+    assert mask[..., 0].all()
+    assert not mask[..., 1:].all()
+    assert mask[..., 1:].any()
+
+
+def test_masks_are_ones_but_for_padding_at_one_end() -> None:
     mask = draw(plan(native("gemma4_hybrid_static")), CHUNK, 0)["attention_mask"]
     assert mask.shape == (3, 7)
     assert (mask[:, 1:] == 1).all()
     assert sorted(mask[:, 0].tolist()) == [0, 0, 1]
-    full = draw(plan(native("gemma4_hybrid_static")), PROMPT, 0)["attention_mask"]
-    assert (full == 1).all()
+    prompt = draw(plan(native("gemma4_hybrid_static")), PROMPT, 0)["attention_mask"]
+    assert prompt.tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
 CIRCULAR = (

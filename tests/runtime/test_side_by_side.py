@@ -9,9 +9,9 @@ import pytest
 
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime.compare import Tolerance, tolerance_of
+from onnx_kvtool.runtime.kept import kept_rows
 from onnx_kvtool.runtime.noise import Noise, precision_of
 from onnx_kvtool.runtime.sessions import open_session
-from onnx_kvtool.runtime.side_by_side import kept_rows
 from tests.runtime.recorded import model, native, recorded_run
 
 B, S, D = 2, 5, 3

@@ -1,0 +1,187 @@
+"""Verify: run two models on the same inputs and compare what they give."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.commands.lower_checks import check_dims
+from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
+from onnx_kvtool.core.external_data import check_external_data
+from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.runtime.verification.engine import compare_models
+from onnx_kvtool.runtime.verification.report import VerifyReport
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.sizes import (
+    Large,
+    compare_shrunk,
+    fits_memory,
+    weight_bytes,
+)
+from onnx_kvtool.runtime.verification.subject import capture
+
+__all__ = ["VerifyRequest", "run", "verify"]
+
+RuntimeChoice = Literal["auto", "reference", "onnxruntime"]
+
+_RUNTIMES = ("auto", "reference", "onnxruntime")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """What `kvtool verify` was asked to do.
+
+    Attributes:
+        a: Path of the model that is right, or `-` for standard input.
+        b: Path of the model that is judged, or `-` for standard input.
+        cases: Number of sets of inputs; None for the usual ones.
+        steps: Decode steps after the first run of each case; None for the usual number.
+        seed: Seed of the inputs.
+        dims: Values of symbolic dimensions.
+        runtime: What runs both models.
+        rtol: Relative tolerance; None for that of the types.
+        atol: Absolute tolerance; None for that of the types.
+    """
+
+    a: str
+    b: str
+    cases: int | None = None
+    steps: int | None = None
+    seed: int = 0
+    dims: Mapping[str, int] = field(default_factory=dict)
+    runtime: RuntimeChoice = "auto"
+    rtol: float | None = None
+    atol: float | None = None
+
+
+def verify(
+    a: ir.Model | str | os.PathLike[str],
+    b: ir.Model | str | os.PathLike[str],
+    *,
+    cases: int | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    dims: Mapping[str, int] | None = None,
+    runtime: RuntimeChoice = "auto",
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> VerifyReport:
+    """Run two models on the same seeded inputs and return how they compare.
+
+    Several shapes are run, each a first run (a prefill) and then decode steps in which each
+    present is fed back to its past. Outputs that only move data, and the rows of caches that a run
+    does not write, have to agree bit for bit, NaN equal to NaN; so has everything else if the
+    models are the same but for names and the values of weights. What is computed has to agree
+    within a tolerance for its type. Neither model is changed.
+
+    Args:
+        a: The model that is right, or its path.
+        b: The model that is judged, or its path.
+        cases: Number of sets of inputs, at least 1; None for 4, which differ in sizes and in
+            where rows are written, across the end of circular caches among it.
+        steps: Decode steps after the first run of each case, 0 or more, as far as the caches have
+            room; None for 2.
+        seed: Seed of the inputs, 0 or more.
+        dims: Values of symbolic dimensions, by name.
+        runtime: What runs both; `auto` takes onnxruntime where it has kernels for both and is not
+            known to compute them wrongly, else the reference.
+        rtol: Relative tolerance for what is computed; None for that of the types.
+        atol: Absolute tolerance for what is computed; None for that of the types. With either
+            given, models that are the same but for weights are held to the tolerance as well.
+
+    Raises:
+        UnreadableModel: If a model, or external data of one, cannot be read.
+        UsageError: If an argument is out of its range, or no input has a dimension in `dims`.
+    """
+    request = VerifyRequest(
+        a=_path(a),
+        b=_path(b),
+        cases=cases,
+        steps=steps,
+        seed=seed,
+        dims=dims or {},
+        runtime=runtime,
+        rtol=rtol,
+        atol=atol,
+    )
+    _check_request(request)
+    return _verify(_model(a), _model(b), request)
+
+
+def _path(model: ir.Model | str | os.PathLike[str]) -> str:
+    return "" if isinstance(model, ir.Model) else os.fspath(model)
+
+
+def _model(model: ir.Model | str | os.PathLike[str]) -> ir.Model:
+    return model if isinstance(model, ir.Model) else read(model)
+
+
+def run(request: VerifyRequest) -> VerifyReport:
+    """Carry out `kvtool verify`; see `verify`.
+
+    Raises:
+        UsageError: If the arguments contradict each other.
+        UnreadableModel: If a model, or external data of one, cannot be read.
+    """
+    _check_request(request)
+    if request.a == request.b == "-":
+        raise UsageError(
+            "standard input holds one model, and both are to be read from it",
+            help="name a file for one of them",
+        )
+    return _verify(read(request.a), read(request.b), request)
+
+
+def _verify(a: ir.Model, b: ir.Model, request: VerifyRequest) -> VerifyReport:
+    for model, path in ((a, request.a), (b, request.b)):
+        _check_data(model, path or origin(model).path)
+    check_dims(a, request.dims)
+    settings = Settings(
+        cases=request.cases,
+        steps=request.steps,
+        seed=request.seed,
+        dims=dict(request.dims),
+        runtime=request.runtime,
+        rtol=request.rtol,
+        atol=request.atol,
+    )
+    try:
+        if fits_memory(weight_bytes(a) + weight_bytes(b)):
+            report = compare_models(capture(a, "A"), capture(b, "B"), settings)
+        else:
+            report = compare_shrunk(Large(a, "A"), Large(b, "B"), settings)
+    except (UnreadableModel, UsageError):
+        raise
+    except KvtoolError as error:  # a model that has no written form
+        report = VerifyReport("unrunnable", seed=settings.seed, detail=error.message)
+    return replace(report, a=request.a or origin(a).path, b=request.b or origin(b).path)
+
+
+def _check_data(model: ir.Model, path: str) -> None:
+    try:
+        check_external_data(model, need_bytes=True)
+    except UnreadableModel as error:
+        message = f"{path}: {error.message}" if path else error.message
+        raise UnreadableModel(message, help=error.help) from error
+
+
+def _check_request(request: VerifyRequest) -> None:
+    if request.runtime not in _RUNTIMES:
+        raise UsageError(
+            f"`runtime` is `{request.runtime}`, expected {', '.join(_RUNTIMES)}",
+        )
+    for name, number, least in (
+        ("cases", request.cases, 1),
+        ("steps", request.steps, 0),
+        ("seed", request.seed, 0),
+    ):
+        if number is not None and number < least:
+            raise UsageError(f"`{name}` is {number}, expected at least {least}")
+    for name, tolerance in (("rtol", request.rtol), ("atol", request.atol)):
+        if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
+            raise UsageError(f"`{name}` is {tolerance}, expected a number that is not negative")

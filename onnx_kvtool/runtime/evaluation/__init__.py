@@ -1,0 +1,1 @@
+"""One model, or one operator, run on inputs that the user names."""

@@ -1,0 +1,261 @@
+"""Values that are written out, as JSON or as nested Python lists."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.runtime.kernels.conversion.convert import convert
+from onnx_kvtool.runtime.kernels.conversion.formats import FORMATS, INTEGER_RANGES
+from onnx_kvtool.runtime.sessions import Array
+
+__all__ = ["Decimals", "literal_array", "natural_dtype", "parse_json"]
+
+
+class Decimals(str):
+    """A number with a fraction or an exponent, kept as it was written."""
+
+    __slots__ = ()
+
+
+_SPECIAL = {"nan", "inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"}
+_MAX_RANK = 32
+"""Dimensions that every numpy can hold."""
+
+
+def parse_json(text: str) -> Any:
+    """Return JSON as nested lists of bool, int, str and `Decimals`, so that no digit is lost.
+
+    `NaN`, `Infinity` and `-Infinity` are read as numbers.
+
+    Raises:
+        UsageError: If `text` is no JSON.
+    """
+    try:
+        return json.loads(text, parse_float=Decimals, parse_constant=Decimals)
+    # The last for nesting that is deeper than the interpreter's stack.
+    except (ValueError, RecursionError) as error:
+        reason = str(error).partition(":")[0].lower()
+        raise UsageError(f"`{_short(text)}` is no JSON: {reason}") from error
+
+
+def natural_dtype(data: Any) -> ir.DataType:
+    """Return the element type of a literal of which nothing else is known.
+
+    Booleans are bool, text is string, integers are int64, and numbers of which one has a fraction
+    or an exponent float32; so is a literal without elements.
+
+    Raises:
+        UsageError: If numbers, booleans and text are mixed.
+    """
+    kinds = {_kind(leaf) for leaf in _leaves(data)}
+    if kinds <= {"integer", "number"}:
+        return ir.DataType.INT64 if kinds == {"integer"} else ir.DataType.FLOAT
+    if len(kinds) > 1:
+        raise UsageError(f"the literal mixes {' and '.join(sorted(kinds))}s")
+    (kind,) = kinds
+    if kind not in ("boolean", "string"):
+        raise UsageError(f"the literal holds {kind}, expected numbers, booleans or strings")
+    return ir.DataType.BOOL if kind == "boolean" else ir.DataType.STRING
+
+
+def literal_array(data: Any, dtype: ir.DataType) -> Array:
+    """Return nested lists as an array.
+
+    Numbers for floating-point types are rounded once, to the nearest, ties to even, from the
+    decimals that were written; text `nan`, `inf` and `-inf` (any case) stands for those values.
+    Complex numbers are numbers or text such as `1+2j`. Everything else must fit exactly: integers
+    and whole numbers such as `2.0` for integer types; true, false, 1 and 0 for bool; text for
+    string.
+
+    Args:
+        data: A leaf, or lists of equal lengths at each depth: bool, int, float, str, `Decimals`.
+        dtype: The element type.
+
+    Raises:
+        UsageError: If the lists are ragged, or a leaf is none that the type can hold: of another
+            kind, out of range, or for an infinity or NaN that the type lacks.
+    """
+    shape = _shape(data)
+    leaves = list(_leaves(data))
+    if len(leaves) != math.prod(shape):
+        raise UsageError("the lists of the literal have different lengths")
+    target: np.dtype[Any] = dtype.numpy()
+    if dtype == ir.DataType.STRING:
+        flat = np.empty(len(leaves), object)
+        flat[:] = [_text(leaf) for leaf in leaves]
+    elif dtype == ir.DataType.BOOL:
+        flat = np.array([_flag(leaf) for leaf in leaves], np.bool_)
+    elif target in INTEGER_RANGES:
+        least, highest = INTEGER_RANGES[target]
+        numbers = [_whole(leaf, least, highest, dtype) for leaf in leaves]
+        # Through 64 bits: the types of ml_dtypes take no list of Python integers.
+        wide = np.int64 if least < 0 else np.uint64
+        flat = np.array(numbers, wide).astype(target)
+    elif dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        flat = np.array([_complex(leaf) for leaf in leaves], np.complex128).astype(target)
+    else:
+        flat = _floats(leaves, dtype)
+    return flat.reshape(shape)
+
+
+def _shape(data: Any) -> tuple[int, ...]:
+    """Return the shape that the first elements show, which all others must have."""
+    shape: list[int] = []
+    while isinstance(data, (list, tuple)):
+        shape.append(len(data))
+        if len(shape) > _MAX_RANK:
+            raise UsageError(f"the literal has more than {_MAX_RANK} dimensions")
+        if not data:
+            break
+        data = data[0]
+    return tuple(shape)
+
+
+def _leaves(data: Any, depth: int | None = None) -> Iterator[Any]:
+    """Yield the elements in order.
+
+    Raises:
+        UsageError: If lists and elements stand beside each other at one depth.
+    """
+    if depth is None:
+        depth = len(_shape(data))
+    if depth == 0:
+        if isinstance(data, (list, tuple)):
+            raise UsageError("the lists of the literal have different depths")
+        yield data.item() if isinstance(data, np.generic) else data
+        return
+    if not isinstance(data, (list, tuple)):
+        raise UsageError("the lists of the literal have different depths")
+    lengths = {len(item) for item in data if isinstance(item, (list, tuple))}
+    if len(lengths) > 1:
+        raise UsageError("the lists of the literal have different lengths")
+    for item in data:
+        yield from _leaves(item, depth - 1)
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, bool):
+        return "boolean"
+    if isinstance(leaf, int):
+        return "integer"
+    if isinstance(leaf, (Decimals, float)):
+        return "number"
+    return "string" if isinstance(leaf, str) else _spoken(leaf)
+
+
+def _floats(leaves: list[Any], dtype: ir.DataType) -> Array:
+    target: np.dtype[Any] = dtype.numpy()
+    texts = np.empty(len(leaves), object)
+    texts[:] = [_decimals(leaf, dtype) for leaf in leaves]
+    values = convert(texts, target, saturate=False, round_mode="nearest")
+    wide = values.astype(np.float64)
+    for text, value in zip(texts.tolist(), wide.tolist(), strict=True):
+        meant = float(text)
+        held = math.isnan(value) if math.isnan(meant) else _holds(target, meant, value)
+        if not held or (math.isinf(value) and "inf" not in text.lower()):
+            raise _out_of_range(text, dtype)
+    return values
+
+
+def _holds(target: np.dtype[Any], meant: float, value: float) -> bool:
+    """Return whether `value` is `meant` rounded, and not what stands in for it out of range."""
+    if math.isnan(value):
+        return False
+    if target == ml_dtypes.float8_e8m0fnu:
+        return meant > 0  # neither zero nor a sign
+    if target in FORMATS and FORMATS[target].overflow == "largest":
+        form = FORMATS[target]
+        step = 2.0 ** (math.floor(math.log2(form.largest)) - form.mantissa)
+        return abs(meant) < form.largest + step / 2
+    return not math.isinf(meant) or math.isinf(value)
+
+
+def _decimals(leaf: Any, dtype: ir.DataType) -> str:
+    kind = _kind(leaf)
+    if kind == "integer" or isinstance(leaf, Decimals):
+        text = str(leaf)
+    elif kind == "number":
+        text = repr(leaf)
+    elif kind == "string" and leaf.strip().lower() in _SPECIAL:
+        text = leaf.strip()
+    else:
+        raise _unfit(leaf, dtype)
+    return text.lower().replace("infinity", "inf")
+
+
+def _whole(leaf: Any, least: int, highest: int, dtype: ir.DataType) -> int:
+    kind = _kind(leaf)
+    if kind not in ("integer", "number"):
+        raise _unfit(leaf, dtype)
+    # A decimal with a large exponent is compared without being written out.
+    number = (
+        Decimal(leaf) if kind == "integer" or isinstance(leaf, Decimals) else Decimal(repr(leaf))
+    )
+    if not number.is_finite():
+        raise _out_of_range(leaf, dtype)
+    if not least <= number <= highest:
+        raise _out_of_range(leaf, dtype, f", expected {least} to {highest}")
+    if number != int(number):
+        raise UsageError(f"the literal holds {leaf}, which is no integer, for {dtype_name(dtype)}")
+    return int(number)
+
+
+def _flag(leaf: Any) -> bool:
+    if isinstance(leaf, bool) or (_kind(leaf) == "integer" and leaf in (0, 1)):
+        return bool(leaf)
+    raise _unfit(leaf, ir.DataType.BOOL)
+
+
+def _text(leaf: Any) -> str:
+    if _kind(leaf) != "string":
+        raise _unfit(leaf, ir.DataType.STRING)
+    return str(leaf)
+
+
+def _complex(leaf: Any) -> complex:
+    if isinstance(leaf, complex):
+        return leaf
+    if isinstance(leaf, (str, int, float)) and not isinstance(leaf, bool):
+        try:
+            return complex(leaf)
+        except (ValueError, OverflowError) as error:
+            raise _unfit(leaf, ir.DataType.COMPLEX128) from error
+    raise _unfit(leaf, ir.DataType.COMPLEX128)
+
+
+def _unfit(leaf: Any, dtype: ir.DataType) -> UsageError:
+    return UsageError(f"the literal holds {_spoken(leaf)}, which {dtype_name(dtype)} cannot hold")
+
+
+def _out_of_range(leaf: Any, dtype: ir.DataType, expected: str = "") -> UsageError:
+    return UsageError(
+        f"the literal holds {_spoken(leaf)}, which is out of the range of {dtype_name(dtype)}"
+        f"{expected}"
+    )
+
+
+def _spoken(leaf: Any) -> str:
+    """Return a leaf as the user wrote it."""
+    if leaf is None:
+        return "null"
+    if isinstance(leaf, bool):
+        return "true" if leaf else "false"
+    if isinstance(leaf, dict):
+        return "an object"
+    if isinstance(leaf, str) and not isinstance(leaf, Decimals):
+        return json.dumps(leaf)
+    return _short(str(leaf))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,1 @@
+"""Two models compared by running them: one engine for `verify`, `lower` and `raise`."""

@@ -1,0 +1,244 @@
+"""The engine that compares two models by running them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onnx_kvtool.runtime.cases import CASES, Case, cases_of
+from onnx_kvtool.runtime.compare import Tolerance
+from onnx_kvtool.runtime.errors import ModelRejected, RuntimeUnavailable
+from onnx_kvtool.runtime.interface import interface_difference
+from onnx_kvtool.runtime.judge import Account, Judge, Measure, OutputAccount
+from onnx_kvtool.runtime.noise import Noise
+from onnx_kvtool.runtime.plan import InputPlan
+from onnx_kvtool.runtime.roles import Write
+from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
+from onnx_kvtool.runtime.side_by_side import Script, run_side_by_side
+from onnx_kvtool.runtime.verification.earliest import earliest_difference
+from onnx_kvtool.runtime.verification.likeness import Likeness, likeness
+from onnx_kvtool.runtime.verification.report import FirstMismatch, OutputReport, VerifyReport
+from onnx_kvtool.runtime.verification.settings import STEPS, Settings
+from onnx_kvtool.runtime.verification.subject import Subject
+from onnx_kvtool.runtime.verification.weights import weight_difference
+
+__all__ = ["compare_models"]
+
+
+def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
+    """Run `a` and `b` on the same inputs and compare every output.
+
+    Both run over several cases that differ in sizes and starts, each a first run and then decode
+    steps in which the presents are fed back to both. What has to agree bit for bit: outputs that
+    only move data, the rows of caches that a run does not write, and everything if the models are
+    the same but for names and weights. The rest has to agree within a tolerance that is justified
+    by the types and, where that is not enough, by how much a model differs from itself when it is
+    evaluated in another way; or within the tolerance that the settings give.
+
+    Returns:
+        `equal`; `different` with the first difference (names, order, types or ranks of inputs and
+        outputs, a B that breaks the specification or fails where A runs, a value, or a weight of
+        models that are otherwise the same); or `unrunnable` with the reason.
+    """
+    difference = interface_difference(a.interface, b.interface)
+    if difference is not None:
+        return _without_run(a, "different", difference, settings)
+    reasons: list[str] = []
+    for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
+        refusals = [_refusal(subject, runtime) for subject in (a, b)]
+        if (rejected := _rejected(refusals, settings)) is not None:
+            loaded = a if refusals[0] is None else b
+            report = _without_run(a, "different", rejected.message, settings)
+            return replace(report, runtime=loaded.session(runtime).runtime)
+        if found := _reasons((a, b), refusals):
+            reasons += found
+            continue
+        report = _Comparison(a, b, settings, runtime).report()
+        if report.status != "unrunnable":
+            return replace(report, notes=(*reasons, *report.notes))
+        reasons.append(report.detail or "")
+    return _without_run(a, "unrunnable", "; ".join(dict.fromkeys(reasons)), settings)
+
+
+def _refusal(subject: Subject, runtime: RuntimeName) -> RuntimeUnavailable | None:
+    """Return why `runtime` does not load a model; None if it does."""
+    try:
+        subject.session(runtime)
+    except RuntimeUnavailable as error:
+        return error
+    return None
+
+
+def _reasons(
+    subjects: Sequence[Subject], refusals: Sequence[RuntimeUnavailable | None]
+) -> list[str]:
+    """Return the messages of `refusals`; whose they are is said unless it is the same for both."""
+    messages = [None if error is None else error.message for error in refusals]
+    if messages[0] is not None and messages[0] == messages[1]:
+        return [messages[0]]
+    pairs = zip(subjects, messages, strict=True)
+    return [f"{subject.name}: {message}" for subject, message in pairs if message is not None]
+
+
+def _rejected(
+    refusals: Sequence[RuntimeUnavailable | None], settings: Settings
+) -> RuntimeUnavailable | None:
+    """Return what breaks the specification in one model while the other is loaded, if it does."""
+    a, b = refusals
+    if a is None and isinstance(b, ModelRejected):
+        return b
+    return a if b is None and isinstance(a, ModelRejected) and not settings.is_a_right else None
+
+
+def _without_run(
+    a: Subject, status: str, detail: str, settings: Settings, notes: tuple[str, ...] = ()
+) -> VerifyReport:
+    return VerifyReport(
+        status="different" if status == "different" else "unrunnable",
+        seed=settings.seed,
+        outputs=tuple(OutputReport(port.name) for port in a.interface.outputs),
+        detail=detail,
+        notes=notes,
+    )
+
+
+class _Comparison:
+    """One comparison in one runtime that loads both models."""
+
+    def __init__(self, a: Subject, b: Subject, settings: Settings, runtime: RuntimeName) -> None:
+        self._a = a
+        self._b = b
+        self._settings = settings
+        self._runtime = runtime
+        self._account = Account()
+        self._likeness: Likeness | None = likeness(a, b)
+        self._measure = Measure(
+            moved=a.moved,
+            precision=_coarser(a.precision, b.precision),
+            exact=self._likeness is not None,
+            rtol=settings.rtol,
+            atol=settings.atol,
+        )
+
+    def report(self) -> VerifyReport:
+        """Run both models and say how they compare."""
+        leader, follower = (
+            (self._b, self._a) if _knows_more(self._b, self._a) else (self._a, self._b)
+        )
+        if leader.plan is None:
+            reason = leader.undrawable or "no inputs can be drawn"
+            return _without_run(self._a, "unrunnable", reason, self._settings)
+        cases = CASES if self._settings.cases is None else cases_of(self._settings.cases)
+        failure = self._run(leader, follower, leader.plan, cases)
+        if failure is not None and follower.plan is not None and not self._settings.is_a_right:
+            # Perhaps it is the other that runs.
+            is_failed = self._run(follower, leader, follower.plan, cases) is not None
+            failure = failure if is_failed else None
+        if failure is not None:
+            reason = f"{leader.name} does not run on drawn inputs: {failure}"
+            return _without_run(self._a, "unrunnable", reason, self._settings)
+        if follower.plan is not None and self._may_ask_more(follower.plan, leader.plan):
+            self._run(follower, leader, follower.plan, cases)
+        return self._judged()
+
+    def _run(
+        self, leader: Subject, follower: Subject, plan: InputPlan, cases: tuple[Case, ...]
+    ) -> str | None:
+        settings = self._settings
+        session = leader.session(self._runtime)
+        judge = Judge(
+            plan,
+            self._measure,
+            Noise(leader.model, leader.directory, self._runtime),
+            self._account,
+            session,
+            names=(leader.name, follower.name),
+            is_swapped=leader is self._b,
+        )
+        steps = STEPS if settings.steps is None else settings.steps
+        script = Script(plan, cases, settings.seed, steps, settings.dims)
+        return run_side_by_side(session, follower.session(self._runtime), script, judge)
+
+    def _may_ask_more(self, following: InputPlan, leading: InputPlan) -> bool:
+        """Return whether the follower may run on inputs that the plan of the leader never draws.
+
+        One that takes a linear cache for circular, or writes along another axis, shows it only on
+        inputs that suit itself.
+        """
+        if self._settings.is_a_right or self._account.difference is not None:
+            return False
+        return _writes(following) != [] != _writes(leading) and (
+            _writes(following) != _writes(leading) or following.pairs != leading.pairs
+        )
+
+    def _judged(self) -> VerifyReport:
+        account = self._account
+        notes = [account.noise] if account.noise else []
+        detail = account.difference.reason if account.difference else None
+        if detail is None and account.unsteady is not None:
+            reason = (
+                f"output `{account.unsteady}` changes when a model is run again on the same inputs"
+            )
+            return _without_run(self._a, "unrunnable", reason, self._settings)
+        weight = weight_difference(self._a, self._b, self._likeness)
+        if weight is not None and detail is None and self._is_strict:
+            detail = f"{weight}; no output shows it in these runs"
+        elif weight is not None:
+            notes.append(weight)
+        earliest = None
+        if account.difference is not None and not account.difference.is_failure:
+            earliest, why = earliest_difference(
+                self._a,
+                self._b,
+                account.difference.inputs,
+                self._measure,
+                self._runtime,
+                self._likeness,
+            )
+            notes += [why] if why else []
+        return VerifyReport(
+            status="equal" if detail is None else "different",
+            runtime=self._a.session(self._runtime).runtime,
+            cases=account.cases,
+            steps=account.steps,
+            seed=self._settings.seed,
+            outputs=tuple(
+                _output(port.name, account.outputs.get(port.name))
+                for port in self._a.interface.outputs
+            ),
+            max_abs_diff=account.max_abs_diff,
+            earliest=earliest,
+            detail=detail,
+            notes=tuple(notes),
+        )
+
+    @property
+    def _is_strict(self) -> bool:
+        """Whether a weight that differs is a difference of its own."""
+        return self._likeness is not None and not self._measure.is_given
+
+
+def _output(name: str, seen: OutputAccount | None) -> OutputReport:
+    if seen is None:
+        return OutputReport(name)
+    mismatch = None if seen.mismatch is None else FirstMismatch(seen.mismatch, seen.where)
+    return OutputReport(name, seen.bit_equal, seen.max_abs_diff, mismatch)
+
+
+def _coarser(a: Tolerance, b: Tolerance) -> Tolerance:
+    return Tolerance(max(a.rtol, b.rtol), max(a.atol, b.atol))
+
+
+def _knows_more(one: Subject, other: Subject) -> bool:
+    """Return whether the graph of `one` tells how caches are written and that of `other` does not.
+
+    A TensorScatter tells sequence axis, mode and starts, which the scatter that it was lowered to
+    no longer shows.
+    """
+    if other.plan is None or one.plan is None:
+        return one.plan is not None
+    return bool(_writes(one.plan)) and not _writes(other.plan)
+
+
+def _writes(plan: InputPlan) -> list[Write]:
+    return [write for spec in plan.inputs for write in spec.uses.writes]

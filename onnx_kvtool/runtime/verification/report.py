@@ -1,0 +1,164 @@
+"""How two models compared."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.runtime.compare import Mismatch
+
+__all__ = ["EarliestDifference", "FirstMismatch", "OutputReport", "VerifyReport"]
+
+Number = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstMismatch:
+    """The first element of one output that differs by more than it may.
+
+    Attributes:
+        mismatch: Its index, its value in A (`expected`) and in B (`actual`).
+        run: The run in which it was found, in words.
+    """
+
+    mismatch: Mismatch
+    run: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return index and values; a value that is no finite number as text."""
+        return {**_json(self.mismatch), "run": self.run}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport:
+    """How one output compared over all runs.
+
+    Attributes:
+        name: Its name.
+        bit_equal: Whether shape, dtype and every bit agreed in every run; None when it was never
+            compared.
+        max_abs_diff: Largest absolute difference over all elements that are finite in both; 0.0
+            for strings; None when shapes or dtypes differ or it was never compared.
+        first_mismatch: The first element that breaks what was asked for; None when there is none,
+            and when shapes or dtypes differ.
+    """
+
+    name: str
+    bit_equal: bool | None = None
+    max_abs_diff: float | None = None
+    first_mismatch: FirstMismatch | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "name": self.name,
+            "bit_equal": self.bit_equal,
+            "max_abs_diff": self.max_abs_diff,
+            "first_mismatch": None
+            if self.first_mismatch is None
+            else self.first_mismatch.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EarliestDifference:
+    """The first value, in the order of A, that both models name and that differs.
+
+    Attributes:
+        a: Where A computes it.
+        b: Where B computes it.
+        mismatch: Its first element that differs; None if shapes or dtypes do.
+        reason: What differs, in words.
+    """
+
+    a: Location
+    b: Location
+    mismatch: Mismatch | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both places and the element."""
+        return {
+            "a": self.a.to_json(),
+            "b": self.b.to_json(),
+            "first_mismatch": None if self.mismatch is None else _json(self.mismatch),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """How model B compared with model A.
+
+    Attributes:
+        status: `equal`, `different`, or `unrunnable` with the reason in `detail`.
+        a: Path of A, `-` for standard input, "" for a model in memory.
+        b: Path of B, likewise.
+        runtime: What ran both, such as `onnxruntime 1.31.1`; None when nothing was run.
+        cases: Number of seeded sets of inputs that were run.
+        steps: Number of runs over all cases, decode steps included.
+        seed: Seed of the inputs.
+        shrunk: Whether copies with smaller weights were run in place of the models.
+        outputs: Every output of A, in order.
+        max_abs_diff: Largest difference over the outputs that need not agree in every bit; None
+            when nothing was run.
+        earliest: The earliest node whose value differs; None when there is no difference or none
+            can be named, which `notes` then says.
+        detail: What differs, or why the models cannot be run; None for equal models.
+        notes: What else a reader should know.
+    """
+
+    status: Literal["equal", "different", "unrunnable"]
+    a: str = ""
+    b: str = ""
+    runtime: str | None = None
+    cases: int = 0
+    steps: int = 0
+    seed: int = 0
+    shrunk: bool = False
+    outputs: tuple[OutputReport, ...] = ()
+    max_abs_diff: float | None = None
+    earliest: EarliestDifference | None = None
+    detail: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes, without the header."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "status": self.status,
+            "runtime": self.runtime,
+            "cases": self.cases,
+            "steps": self.steps,
+            "seed": self.seed,
+            "shrunk": self.shrunk,
+            "outputs": [output.to_json() for output in self.outputs],
+            "earliest": None if self.earliest is None else self.earliest.to_json(),
+            "detail": self.detail,
+            "notes": list(self.notes),
+        }
+
+
+def _json(mismatch: Mismatch) -> dict[str, Any]:
+    return {
+        "index": list(mismatch.index),
+        "expected": _plain(mismatch.expected),
+        "actual": _plain(mismatch.actual),
+    }
+
+
+def _plain(text: str) -> Number:
+    """Return the element that `text` spells; the text itself for what JSON has no number for."""
+    if text in ("True", "False"):
+        return text == "True"
+    # An integer is not read as a float, which would round it; -0 is a float.
+    if text.removeprefix("-").isdigit() and text != "-0":
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text

@@ -1,0 +1,41 @@
+"""How two models are to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from onnx_kvtool.runtime.sessions import RuntimeName
+
+__all__ = ["STEPS", "Settings"]
+
+STEPS = 2
+"""Decode steps after each first run: one that reads what the first run wrote, and one that reads
+what a step wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How two models are compared.
+
+    Attributes:
+        cases: Number of sets of inputs, at least 1; None for the usual ones.
+        steps: Decode steps after the first run of each case; None for the usual number.
+        seed: Seed of the inputs that are drawn.
+        dims: Sizes for symbolic dimensions, by name.
+        runtime: What runs both; `auto` for onnxruntime where it runs both, else the reference.
+        rtol: Relative tolerance for what is computed; None for that of the types.
+        atol: Absolute tolerance for what is computed; None for that of the types.
+        is_a_right: Whether A is right by definition, so that nothing is said of models of which A
+            does not run; else one that runs where the other does not is different.
+    """
+
+    cases: int | None = None
+    steps: int | None = None
+    seed: int = 0
+    dims: Mapping[str, int] = field(default_factory=dict)
+    runtime: RuntimeName | Literal["auto"] = "auto"
+    rtol: float | None = None
+    atol: float | None = None
+    is_a_right: bool = False

@@ -1,0 +1,1 @@
+"""Copies of two models with smaller weights, small enough to be run."""

@@ -1,0 +1,143 @@
+"""The sizes of every value of one model, tied together by what its operators ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+import numpy as np
+import onnx
+from onnx import numpy_helper, shape_inference
+
+from onnx_kvtool.runtime.verification.shrinking.rules import RULES, Call
+from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, pin
+from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton
+
+__all__ = ["shapes_of"]
+
+_A = onnx.AttributeProto
+
+_LONGEST = 64
+"""Elements of a constant that may hold sizes or axes."""
+
+_COPYING = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators behind which token ids are still token ids."""
+
+Shapes = dict[str, Shape | None]
+
+
+def shapes_of(skeleton: Skeleton, shared: Set[str], tokens: Set[str]) -> Shapes:
+    """Return the sizes of every value of the main graph by name; None for an unknown rank.
+
+    Sizes are pinned that have to stay: those of weights that are not `shared`, symbolic ones, and
+    those that some operator may depend on.
+
+    Args:
+        skeleton: The model.
+        shared: Weights that get other values.
+        tokens: Inputs that hold token ids, so that the tables which they index may be shorter.
+    """
+    return _Walk(skeleton, shared, tokens).shapes
+
+
+class _Walk:
+    def __init__(self, skeleton: Skeleton, shared: Set[str], tokens: Set[str]) -> None:
+        graph = skeleton.message.graph
+        self.shapes: Shapes = {}
+        self._tokens = set(tokens)
+        self._integers: dict[str, list[int]] = {}
+        self._inferred = _inferred(skeleton.message)
+        for value in graph.input:
+            self.shapes[value.name] = _declared(value)
+        for tensor in graph.initializer:
+            is_pinned = tensor.name not in shared
+            self.shapes[tensor.name] = [bind(size, is_pinned=is_pinned) for size in tensor.dims]
+            self._note(tensor.name, tensor)
+        for sparse in graph.sparse_initializer:
+            self.shapes[sparse.values.name] = [bind(size) for size in sparse.dims]
+        for node in graph.node:
+            self._node(node)
+
+    def _node(self, node: onnx.NodeProto) -> None:
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+            self._constant(node)
+            return
+        call = Call(
+            node,
+            [self.shapes.get(name) if name else None for name in node.input],
+            [self._integers.get(name) for name in node.input],
+            [name in self._tokens for name in node.input],
+        )
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        rule = RULES.get((domain, node.op_type))
+        outputs = None if rule is None else rule(call)
+        if outputs is None:
+            pin(*call.shapes)
+            pin(*(self.shapes.get(name) for name in _captured(node)))
+            outputs = [self._fresh(name) for name in node.output]
+        for name, shape in zip(node.output, outputs, strict=False):
+            # A size that stays, where a rule knows no rank but inference does.
+            self.shapes[name] = self._fresh(name) if shape is None else shape
+        if node.op_type in _COPYING and node.input and node.input[0] in self._tokens:
+            self._tokens.update(node.output)
+
+    def _fresh(self, name: str) -> Shape | None:
+        """Return pinned sizes in the rank that inference finds."""
+        sizes = self._inferred.get(name)
+        return None if sizes is None else [bind(size) for size in sizes]
+
+    def _constant(self, node: onnx.NodeProto) -> None:
+        (name,) = node.output
+        for attribute in node.attribute:
+            if attribute.type == _A.TENSOR:
+                self.shapes[name] = [bind(size) for size in attribute.t.dims]
+                self._note(name, attribute.t)
+            elif attribute.type in (_A.INTS, _A.INT):
+                numbers = list(attribute.ints) if attribute.type == _A.INTS else [attribute.i]
+                self._integers[name] = numbers
+                self.shapes[name] = [bind(len(numbers))] if attribute.type == _A.INTS else []
+            else:
+                self.shapes[name] = self._fresh(name)
+
+    def _note(self, name: str, tensor: onnx.TensorProto) -> None:
+        """Remember a constant that may hold sizes or axes."""
+        is_integer = tensor.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
+        if not is_integer or tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return
+        if int(np.prod(tensor.dims)) <= _LONGEST:
+            self._integers[name] = [int(n) for n in numpy_helper.to_array(tensor).reshape(-1)]
+
+
+def _declared(value: onnx.ValueInfoProto) -> Shape | None:
+    type_ = value.type.tensor_type
+    if not type_.HasField("shape"):
+        return None
+    return [
+        bind(dim.dim_value, is_pinned=False) if dim.HasField("dim_value") else bind(None)
+        for dim in type_.shape.dim
+    ]
+
+
+def _inferred(message: onnx.ModelProto) -> dict[str, list[int | None]]:
+    """Return the shapes that onnx infers; none at all for a model that it cannot work on."""
+    try:
+        inferred = shape_inference.infer_shapes(message)
+    except (shape_inference.InferenceError, RuntimeError, ValueError):
+        return {}
+    return {
+        value.name: [
+            dim.dim_value if dim.HasField("dim_value") else None
+            for dim in value.type.tensor_type.shape.dim
+        ]
+        for value in inferred.graph.value_info
+        if value.type.tensor_type.HasField("shape")
+    }
+
+
+def _captured(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the names that the bodies of `node` read, those of outer values among them."""
+    for attribute in node.attribute:
+        for graph in (*attribute.graphs, *([attribute.g] if attribute.type == _A.GRAPH else [])):
+            for inner in graph.node:
+                yield from inner.input
+                yield from _captured(inner)
+            yield from (value.name for value in graph.output)

@@ -1,0 +1,234 @@
+"""Two models made small together, by one choice of sizes and one draw of weights."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.external_data import array
+from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, shapes_of
+from onnx_kvtool.runtime.verification.shrinking.sizes import Size, pin, unify
+from onnx_kvtool.runtime.verification.shrinking.skeleton import SMALL, WEIGHT_TYPES, Skeleton
+from onnx_kvtool.runtime.verification.weights import same_values
+
+__all__ = ["CannotShrink", "Pair", "shrink"]
+
+_FIRST, _STEP = 24, 8
+"""New sizes: small, each another one, and multiples of what kernels like."""
+
+_READ = 1 << 16
+"""Bytes; a weight that keeps its shape and takes at most so many keeps its values."""
+
+_LARGEST = 128 << 20
+"""Bytes that the weights of one copy may take."""
+
+
+class CannotShrink(KvtoolError):
+    """No copies of the models that mean the same are small enough to be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two copies.
+
+    Attributes:
+        a: Copy of A.
+        b: Copy of B.
+        sizes: Each size that was changed, with its new one, in words.
+    """
+
+    a: ir.Model
+    b: ir.Model
+    sizes: tuple[str, ...]
+
+
+def shrink(a: Skeleton, b: Skeleton, tokens: Set[str], seed: int) -> Pair:
+    """Return copies of two models with smaller weights, which are equal if the models are.
+
+    A size is changed only if no operator of either model depends on it, and then everywhere in
+    both: tables that fed token ids index get fewer rows, products fewer columns. What reaches a
+    Reshape, an Attention, or any operator that is not known to be free of sizes stays. The weights
+    are drawn anew, the same in both models, which therefore must have the same ones: nobody knows
+    whether a weight of one model alone was made from others.
+
+    Args:
+        a: Model A.
+        b: Model B.
+        tokens: Inputs that hold token ids.
+        seed: Seed of the weights.
+
+    Raises:
+        CannotShrink: If a weight of one model is not in the other, or the copies would still be
+            too large.
+        KvtoolError: If a weight that keeps its values cannot be read.
+    """
+    shared = _shared(a, b)
+    one, other = shapes_of(a, shared.keys(), tokens), shapes_of(b, shared.keys(), tokens)
+    _tie(a, b, one, other, shared)
+    _keep_constants(a, b, one, other)
+    chosen = _choice(one[name] or [] for name in shared)
+    return Pair(
+        _copy(a, one, chosen, shared, seed),
+        _copy(b, other, chosen, shared, seed),
+        tuple(f"{size.number} as {new}" for size, new in chosen.items()),
+    )
+
+
+def _shared(a: Skeleton, b: Skeleton) -> dict[str, None]:
+    """Return the weights, in order, which both models have with the same values.
+
+    Raises:
+        CannotShrink: If one of them has a weight that the other does not have.
+    """
+    shared: dict[str, None] = {}
+    for one, other in ((a, b), (b, a)):
+        for name in one.weights:
+            tensor = one.weights[name]
+            if name in shared or name not in one.bare or tensor.dtype not in WEIGHT_TYPES:
+                continue
+            counterpart = other.weights.get(name)
+            if counterpart is None:
+                raise CannotShrink(f"weight `{name}` of {one.name} is not in {other.name}")
+            if not same_values(tensor, counterpart):
+                raise CannotShrink(f"weight `{name}` differs between {one.name} and {other.name}")
+            shared[name] = None
+    return shared
+
+
+def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[str, None]) -> None:
+    """Let weights, inputs and outputs of one name have one shape in both models."""
+    names = [*shared]
+    for message in (a.message, b.message):
+        names += [value.name for value in (*message.graph.input, *message.graph.output)]
+    for name in dict.fromkeys(names):
+        if name in one and name in other:
+            unify(one[name], other[name])
+        else:
+            pin(one.get(name), other.get(name))
+
+
+def _keep_constants(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes) -> None:
+    """Keep a size from which one model computed a number that the other does not have.
+
+    The mean of 4096 columns may be written as a sum times 1/4096.
+    """
+    numbers = [Counter(_numbers(model.message.graph.node)) for model in (a, b)]
+    numbers = [
+        count + Counter(_scalars(m.message)) for count, m in zip(numbers, (a, b), strict=True)
+    ]
+    differing = (numbers[0] - numbers[1]).keys() | (numbers[1] - numbers[0]).keys()
+    for shapes in (one, other):
+        for shape in shapes.values():
+            for size in shape or ():
+                number = size.root().number
+                if number is not None and number > SMALL and _stems(number, differing):
+                    size.root().is_pinned = True
+
+
+def _stems(size: int, numbers: Iterable[float]) -> bool:
+    made = (size, 1 / size, math.sqrt(size), 1 / math.sqrt(size))
+    return any(math.isclose(n, m, rel_tol=1e-3) for n in numbers for m in made)
+
+
+def _numbers(nodes: Iterable[onnx.NodeProto]) -> Iterator[float]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.FLOAT:
+                yield attribute.f
+            elif attribute.type == onnx.AttributeProto.TENSOR:
+                yield from _scalar(attribute.t)
+
+
+def _scalars(message: onnx.ModelProto) -> Iterator[float]:
+    for tensor in message.graph.initializer:
+        yield from _scalar(tensor)
+
+
+def _scalar(tensor: onnx.TensorProto) -> Iterator[float]:
+    is_float = tensor.data_type in WEIGHT_TYPES
+    if is_float and math.prod(tensor.dims) == 1 and not tensor.external_data:
+        yield float(numpy_helper.to_array(tensor).reshape(-1)[0])
+
+
+def _choice(shapes: Iterable[Iterable[Size]]) -> dict[Size, int]:
+    """Return a new size for each class that may have one, every class another."""
+    fresh = itertools.count(_FIRST, _STEP)
+    chosen: dict[Size, int] = {}
+    for shape in shapes:
+        for size in shape:
+            root = size.root()
+            if root in chosen or root.is_pinned or root.number is None:
+                continue
+            if root.number > SMALL and (new := next(fresh)) < root.number:
+                chosen[root] = new
+    return chosen
+
+
+def _copy(
+    model: Skeleton, shapes: Shapes, chosen: dict[Size, int], shared: Mapping[str, None], seed: int
+) -> ir.Model:
+    message = onnx.ModelProto()
+    message.CopyFrom(model.message)
+    sizes = {
+        tensor.name: [_new(size, chosen) for size in shapes[tensor.name] or ()]
+        for tensor in message.graph.initializer
+    }
+    total = sum(_bytes(model.weights[name], sizes[name]) for name in model.bare)
+    if total > _LARGEST:
+        raise CannotShrink(
+            f"a copy with smaller weights would still take {total >> 20} MiB, "
+            f"more than {_LARGEST >> 20} MiB"
+        )
+    for tensor in message.graph.initializer:
+        if tensor.name in model.bare:
+            real = model.weights[tensor.name]
+            is_drawn = tensor.name in shared and (
+                sizes[tensor.name] != list(tensor.dims) or tensor_bytes(real) > _READ
+            )
+            values = (
+                _drawn(real, sizes[tensor.name], tensor.name, seed) if is_drawn else array(real)
+            )
+            filled = ir.tensor(values, dtype=real.dtype, name=tensor.name)
+            tensor.CopyFrom(ir.serde.serialize_tensor(filled))
+    for value in (*message.graph.input, *message.graph.output):
+        shape = shapes.get(value.name)
+        dims = value.type.tensor_type.shape.dim
+        if shape is not None and len(shape) == len(dims):
+            for dim, size in zip(dims, shape, strict=True):
+                if size.root() in chosen and dim.HasField("dim_value"):
+                    dim.dim_value = chosen[size.root()]
+    return ir.from_proto(message)
+
+
+def _new(size: Size, chosen: dict[Size, int]) -> int:
+    number = size.root().number
+    assert number is not None, "the dims of a weight are numbers"
+    return chosen.get(size.root(), number)
+
+
+def _bytes(tensor: ir.TensorProtocol, dims: list[int]) -> int:
+    return math.prod(dims) * int(tensor.dtype.bitwidth) // 8
+
+
+def _drawn(tensor: ir.TensorProtocol, dims: list[int], name: str, seed: int) -> np.ndarray:
+    """Draw values for a weight by its name: small ones, so that nothing overflows."""
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    if tensor.dtype.is_integer():
+        low, high = int(tensor.dtype.min), int(tensor.dtype.max)
+        return rng.integers(low, high, dims, endpoint=True).astype(tensor.dtype.numpy())
+    # Products keep the scale of their operand; a vector scales or shifts.
+    values = rng.standard_normal(dims) / math.sqrt(max(min(dims, default=1), 1))
+    if len(dims) < 2:
+        values = 1 + 0.1 * rng.standard_normal(dims)
+    return values.astype(tensor.dtype.numpy())

@@ -1,0 +1,118 @@
+"""A model as verification needs it, captured so that the model may then be edited in place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.model import origin, serialize
+from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.runtime.compare import Tolerance
+from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
+from onnx_kvtool.runtime.interface import Interface, interface_of
+from onnx_kvtool.runtime.movement import moved_outputs
+from onnx_kvtool.runtime.noise import precision_of
+from onnx_kvtool.runtime.plan import InputPlan, plan
+from onnx_kvtool.runtime.sessions import RuntimeName, Session, open_session
+
+__all__ = ["Subject", "capture"]
+
+
+@dataclass(slots=True)
+class Subject:
+    """One of the two models.
+
+    Attributes:
+        name: What messages call it.
+        model: The serialised model.
+        directory: Where its external data starts; "" if it has none, or not one place.
+        interface: Its inputs and outputs.
+        plan: What its inputs mean; None when they cannot be drawn.
+        undrawable: Why they cannot be drawn; None when they can.
+        moved: Outputs that any right evaluation gives with the same bits.
+        precision: The tolerance of the coarsest type it computes in.
+        weights: The initializers of its main graph, by name; their values are not read.
+        operators: The operator of each node of its main graph, in order.
+    """
+
+    name: str
+    model: bytes = field(repr=False)
+    directory: str
+    interface: Interface
+    plan: InputPlan | None
+    undrawable: str | None
+    moved: frozenset[str]
+    precision: Tolerance
+    weights: dict[str, ir.TensorProtocol] = field(repr=False)
+    operators: tuple[str, ...] = field(repr=False)
+    _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
+        default_factory=dict, repr=False
+    )
+
+    def session(self, runtime: RuntimeName) -> Session:
+        """Return the model loaded in `runtime`, which is tried once.
+
+        Raises:
+            RuntimeUnavailable: If the runtime cannot load the model or computes it wrongly.
+        """
+        if runtime not in self._sessions:
+            try:
+                self._sessions[runtime] = open_session(runtime, self.model, self.directory)
+            except RuntimeUnavailable as error:
+                self._sessions[runtime] = error
+        session = self._sessions[runtime]
+        if isinstance(session, RuntimeUnavailable):
+            raise session
+        return session
+
+
+def capture(model: ir.Model, name: str) -> Subject:
+    """Capture `model`, which is not changed and may be edited afterwards.
+
+    Args:
+        model: The model; its external data is not read.
+        name: What messages call it, such as `the source`.
+
+    Raises:
+        KvtoolError: If the model has no written form.
+    """
+    known, undrawable = None, None
+    try:
+        known = plan(model)
+    except CannotDraw as error:
+        undrawable = error.message
+    return Subject(
+        name=name,
+        model=serialize(model),
+        directory=_directory(model),
+        interface=interface_of(model),
+        plan=known,
+        undrawable=undrawable,
+        moved=moved_outputs(model),
+        precision=precision_of(model),
+        weights=_weights(model.graph.initializers.values()),
+        operators=tuple(node.op_type for node in model.graph),
+    )
+
+
+def _weights(values: Iterable[ir.Value]) -> dict[str, ir.TensorProtocol]:
+    return {
+        value.name: value.const_value
+        for value in values
+        if value.name and value.const_value is not None
+    }
+
+
+def _directory(model: ir.Model) -> str:
+    """Return where the external data of `model` starts; "" if it has none, or not one place."""
+    if known := origin(model).directory:
+        return known
+    bases = {
+        os.path.abspath(tensor.base_dir)
+        for _, tensor in tensors(model)
+        if isinstance(tensor, ir.ExternalTensor)
+    }
+    return bases.pop() if len(bases) == 1 else ""

@@ -1,0 +1,127 @@
+"""Weights that two models share, compared with each other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.external_data import array
+from onnx_kvtool.runtime.compare import compare
+from onnx_kvtool.runtime.sessions import Array
+from onnx_kvtool.runtime.verification.likeness import Likeness
+
+__all__ = ["Weighted", "same_values", "weight_difference"]
+
+_CHUNK = 1 << 24
+"""Elements that are compared at a time."""
+
+_SIZES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL, ir.DataType.STRING})
+"""Types of constants that a rewrite may well change: shapes, axes, indices, masks."""
+
+
+class Weighted(Protocol):
+    """A model of which the weights are known."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    @property
+    def weights(self) -> Mapping[str, ir.TensorProtocol]:
+        """The initializers of its main graph, by name."""
+        ...
+
+
+def weight_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str | None:
+    """Return the first weight that differs between the models; None if none does.
+
+    Args:
+        a: Model A.
+        b: Model B.
+        found: How the models correspond. None if they are not alike; then only weights of the same
+            name, type and shape are compared, and no integers that may be sizes.
+    """
+    for name_a, name_b in _names(a, b, found):
+        label, sides = f"initializer `{name_a}`", (a.name, b.name)
+        reason = _difference(label, a.weights[name_a], b.weights[name_b], sides)
+        if reason is not None:
+            return reason
+    for label, one, other in () if found is None else found.tensors:
+        if onnx.TensorProto.EXTERNAL in (one.data_location, other.data_location):
+            continue
+        arrays = numpy_helper.to_array(one), numpy_helper.to_array(other)
+        reason = _compared(label, *arrays, (a.name, b.name))
+        if reason is not None:
+            return reason
+    return None
+
+
+def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
+    """Return whether two tensors are of one type and shape and hold the same bits.
+
+    Values that lie at the same place in the same file are not read.
+
+    Raises:
+        KvtoolError: If values cannot be read.
+    """
+    if (a.dtype, tuple(a.shape)) != (b.dtype, tuple(b.shape)):
+        return False
+    if a is b or _place(a) == _place(b) is not None:
+        return True
+    return _compared("", array(a), array(b), ("", "")) is None
+
+
+def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, str]]:
+    if found is not None:
+        return [(x, y) for x, y in found.weights if x in a.weights and y in b.weights]
+    return [
+        (name, name)
+        for name, tensor in a.weights.items()
+        if tensor.dtype not in _SIZES
+        and (other := b.weights.get(name)) is not None
+        and (other.dtype, tuple(other.shape)) == (tensor.dtype, tuple(tensor.shape))
+    ]
+
+
+def _difference(
+    label: str, a: ir.TensorProtocol, b: ir.TensorProtocol, sides: tuple[str, str]
+) -> str | None:
+    if a is b or _place(a) == _place(b) is not None:
+        return None
+    try:
+        return _compared(label, array(a), array(b), sides)
+    except KvtoolError:
+        return None  # values that cannot be read; whoever runs the models meets the same
+
+
+def _place(tensor: ir.TensorProtocol) -> tuple[Any, ...] | None:
+    """Return where the bytes of an external tensor lie; None for any other."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        return None
+    return os.path.realpath(tensor.path), tensor.offset or 0, tensor.length
+
+
+def _compared(label: str, a: Array, b: Array, sides: tuple[str, str]) -> str | None:
+    """Return the first element of two weights that differs in a bit; chunk by chunk."""
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return f"{label} is of dtype {b.dtype} and shape {b.shape}, not {a.dtype} and {a.shape}"
+    flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+    for start in range(0, a.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        found = compare("", flat_a[part], flat_b[part], exact=True)
+        if found.first_mismatch is not None:
+            flat = start + found.first_mismatch.index[0]
+            index = [int(i) for i in np.unravel_index(flat, a.shape)]
+            return (
+                f"{label} at {index} is {found.first_mismatch.actual} in {sides[1]}, "
+                f"{found.first_mismatch.expected} in {sides[0]}"
+            )
+    return None

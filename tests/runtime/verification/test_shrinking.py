@@ -1,0 +1,324 @@
+"""Copies with smaller weights: equal where the models are, and with every fault of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+from benchmarks.decoders import decoder
+from onnx_kvtool.commands import verify as verify_command
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.model import clone
+from onnx_kvtool.runtime.verification.report import VerifyReport
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.shrinking import shrink as shrinking
+from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, Pair, shrink
+from onnx_kvtool.runtime.verification.shrinking.skeleton import skeleton
+from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk, weight_bytes
+from tests.runtime.recorded import model, native
+
+HIDDEN = 256
+
+
+def native_decoder(rank: int = 3) -> ir.Model:
+    return ir.from_proto(decoder(2, hidden=HIDDEN, rank=rank))
+
+
+def compared(a: ir.Model, b: ir.Model) -> VerifyReport:
+    return compare_shrunk(Large(a, "A"), Large(b, "B"), Settings())
+
+
+def shrunk(a: ir.Model, b: ir.Model) -> Pair:
+    one, other = Large(a, "A"), Large(b, "B")
+    return shrink(one.skeleton, other.skeleton, one.tokens & other.tokens, 0)
+
+
+def dims(source: ir.Model, name: str) -> tuple[int, ...]:
+    value = source.graph.initializers[name].const_value
+    assert value is not None
+    return tuple(value.shape.numpy())
+
+
+@pytest.mark.parametrize("rank", [3, 4])
+@pytest.mark.parametrize("opset", [13, 18, 23])
+def test_a_lowered_decoder_is_equal_on_small_copies(rank: int, opset: int) -> None:
+    source = native_decoder(rank)
+    lowered, _ = kv.lower(source, opset=opset, verify=False)
+    found = compared(source, lowered)
+    assert (found.status, found.detail, found.shrunk) == ("equal", None, True)
+    assert "copies with sizes 256 as 24" in found.notes[0]
+    pair = shrunk(source, lowered)
+    for copy in (pair.a, pair.b):
+        assert weight_bytes(copy) < weight_bytes(source) / 8
+        # Rotary embedding and attention have a say in how wide the heads are together.
+        assert dims(copy, "layers.1.q.weight") == (24, 256)
+        assert dims(copy, "layers.1.o.weight") == (256, 24)
+        assert dims(copy, "layers.1.up.weight") == (24, 24)
+        assert copy.graph.inputs[0].shape == ir.Shape(["batch", "sequence_len", 24])
+        assert copy.graph.outputs[-1].shape == ir.Shape(["batch", "sequence_len", 24])
+
+
+@pytest.mark.parametrize(
+    "name", ["gemma4_hybrid_static", "llama_static_fp16", "mistral_sliding_bias_static"]
+)
+def test_a_real_decoder_shrinks_and_stays_equal(name: str) -> None:
+    source = native(name)
+    lowered, _ = kv.lower(source, opset=18, verify=False)
+    found = compared(source, lowered)
+    assert (found.status, found.cases) == ("equal", 4)
+    copy = shrunk(source, lowered).a
+    table = "model.embed_tokens.weight"
+    # The vocabulary; a hidden size of 64 is small enough.
+    assert dims(copy, table) == (24, 64)
+    assert dims(source, table) == (256, 64)
+
+
+def nodes(source: ir.Model, op_type: str) -> list[ir.Node]:
+    return [node for node in source.graph if node.op_type == op_type]
+
+
+def add_one_to_starts(source: ir.Model) -> None:
+    scatter = nodes(source, "TensorScatter")[-1]
+    tensor = ir.tensor(np.array([1], np.int64), name="one")
+    value = ir.Value(name="one", const_value=tensor, type=ir.TensorType(ir.DataType.INT64))
+    source.graph.initializers.add(value)
+    late = ir.node("Add", [scatter.inputs[2], value])
+    source.graph.insert_before(scatter, late)
+    scatter.replace_input_with(2, late.outputs[0])
+
+
+def take_weights_of_another_layer(source: ir.Model) -> None:
+    first, second = (
+        next(node for node in source.graph if node.name == f"layers.{i}.k/MatMul") for i in (0, 1)
+    )
+    second.replace_input_with(1, first.inputs[1])
+
+
+def leave_out_a_residual(source: ir.Model) -> None:
+    add = next(node for node in source.graph if node.name == "layers.1.residual1/Add")
+    add.outputs[0].replace_all_uses_with(add.inputs[1])
+
+
+def leave_out_a_normalisation(source: ir.Model) -> None:
+    norm = next(node for node in source.graph if node.name == "layers.1.norm2/RMSNormalization")
+    norm.outputs[0].replace_all_uses_with(norm.inputs[0])
+
+
+def write_circularly(source: ir.Model) -> None:
+    for scatter in nodes(source, "TensorScatter"):
+        scatter.attributes["mode"] = ir.AttrString("mode", "circular")
+
+
+def forget_the_valid_length(source: ir.Model) -> None:
+    nodes(source, "Attention")[-1].replace_input_with(6, None)
+
+
+def swap_cosine_and_sine(source: ir.Model) -> None:
+    rotary = nodes(source, "RotaryEmbedding")[0]
+    cosine, sine = rotary.inputs[1:3]
+    rotary.replace_input_with(1, sine)
+    rotary.replace_input_with(2, cosine)
+
+
+def flip_a_bit(source: ir.Model) -> None:
+    value = source.graph.initializers["layers.1.up.weight"]
+    assert value.const_value is not None
+    array = value.const_value.numpy().copy()
+    array.view(np.uint32)[3, 5] ^= 1 << 28
+    value.const_value = ir.tensor(array, name=value.name)
+
+
+FAULTS = [
+    add_one_to_starts,
+    take_weights_of_another_layer,
+    leave_out_a_residual,
+    leave_out_a_normalisation,
+    write_circularly,
+    forget_the_valid_length,
+    swap_cosine_and_sine,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("is_lowered", [False, True], ids=["native", "lowered"])
+def test_a_fault_shows_in_the_small_copies(
+    fault: Callable[[ir.Model], None], is_lowered: bool
+) -> None:
+    source = native_decoder()
+    wrong = clone(source)
+    fault(wrong)
+    if is_lowered:
+        wrong, _ = kv.lower(wrong, opset=18, verify=False)
+    found = compared(source, wrong)
+    assert found.status == "different"
+    # Models that are the same but for what a node reads differ without a run.
+    assert found.shrunk or (fault is take_weights_of_another_layer and not is_lowered)
+
+
+WIDE = """
+<ir_version: 10, opset_import: ["": 18]>
+g (float[B, 128] x) => (float[B, 96] y)
+<float[128, 96] w = {0}>
+{ BODY }
+"""
+
+
+def wide(body: str, **weights: tuple[int, ...]) -> ir.Model:
+    source = model(WIDE.replace("<float[128, 96] w = {0}>", "").replace("BODY", body))
+    rng = np.random.default_rng(0)
+    for name, shape in {"w": (128, 96), **weights}.items():
+        tensor = ir.tensor(rng.standard_normal(shape).astype(np.float32), name=name)
+        value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(ir.DataType.FLOAT))
+        source.graph.initializers.add(value)
+        for node in source.graph:
+            for index, used in enumerate(node.inputs):
+                if used is not None and used.name == name:
+                    node.replace_input_with(index, value)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        pytest.param("y = MatMul (x, w)", (24, 32), id="a product depends on no size"),
+        pytest.param(
+            "s = Constant <value_ints = [-1, 8, 16]> () r = Reshape (x, s)"
+            " t = Constant <value_ints = [-1, 128]> () f = Reshape (r, t) y = MatMul (f, w)",
+            (128, 24),
+            id="what is split into heads stays",
+        ),
+        pytest.param(
+            "s = Constant <value_ints = [0, -1]> () r = Reshape (x, s) y = MatMul (r, w)",
+            (128, 24),
+            id="a size that a reshape computes stays",
+        ),
+        pytest.param(
+            "a = Constant <value_ints = [1]> () n = Constant <value_ints = [100]> ()"
+            " z = Constant <value_ints = [0]> () p = MatMul (x, w)"
+            " c = Slice (p, z, n, a) y = Identity (c)",
+            (24, 96),
+            id="what is cut stays",
+        ),
+        pytest.param(
+            "p = MatMul (x, w) i = Constant <value_ints = [95, 0]> () y = Gather <axis = 1> (p, i)",
+            (24, 96),
+            id="what constants index stays",
+        ),
+        pytest.param(
+            "p = MatMul (x, w) q = Hardmax (p) y = Identity (q)",
+            (24, 96),
+            id="what an operator of no rule reads stays",
+        ),
+    ],
+)
+def test_a_size_changes_only_where_no_operator_depends_on_it(
+    body: str, expected: tuple[int, int]
+) -> None:
+    pair = shrunk(wide(body), wide(body))
+    assert dims(pair.a, "w") == dims(pair.b, "w") == expected
+    assert compared(wide(body), wide(body)).status == "equal"
+
+
+def test_a_size_stays_if_one_model_alone_depends_on_it() -> None:
+    plain, cut = "y = MatMul (x, w)", "p = MatMul (x, w) q = Hardmax (p) y = Mul (p, q)"
+    pair = shrunk(wide(plain), wide(cut))
+    assert dims(pair.a, "w") == dims(pair.b, "w") == (24, 96)
+
+
+def test_a_size_stays_if_one_model_computed_a_number_from_it() -> None:
+    mean = (
+        "a = Constant <value_ints = [1]> () m = ReduceMean (x, a) c = Sub (x, m) y = MatMul (c, w)"
+    )
+    total = mean.replace(
+        "m = ReduceMean (x, a)",
+        f"k = Constant <value_float = {1 / 128}> () n = ReduceSum (x, a) m = Mul (n, k)",
+    )
+    found = compared(wide(mean), wide(total))
+    assert found.status == "equal"
+    assert dims(shrunk(wide(mean), wide(total)).b, "w") == (128, 24)
+    assert dims(shrunk(wide(mean), wide(mean)).b, "w") == (24, 32)
+
+
+def test_a_weight_that_differs_is_a_difference_of_models_that_are_alike() -> None:
+    wrong = clone(native_decoder())
+    flip_a_bit(wrong)
+    found = compared(native_decoder(), wrong)
+    assert (found.status, found.steps) == ("different", 0)
+    assert "initializer `layers.1.up.weight` at [3, 5] is " in (found.detail or "")
+
+
+def test_no_copies_are_made_of_models_with_other_weights() -> None:
+    wrong = clone(native_decoder())
+    flip_a_bit(wrong)
+    lowered, _ = kv.lower(wrong, opset=18, verify=False)
+    found = compared(native_decoder(), lowered)
+    assert (found.status, found.detail) == (
+        "unrunnable",
+        "weight `layers.1.up.weight` differs between A and B",
+    )
+    # A sum of two weights that one model computes and the other has folded.
+    one = wide("v = Add (w, u) y = MatMul (x, v)", u=(128, 96))
+    other = wide("y = MatMul (x, v)", v=(128, 96))
+    found = compared(one, other)
+    assert (found.status, found.detail) == ("unrunnable", "weight `u` of A is not in B")
+
+
+def test_small_copies_of_weights_that_do_not_shrink_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shrinking, "_LARGEST", 1 << 14)
+    body = "p = MatMul (x, w) q = Hardmax (p) y = Identity (q)"
+    pair = shrunk(wide(body), wide(body))  # 24 x 96
+    assert weight_bytes(pair.a) == 24 * 96 * 4
+    split = (
+        "s = Constant <value_ints = [-1, 8, 16]> () r = Reshape (x, s)"
+        " t = Constant <value_ints = [-1, 128]> () f = Reshape (r, t) p = MatMul (f, w)"
+        " q = Hardmax (p) y = Identity (q)"
+    )
+    with pytest.raises(CannotShrink, match="would still take 0 MiB"):
+        shrunk(wide(split), wide(split))
+    assert compared(wide(split), wide(split)).status == "unrunnable"
+
+
+def test_a_weight_in_a_body_has_no_skeleton() -> None:
+    source = model(
+        "g (bool c, float[2] x) => (float[2] y) { y = If (c) <"
+        "then_branch = t () => (float[2] a) { a = Identity (x) },"
+        "else_branch = e () => (float[2] b) { b = Neg (x) }> }"
+    )
+    body = next(iter(source.graph)).attributes["then_branch"].as_graph()
+    tensor = ir.ExternalTensor("w.bin", 0, 8, ir.DataType.FLOAT, shape=ir.Shape([2]), name="w")
+    body.initializers.add(ir.Value(name="w", const_value=tensor, type=ir.TensorType(tensor.dtype)))
+    with pytest.raises(KvtoolError, match="holds a weight of its own, `w`"):
+        skeleton(source, "A")
+
+
+def test_no_weight_is_read_that_lies_in_one_place_for_both(tmp_path: Path) -> None:
+    source = wide("y = MatMul (x, w)")
+    tensor = ir.ExternalTensor(
+        "not-there.bin", 0, 128 * 96 * 4, ir.DataType.FLOAT, shape=ir.Shape([128, 96]),
+        name="w", base_dir=str(tmp_path),
+    )  # fmt: skip
+    source.graph.initializers["w"].const_value = tensor
+    found = compared(source, clone(source))
+    assert found.status == "equal"
+
+
+def test_verify_shrinks_what_does_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = native_decoder()
+    lowered, _ = kv.lower(source, opset=18, verify=False)
+    assert not kv.verify(source, lowered).shrunk
+    monkeypatch.setattr(verify_command, "fits_memory", lambda count: False)
+    found = kv.verify(source, lowered)
+    assert (found.status, found.shrunk) == ("equal", True)
+    wrong = clone(source)
+    swap_cosine_and_sine(wrong)
+    found = kv.verify(source, wrong)
+    assert (found.status, found.shrunk) == ("different", True)
+    assert found.earliest is not None
+    assert found.earliest.a.op == "RotaryEmbedding"
