@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.backward import fill
 from onnx_kvtool.analysis.integer_ops import FOLDERS, Partial
 
 if TYPE_CHECKING:
@@ -51,19 +52,7 @@ class Folder:
         """
         if value is None:
             return None
-        stack, memo = [value], self._memo
-        begun = {value}  # a cycle ends as unknown
-        while stack:
-            top = stack[-1]
-            missing = [v for v in _operands(top) if v not in memo and v not in begun]
-            if top not in memo and missing:
-                stack.extend(missing)
-                begun.update(missing)
-                continue
-            stack.pop()
-            if top not in memo:
-                memo[top] = self._fold(top)
-        return memo[value]
+        return fill(value, self._memo, _operands, self._fold)
 
     def _fold(self, value: ir.Value) -> Partial | None:
         node = value.producer()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from typing import TextIO
 
 from rich import box
 from rich.console import Console
@@ -12,15 +14,31 @@ from rich.table import Table
 from rich.text import Text
 
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.report import comparison, eval_text
+from onnx_kvtool.report.blocks import Block, Line, Marked
 from onnx_kvtool.report.escape import escape
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
+from onnx_kvtool.runtime.evaluation.report import EvalReport
+from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.targets.report import TargetsReport
 from onnx_kvtool.targets.target import Release
 
-__all__ = ["print_lower", "print_targets"]
+__all__ = [
+    "print_blocks",
+    "print_eval",
+    "print_lower",
+    "print_targets",
+    "print_verify",
+    "text_of_blocks",
+]
 
 _UNLIMITED = 1 << 20  # columns: no name is ever cut or wrapped, whatever the terminal's width
-_VERDICT_STYLE = {"equal": "green", "different": "bold red", "skipped": "yellow"}
+_VERDICT_STYLE = {
+    "equal": "green",
+    "different": "bold red",
+    "skipped": "yellow",
+    "unrunnable": "yellow",
+}
 
 
 def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> None:
@@ -60,6 +78,64 @@ def print_targets(report: TargetsReport, *, color: bool | None) -> None:
     _table(_console(color, data=True), header, [_target_row(r) for r in report.targets])
 
 
+def print_verify(report: VerifyReport, *, color: bool | None) -> None:
+    """Print how two models compare on standard output, and remarks on standard error.
+
+    Args:
+        report: What to print.
+        color: Whether to use colour; None does so on a terminal.
+    """
+    console = _console(color, data=True)
+    _line(console, report.status, comparison.headline(report), _VERDICT_STYLE[report.status])
+    if rows := comparison.rows(report):
+        _table(console, comparison.HEADER, rows)
+    for label, text in comparison.places(report):
+        _line(console, label, text)
+    for note in report.notes:
+        _line(_console(color), "note", note)
+
+
+def print_eval(report: EvalReport, *, color: bool | None) -> None:
+    """Print what an evaluation gave on standard output, and remarks on standard error.
+
+    Args:
+        report: What to print.
+        color: Whether to use colour; None does so on a terminal.
+    """
+    print_blocks(eval_text.blocks(report), color=color)
+    _print_blocks(_console(color), eval_text.remarks(report))
+
+
+def print_blocks(blocks: Iterable[Block], *, color: bool | None) -> None:
+    """Print the lines and tables of a report on standard output.
+
+    Args:
+        blocks: What to print.
+        color: Whether to use colour; None does so on a terminal.
+    """
+    _print_blocks(_console(color, data=True), blocks)
+
+
+def text_of_blocks(blocks: Iterable[Block]) -> str:
+    """Return what `print_blocks` prints where there is neither colour nor a terminal."""
+    text = StringIO()
+    _print_blocks(_console(False, file=text), blocks)
+    return text.getvalue()
+
+
+def _print_blocks(console: Console, blocks: Iterable[Block]) -> None:
+    for block in blocks:
+        if isinstance(block, Line):
+            _line(console, block.label, block.text, block.style)
+        elif isinstance(block, Marked):
+            text = Text(block.text)
+            for begin, end in block.spans:
+                text.stylize("bold green", begin, end)
+            console.print(text, soft_wrap=True)
+        else:
+            _table(console, block.header, list(block.rows))
+
+
 def _target_row(release: Release) -> tuple[str, ...]:
     return (
         release.runtime,
@@ -89,10 +165,10 @@ def _print_head(console: Console, report: LowerReport, failed: bool) -> None:
         _line(console, "lowered", f"{text}, IR version {report.ir_version}")
 
 
-def _console(color: bool | None, *, data: bool = False) -> Console:
-    """Return what prints talk to standard error, or data to standard output."""
+def _console(color: bool | None, *, data: bool = False, file: TextIO | None = None) -> Console:
+    """Return what prints talk to standard error, data to standard output, or either to `file`."""
     return Console(
-        file=sys.stdout if data else sys.stderr,
+        file=file or (sys.stdout if data else sys.stderr),
         force_terminal=color,
         no_color=None if color is None else not color,
         color_system="standard" if color else "auto",
@@ -106,7 +182,7 @@ def _console(color: bool | None, *, data: bool = False) -> Console:
 
 def _line(console: Console, label: str, text: str, style: str = "bold") -> None:
     """Print `label: text` on one line, however long it is."""
-    console.print(Text.assemble((f"{label}:", style), " ", escape(text)), soft_wrap=True)
+    console.print(Text.assemble((f"{escape(label)}:", style), " ", escape(text)), soft_wrap=True)
 
 
 def _counts(lowered: Sequence[Lowered]) -> list[tuple[str, ...]]:

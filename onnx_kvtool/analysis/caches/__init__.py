@@ -1,0 +1,8 @@
+"""The caches of a model: which inputs they are, what updates them, and what they cost."""
+
+from __future__ import annotations
+
+from onnx_kvtool.analysis.caches.cache import Cache, CacheKind, InPlace, dtype_name
+from onnx_kvtool.analysis.caches.find import find_caches
+
+__all__ = ["Cache", "CacheKind", "InPlace", "dtype_name", "find_caches"]

@@ -1,0 +1,158 @@
+"""One cache of a model: what it is, how it is updated, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import Dim, product
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.tensor_scatter import Mode
+
+__all__ = ["Cache", "CacheKind", "InPlace", "bound", "dtype_name"]
+
+CacheKind = Literal[
+    "tensor_scatter",
+    "scatter_nd",
+    "scatter_elements",
+    "concat",
+    "attention",
+    "group_query_attention",
+    "where",
+]
+"""What updates the cache. `attention` is ONNX's Attention or one of onnxruntime's that is not
+GroupQueryAttention; `where` is any elementwise choice between the new row and the old cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPlace:
+    """Whether a runtime may write the update into the buffer of the past.
+
+    Attributes:
+        possible: Whether nothing in the model stands against it.
+        reason: What does; None when it is possible.
+    """
+
+    possible: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A tensor that a model takes, updates and hands on.
+
+    Attributes:
+        kind: What updates it.
+        location: The node that updates it; in a function body, the place there.
+        past: Name of the graph input or initializer that holds it, otherwise of the value that the
+            update starts from; None when the operator starts from nothing.
+        present: Name of the graph output that carries it on, otherwise of the updated value; None
+            when the operator does not hand it out.
+        update: Name of the value with the new rows; None when it is not a value of the graph.
+        write_indices: Name of the value that says where the first new row goes, one position per
+            sequence or one for all; None when there is none, or it is not proven.
+        dtype: Element type; None when unknown.
+        shape: Dimensions of the past, of the present where there is no past; None when unknown.
+        axis: The sequence axis in `shape`, counted from the front; None when it is not proven.
+        mode: Whether positions past the end wrap; None for an update without positions, and
+            where it is not proven.
+        is_growing: Whether the present has the rows of the past and the new ones.
+        batch_axis: The axis of the sequences of a batch in `shape`; None when it is not known.
+        in_place: Whether a runtime may update it in place.
+        past_value: The graph input, initializer or other value that `past` names.
+        node: The node that updates it. Good only as long as the model is not edited.
+        calls: The calls of model-local functions that lead to `node`, outermost first.
+    """
+
+    kind: CacheKind
+    location: Location
+    past: str | None
+    present: str | None
+    update: str | None
+    write_indices: str | None
+    dtype: ir.DataType | None
+    shape: tuple[Dim, ...] | None
+    axis: int | None
+    mode: Mode | None
+    is_growing: bool
+    batch_axis: int | None
+    in_place: InPlace
+    past_value: ir.Value | None = field(repr=False, compare=False)
+    node: ir.Node = field(repr=False, compare=False)
+    calls: tuple[ir.Node, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def capacity(self) -> Dim:
+        """Rows along `axis`: those it can hold, or holds so far when it grows; None if unknown."""
+        return None if self.shape is None or self.axis is None else self.shape[self.axis]
+
+    @property
+    def bytes_per_token(self) -> int | float | None:
+        """Bytes of one row of one sequence; None unless every other dimension is a number.
+
+        A row of 4-bit elements may end in the middle of a byte.
+        """
+        if self.shape is None or self.axis is None or self.batch_axis is None:
+            return None
+        rest = [d for i, d in enumerate(self.shape) if i not in (self.axis, self.batch_axis)]
+        bits = _bits(product(rest), self.dtype)
+        return None if bits is None else _whole(Fraction(bits, 8))
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Bytes of the whole tensor; None unless every dimension is a number."""
+        bits = _bits(None if self.shape is None else product(self.shape), self.dtype)
+        return None if bits is None else (bits + 7) // 8
+
+    def bind(self, dims: Mapping[str, int]) -> Cache:
+        """Return the cache with values for the named dimensions in its shape."""
+        return replace(self, shape=bound(self.shape, dims))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "kind": self.kind,
+            "graph": self.location.graph,
+            "node": self.location.node_label,
+            "past": self.past,
+            "present": self.present,
+            "update": self.update,
+            "write_indices": self.write_indices,
+            "dtype": None if self.dtype is None else dtype_name(self.dtype),
+            "shape": None if self.shape is None else list(self.shape),
+            "axis": self.axis,
+            "mode": self.mode,
+            "growing": self.is_growing,
+            "capacity": self.capacity,
+            "bytes_per_token": self.bytes_per_token,
+            "total_bytes": self.total_bytes,
+            "in_place": {"possible": self.in_place.possible, "reason": self.in_place.reason},
+        }
+
+
+def bound(shape: tuple[Dim, ...] | None, dims: Mapping[str, int]) -> tuple[Dim, ...] | None:
+    """Return `shape` with the values that `dims` has for its names; others stay as they are."""
+    if shape is None:
+        return None
+    return tuple(dims.get(d, d) if isinstance(d, str) else d for d in shape)
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """Return the name of an element type as numpy and ml_dtypes users write it: `float32`."""
+    name = dtype.name.lower()
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+def _bits(count: int | None, dtype: ir.DataType | None) -> int | None:
+    if count is None or dtype in (None, ir.DataType.UNDEFINED, ir.DataType.STRING):
+        return None
+    assert dtype is not None
+    return count * int(dtype.bitwidth)
+
+
+def _whole(number: Fraction) -> int | float:
+    return int(number) if number.denominator == 1 else float(number)

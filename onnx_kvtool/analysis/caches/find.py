@@ -1,0 +1,292 @@
+"""The cache table: every tensor that a model takes, updates and hands on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.caches.in_place import judge_in_place
+from onnx_kvtool.analysis.caches.links import AxisMap, map_axis
+from onnx_kvtool.analysis.caches.positions import (
+    Positions,
+    element_positions,
+    mask_positions,
+    tuple_positions,
+)
+from onnx_kvtool.analysis.caches.routes import Route, Routes
+from onnx_kvtool.analysis.caches.scopes import Program, Scope
+from onnx_kvtool.analysis.caches.updates import OPERATORS, Update, updates
+from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.analysis.index_map import IndexMaps
+from onnx_kvtool.core.location import Location
+
+__all__ = ["find_caches"]
+
+_NO_CACHE_TYPES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL})
+_STATE_NAME = re.compile(r"past|cache|kv", re.IGNORECASE)
+
+
+def find_caches(model: ir.Model, *, prove: bool = True) -> tuple[Cache, ...]:
+    """Return the caches of a decoder, in the order of the nodes that update them.
+
+    An operator made for caches (TensorScatter, and Attention with a past) is one wherever its past
+    is a graph input or an initializer, or its present a graph output. Scatter, Concat, Where and
+    the sum of two masked products serve many ends: they are one where the past is a graph input and
+    the present leaves as a graph output from which the next step can start. A scatter into an
+    initializer of at least three dimensions at computed positions is the state of a model that
+    keeps it inside. Past and present are followed through Identity, Transpose, Reshape, Squeeze,
+    Unsqueeze, Cast and slices, calls of model-local functions, and the bodies of If, Loop and Scan.
+
+    Shapes are those that the values have: what the file leaves open stays unknown unless inference
+    has written it on them. The model is not changed; values of weights are not read, and the time
+    is linear in the number of nodes.
+
+    Args:
+        model: The model.
+        prove: Whether to compute where scatters and masks write; without it, `write_indices` and
+            `mode` of these kinds stay unknown.
+
+    Raises:
+        KvtoolError: If calls of functions unfold to more nodes than any exporter writes.
+    """
+    return tuple(_Finder(model, prove).rows())
+
+
+class _Finder:
+    def __init__(self, model: ir.Model, prove: bool) -> None:
+        self._prove = prove
+        self._maps: dict[int, IndexMaps] = {}
+        self.program = Program(model, OPERATORS)
+        self.routes = Routes(self.program)
+        self._inputs = {id(v) for v in model.graph.inputs}
+
+    def rows(self) -> Iterator[Cache]:
+        for scope, path, index, node in self.program.nodes():
+            for read in updates(node, scope.opset):
+                source = self._source(read, scope)
+                target = self._target(read, scope)
+                update = replace(read, axis=_from_the_front(read, source, target))
+                if not self._is_cache(scope, node, update, source, target):
+                    continue
+                yield self._cache(scope, Location.of(path, node, index), update, source, target)
+                if not update.is_native:
+                    break  # the other ways to read the node exclude this one
+
+    def _source(self, update: Update, scope: Scope) -> Route | None:
+        return None if update.past is None else self.routes.source(update.past, scope)
+
+    def _target(self, update: Update, scope: Scope) -> Route | None:
+        return None if update.present is None else self.routes.target(update.present, scope)
+
+    def _is_cache(
+        self,
+        scope: Scope,
+        node: ir.Node,
+        update: Update,
+        source: Route | None,
+        target: Route | None,
+    ) -> bool:
+        if source is None:
+            return update.is_native and target is not None
+        is_input = id(source.end) in self._inputs and source.scope is self.program.main
+        if update.is_native:
+            return is_input or target is not None or self._is_inner_state(source.end)
+        if self._is_fixed(update.update, scope, source):
+            return False
+        if update.kind.startswith("scatter") and not is_input and self._is_inner_state(source.end):
+            return not self._is_fixed(node.inputs[1], scope, source)
+        if not is_input or target is None:
+            return False
+        return _can_hold_rows(source.end) and _can_be_fed_back(update, source, target)
+
+    def _is_inner_state(self, value: ir.Value) -> bool:
+        """Return whether `value` is a constant of the model that can be a cache."""
+        return _is_constant(value) and len(_shape(value) or ()) >= 3
+
+    def _is_fixed(self, value: ir.Value | None, scope: Scope, past: Route) -> bool:
+        """Return whether `value` is nothing new: a constant, or the past itself."""
+        if value is None:
+            return True
+        source = self.routes.source(value, scope)
+        return source.end is past.end or _is_constant(source.end)
+
+    def _cache(
+        self,
+        scope: Scope,
+        location: Location,
+        update: Update,
+        source: Route | None,
+        target: Route | None,
+    ) -> Cache:
+        moves = any(route is not None and route.moves for route in (source, target))
+        if self._prove and not moves and source is not None:
+            update = self._with_positions(update, scope, source)
+        end = source or target
+        value = None if end is None else end.end
+        shape, axes = _shape(value), None if end is None else end.axes
+        axis = map_axis(axes, update.axis)
+        if shape is not None and axis is not None and not 0 <= axis < len(shape):
+            axis = None
+        return Cache(
+            kind=update.kind,
+            location=location,
+            past=None if source is None else source.end.name,
+            present=_present(update, target),
+            update=_name(update.update),
+            write_indices=_name(update.write_indices),
+            dtype=_dtype(value),
+            shape=_with_head_size(shape, update, value),
+            axis=axis,
+            mode=update.mode,
+            is_growing=update.is_growing and not moves,
+            batch_axis=_batch_axis(update, axes, shape, axis),
+            in_place=judge_in_place(self.program, scope, update, source, target),
+            past_value=None if source is None else source.end,
+            node=update.node,
+            calls=scope.calls,
+        )
+
+    def _with_positions(self, update: Update, scope: Scope, source: Route) -> Update:
+        """Add to an update what its positions or its mask prove.
+
+        A start that changes with another axis than that of the batch, such as one for each head, is
+        no start of a cache.
+        """
+        if update.indices is None or update.past is None:
+            return update
+        maps = self._maps.setdefault(id(scope.function), IndexMaps(scope.opset))
+        found: Positions | None = None
+        if update.kind == "where":
+            found = mask_positions(maps, update.indices)
+        elif update.kind == "scatter_nd":
+            found = tuple_positions(maps, update.past, update.indices)
+        elif update.axis is not None:
+            found = element_positions(maps, update.past, update.indices, update.axis)
+        if found is None or (update.axis is not None and update.axis != found.axis):
+            return update
+        if found.batch_axis is not None:
+            first = 1 if map_axis(source.axes, found.axis) == 0 else 0
+            if map_axis(source.axes, found.batch_axis) != first:
+                return replace(update, axis=found.axis)
+        return replace(
+            update,
+            axis=found.axis,
+            mode=found.mode,
+            write_indices=found.start,
+            batch_axis=found.batch_axis,
+        )
+
+
+def _from_the_front(update: Update, source: Route | None, target: Route | None) -> int | None:
+    """Return the axis of an update counted from the front; None when it is not known.
+
+    In a function body, where no value has a shape, the rank is that of the ends.
+    """
+    known = [update.past, update.present]
+    known += [r.end for r in (source, target) if r is not None and r.axes == "same"]
+    rank = next((len(v.shape) for v in known if v is not None and v.shape is not None), None)
+    axis = update.axis
+    if axis is None or (rank is not None and not -rank <= axis < rank):
+        return None
+    if axis < 0:
+        axis = None if rank is None else axis + rank
+    return None if axis == 0 and update.kind == "tensor_scatter" else axis
+
+
+def _name(value: ir.Value | None) -> str | None:
+    return None if value is None else value.name
+
+
+def _present(update: Update, target: Route | None) -> str | None:
+    return _name(update.present if target is None else target.end)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    node = value.producer()
+    if node is not None:
+        return node.op_type == "Constant" and not node.domain
+    return value.is_initializer() and not value.is_graph_input()
+
+
+def _shape(value: ir.Value | None) -> tuple[Dim, ...] | None:
+    shape = dims_of(value)
+    if shape is None and value is not None and value.const_value is not None:
+        return tuple(int(d) for d in value.const_value.shape.numpy())
+    return shape
+
+
+def _dtype(value: ir.Value | None) -> ir.DataType | None:
+    if value is None:
+        return None
+    if value.dtype is None and value.const_value is not None:
+        return value.const_value.dtype
+    return None if value.dtype == ir.DataType.UNDEFINED else value.dtype
+
+
+def _can_hold_rows(value: ir.Value) -> bool:
+    """Return whether a graph input can be a cache: token ids and masks of two dimensions cannot."""
+    shape = _shape(value)
+    return (
+        shape is None
+        or len(shape) > 2
+        or (len(shape) == 2 and _dtype(value) not in _NO_CACHE_TYPES)
+    )
+
+
+def _can_be_fed_back(update: Update, source: Route, target: Route) -> bool:
+    """Return whether nothing that is known forbids the present to be the past of the next step."""
+    before, after = _shape(source.end), _shape(target.end)
+    if _dtype(source.end) != _dtype(target.end) and None not in (
+        _dtype(source.end),
+        _dtype(target.end),
+    ):
+        return False
+    if before is None or after is None:
+        return True
+    if len(before) != len(after):
+        return False
+    axis = map_axis(source.axes, update.axis)
+    for place, (a, b) in enumerate(zip(before, after, strict=True)):
+        if update.is_growing and place == axis:
+            # A step of fixed length, whose caller cuts the oldest row off; by its name alone can it
+            # be told from a model of images that joins features.
+            if isinstance(a, int) and not _STATE_NAME.search(source.end.name or ""):
+                return False
+        elif isinstance(a, int) and isinstance(b, int) and a != b:
+            return False
+    return not (update.is_growing and len(before) < 3)
+
+
+def _with_head_size(
+    shape: tuple[Dim, ...] | None, update: Update, value: ir.Value | None
+) -> tuple[Dim, ...] | None:
+    """Replace a symbolic head size by the number that the widths of the operator's inputs give.
+
+    Only where the cache has the type of the query: a quantized one may hold two elements in a byte.
+    """
+    query = update.node.inputs[0] if update.node.inputs else None
+    if shape is None or len(shape) != 4 or update.head_size is None or isinstance(shape[3], int):
+        return shape
+    if query is None or value is None or query.dtype is None or value.dtype != query.dtype:
+        return shape
+    return (*shape[:3], update.head_size)
+
+
+def _batch_axis(
+    update: Update, axes: AxisMap, shape: tuple[Dim, ...] | None, axis: int | None
+) -> int | None:
+    """Return the axis of the sequences of a batch, where it is known.
+
+    An operator made for caches says so, and so do positions with a start for each sequence. With
+    one start for all, it is the first axis of (batch, heads, rows, features) or of three such; a
+    tensor of more dimensions may have others in front.
+    """
+    if update.batch_axis is not None:
+        return map_axis(axes, update.batch_axis)
+    if axis is None or axis == 0 or shape is None or not 3 <= len(shape) <= 4:
+        return None
+    return 0

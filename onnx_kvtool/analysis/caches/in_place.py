@@ -1,0 +1,145 @@
+"""Whether a runtime may write an update into the buffer of the past, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import InPlace
+from onnx_kvtool.analysis.caches.links import Link
+from onnx_kvtool.analysis.caches.routes import Route
+from onnx_kvtool.analysis.caches.scopes import Program, Scope
+from onnx_kvtool.analysis.caches.updates import Update
+from onnx_kvtool.analysis.dims import Dim, dims_of
+
+__all__ = ["judge_in_place"]
+
+_SIZES_ONLY = frozenset({"Shape", "Size"})
+
+
+def judge_in_place(
+    program: Program,
+    scope: Scope,
+    update: Update,
+    source: Route | None,
+    target: Route | None,
+) -> InPlace:
+    """Return whether one buffer can be the past and the present of an update.
+
+    It can when nothing but the update needs the old content: the past is an input of the model that
+    reaches the update as it is and that no other node reads, the present is an output as it is, and
+    both have one shape. Reading the shape of the past alone does no harm.
+
+    Args:
+        program: The graphs of the model.
+        scope: Where the node of the update is.
+        update: What it does.
+        source: Where the past comes from; None when there is none.
+        target: The output that carries the present on; None when there is none.
+    """
+    reasons = _reasons(program, scope, update, source, target)
+    reason = next(reasons, None)
+    return InPlace(reason is None, reason)
+
+
+def _reasons(
+    program: Program,
+    scope: Scope,
+    update: Update,
+    source: Route | None,
+    target: Route | None,
+) -> Iterator[str]:
+    if source is None:
+        yield "there is no past"
+        return
+    past = source.end.name or ""
+    if not source.end.is_graph_input() or source.scope is not program.main:
+        yield f"the past `{past}` is {_origin(source.end)}, not a graph input"
+    if (owner := program.owner(update.node)) is not None:
+        yield f"the update is in a body of {_named(owner[0])}, which may run more or less than once"
+    if source.link is not None:
+        yield f"the past {_link(source.link)} before the update"
+    if update.present is None:
+        yield "the operator does not hand out the present"
+    elif target is None:
+        yield f"the present `{update.present.name}` is not a graph output"
+    elif target.link is not None:
+        yield f"the present {_link(target.link)} before it is the output `{target.end.name}`"
+    if update.is_growing:
+        yield "the present is longer than the past by the new rows"
+    if update.copies is not None:
+        yield update.copies
+    if target is not None and not update.shares:
+        yield from _different_shapes(source.end, target.end, exact=update.kind == "where")
+    yield from _readers(program, scope, update, source)
+
+
+def _origin(value: ir.Value) -> str:
+    node = value.producer()
+    if node is not None:
+        return "a constant" if node.op_type == "Constant" else f"computed by {_named(node)}"
+    return "an initializer" if value.is_initializer() else "an input of a body"
+
+
+def _link(link: Link) -> str:
+    name = _named(link.node)
+    return {
+        "same": f"goes through {name}",
+        "view": f"goes through {name}",
+        "cast": f"is cast by {name}",
+        "moved": f"has its rows moved or cut by {name}",
+        "updated": f"is also updated by {name}",
+    }[link.how]
+
+
+def _named(node: ir.Node) -> str:
+    if node.name:
+        return f"`{node.op_type}` node `{node.name}`"
+    return f"{'an' if node.op_type[:1] in 'AEIOU' else 'a'} `{node.op_type}` node"
+
+
+def _different_shapes(past: ir.Value, present: ir.Value, *, exact: bool) -> Iterator[str]:
+    """Compare what the file declares; what it leaves open an operator other than Where ensures."""
+    before, after = dims_of(past), dims_of(present)
+    if before is None or after is None:
+        if exact:
+            yield "it is not known that past and present have one shape"
+        return
+    different = len(before) != len(after) or any(
+        a != b and (exact or None not in (a, b)) for a, b in zip(before, after, strict=False)
+    )
+    if different:
+        yield f"the declared shapes differ: {_shape(before)} and {_shape(after)}"
+
+
+def _shape(dims: tuple[Dim, ...]) -> str:
+    return "(" + ", ".join("?" if d is None else str(d) for d in dims) + ")"
+
+
+def _readers(program: Program, scope: Scope, update: Update, source: Route) -> Iterator[str]:
+    """Say who else needs the old content, through copies and calls of model-local functions."""
+    past = source.end
+    outputs = {id(v) for v in program.model.graph.outputs}
+    stack, seen = [(past, source.scope)], {(id(past), id(source.scope))}
+    while stack:
+        value, here = stack.pop()
+        if here is program.main and id(value) in outputs:
+            yield f"the past `{past.name}` is an output itself"
+        following = list(program.returned(value, here))
+        for reader, index in value.uses():
+            inner = program.enter(here, reader)
+            if inner is not None and inner.function is not None:
+                if index < len(inner.function.inputs):
+                    following.append((inner.function.inputs[index], inner))
+            elif reader.op_type == "Identity" and not reader.domain:
+                following.append((reader.outputs[0], here))
+            elif reader.op_type in _SIZES_ONLY and not reader.domain:
+                continue
+            elif not (reader is update.node and here is scope and index in update.reads):
+                yield f"the past `{past.name}` is also read by {_named(reader)}"
+        for place in following:
+            key = id(place[0]), id(place[1])
+            if key not in seen:
+                seen.add(key)
+                stack.append(place)

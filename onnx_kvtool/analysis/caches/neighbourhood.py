@@ -1,0 +1,220 @@
+"""The graph around the update of a cache, small enough to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.core.location import Location
+
+__all__ = ["Edge", "Neighbourhood", "Spot", "neighbourhood"]
+
+SpotKind = Literal["input", "initializer", "output", "update", "node"]
+
+_LEVELS_UP = 2
+_LEVELS_DOWN = 2
+_MOST_SPOTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A node, or a value that comes from outside or leaves.
+
+    Attributes:
+        key: Identifier, the same in all neighbourhoods of one model.
+        kind: What it is.
+        label: Operator of a node, name of a value.
+        name: Name of a node, or `#<index>`-like text of an unnamed one; "" for a value.
+    """
+
+    key: str
+    kind: SpotKind
+    label: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A value on its way from one spot to another.
+
+    Attributes:
+        source: Key of the spot that makes the value.
+        target: Key of the spot that takes it.
+        label: Name of the value; "" where the spot at one end has it.
+        is_cache: Whether the cache itself travels here, not an operand.
+    """
+
+    source: str
+    target: str
+    label: str
+    is_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """The graph around one update.
+
+    Attributes:
+        spots: What is in it.
+        edges: What goes from where to where.
+    """
+
+    spots: tuple[Spot, ...]
+    edges: tuple[Edge, ...]
+
+
+def neighbourhood(model: ir.Model, cache: Cache) -> Neighbourhood:
+    """Return the nodes around the update of `cache`: two steps back, two steps on, at most 24.
+
+    It stays in the graph where the update stands, a function body or the body of an If included,
+    and follows the cache itself until it comes in and goes out there.
+    """
+    return _Drawing(model, cache).result()
+
+
+class _Drawing:
+    def __init__(self, model: ir.Model, cache: Cache) -> None:
+        self._cache = cache
+        self._outputs = {id(v) for v in model.graph.outputs}
+        self._spots: dict[str, Spot] = {}
+        self._edges: dict[tuple[str, str, str], Edge] = {}
+        self._scope = "".join(f"{id(call)}/" for call in cache.calls)
+        self._way = self._way_of_the_cache()
+
+    def result(self) -> Neighbourhood:
+        node = self._cache.node
+        self._node(node)
+        self._up(node)
+        self._down(node)
+        return Neighbourhood(tuple(self._spots.values()), tuple(self._edges.values()))
+
+    def _way_of_the_cache(self) -> set[int]:
+        """Return the values that hold the cache, from where it comes in to where it goes out."""
+        cache = self._cache
+        way: set[int] = set()
+        for value in cache.node.inputs:
+            passed = list(_back(value))
+            if passed and (passed[-1] is cache.past_value or passed[-1].name == cache.past):
+                way.update(map(id, passed))
+        for value in cache.node.outputs:
+            way.update(id(v) for v in _on(value, cache.present))
+        if not way and cache.node.op_type not in ("Where", "Add"):
+            # In a function body the ends have other names; the first input is the past there.
+            way.update(map(id, _back(cache.node.inputs[0])))
+            way.add(id(cache.node.outputs[0]))
+        return way
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._spots) >= _MOST_SPOTS
+
+    def _node(self, node: ir.Node) -> str:
+        key = f"{self._scope}n{id(node)}"
+        kind: SpotKind = "update" if node is self._cache.node else "node"
+        label = Location.of("", node, None).op or ""
+        self._spots.setdefault(key, Spot(key, kind, label, node.name or ""))
+        return key
+
+    def _up(self, start: ir.Node) -> None:
+        """Add what `start` reads, level by level."""
+        level, seen = [start], {start}
+        for depth in range(_LEVELS_UP + 1):
+            following: list[ir.Node] = []
+            for node in level:
+                target = self._node(node)
+                for value in node.inputs:
+                    if value is None:
+                        continue
+                    producer = value.producer()
+                    if producer is None:
+                        if node is start or not _is_setting(value):
+                            self._edge(self._source(value), target, "", value)
+                        continue
+                    is_new = producer not in seen
+                    if is_new and (depth == _LEVELS_UP or self._is_full):
+                        continue
+                    if producer.op_type == "Constant" and not producer.domain:
+                        continue
+                    self._edge(self._node(producer), target, value.name or "", value)
+                    if is_new:
+                        seen.add(producer)
+                        following.append(producer)
+            level = following
+
+    def _source(self, value: ir.Value) -> str:
+        kind: SpotKind = "initializer" if value.is_initializer() else "input"
+        key = f"{self._scope}v{id(value)}"
+        self._spots.setdefault(key, Spot(key, kind, value.name or ""))
+        return key
+
+    def _down(self, start: ir.Node) -> None:
+        """Add where the present goes, level by level."""
+        level = [v for v in start.outputs if v.name == self._cache.present or v.name]
+        if self._cache.kind in ("attention", "group_query_attention"):
+            level = [v for v in level if v.name == self._cache.present] or level
+        for depth in range(_LEVELS_DOWN):
+            following: list[ir.Value] = []
+            for value in level:
+                producer = value.producer()
+                assert producer is not None
+                source = self._node(producer)
+                if id(value) in self._outputs:
+                    key = f"o{id(value)}"
+                    self._spots.setdefault(key, Spot(key, "output", value.name or ""))
+                    self._edge(source, key, "", value)
+                for reader in value.consumers():
+                    target_key = f"{self._scope}n{id(reader)}"
+                    if self._is_full and target_key not in self._spots:
+                        continue
+                    self._edge(source, self._node(reader), value.name or "", value)
+                    if reader.op_type in _ON and depth + 1 < _LEVELS_DOWN:
+                        following.extend(reader.outputs)
+            level = following
+
+    def _edge(self, source: str, target: str, label: str, value: ir.Value) -> None:
+        is_cache = id(value) in self._way
+        key = source, target, value.name or ""
+        self._edges.setdefault(key, Edge(source, target, label, is_cache))
+
+
+def _is_setting(value: ir.Value) -> bool:
+    """Return whether `value` holds sizes or axes, which say nothing in a picture."""
+    tensor = value.const_value
+    return tensor is not None and tensor.dtype.is_integer() and tensor.size <= 16
+
+
+_ON = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast"})
+"""Operators behind which the present goes on to an output."""
+
+_BACK = _ON | {"Slice", "Gather", "GatherND", "Concat"}
+"""Operators that hand the past on to the update, its rows moved by some of them."""
+
+
+def _back(value: ir.Value | None) -> Iterator[ir.Value]:
+    """Yield `value` and what it was before, a few operators far."""
+    for _ in range(_LEVELS_UP + 1):
+        if value is None:
+            return
+        yield value
+        node = value.producer()
+        if node is None or node.op_type not in _BACK or not node.inputs:
+            return
+        value = node.inputs[0]
+
+
+def _on(value: ir.Value, present: str | None, steps: int = _LEVELS_DOWN) -> list[ir.Value]:
+    """Return the values from `value` to the one called `present`; none when it is too far away."""
+    if value.name == present:
+        return [value]
+    if steps == 0:
+        return []
+    for reader in value.consumers():
+        if reader.op_type in _ON and reader.outputs:
+            rest = _on(reader.outputs[0], present, steps - 1)
+            if rest:
+                return [value, *rest]
+    return []

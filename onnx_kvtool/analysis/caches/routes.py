@@ -1,0 +1,174 @@
+"""Where a value comes from, and as which output of the model it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.links import AxisMap, Link, compose, inverted, link
+from onnx_kvtool.analysis.caches.scopes import Program, Scope
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.walk import subgraphs
+
+__all__ = ["Route", "Routes"]
+
+_DEFAULT = ("", "ai.onnx")
+_CHANGES = ("same", "view", "cast", "updated", "moved")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The other end of what a value holds, and how it differs from the value.
+
+    Attributes:
+        end: The value at the other end.
+        scope: Where `end` is.
+        axes: For each axis of the value, the axis of `end`.
+        link: The link that changes most on the way, of equal ones the nearest to the value; None
+            when all hand on the very same tensor.
+        moves: Whether rows are moved or left out on the way.
+    """
+
+    end: ir.Value
+    scope: Scope
+    axes: AxisMap = "same"
+    link: Link | None = None
+    moves: bool = False
+
+    def behind(self, nearer: Link | None, axes: AxisMap) -> Route:
+        """Return the route of a value from which `nearer` leads to the start of this route."""
+        if nearer is None:
+            return self
+        farther = self.link
+        if nearer.how == "same":
+            most = farther
+        elif farther is None or _CHANGES.index(nearer.how) >= _CHANGES.index(farther.how):
+            most = nearer
+        else:
+            most = farther
+        moves = self.moves or nearer.how == "moved"
+        return Route(self.end, self.scope, compose(axes, self.axes), most, moves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    value: ir.Value
+    scope: Scope
+    link: Link | None = None
+
+
+class Routes:
+    """The routes through the graphs of one program; every answer is remembered."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.folder = Folder()
+        self._sources: dict[tuple[int, int], Route] = {}
+        self._targets: dict[tuple[int, int], Route] = {}
+        self._mark()
+
+    def source(self, value: ir.Value, scope: Scope) -> Route:
+        """Return where `value` comes from: a graph input, an initializer, or a computed value.
+
+        The way is followed as long as there is only one: not into the branches of an If, nor
+        into what a Loop returns.
+        """
+        path: list[tuple[tuple[int, int], Link | None]] = []
+        step = _Step(value, scope)
+        seen: set[tuple[int, int]] = set()
+        while True:
+            key = id(step.value), id(step.scope)
+            if (route := self._sources.get(key)) is not None:
+                break
+            steps = list(self._steps(step.value, step.scope))
+            if len(steps) != 1 or key in seen or _is_choice(step.value):
+                route = self._sources[key] = Route(step.value, step.scope)
+                break
+            seen.add(key)
+            path.append((key, steps[0].link))
+            step = steps[0]
+        for key, passed in reversed(path):
+            route = route.behind(passed, None if passed is None else passed.axes)
+            self._sources[key] = route
+        return route
+
+    def target(self, value: ir.Value, scope: Scope) -> Route | None:
+        """Return the output of the model as which `value` leaves; None when it does not."""
+        return self._targets.get((id(value), id(scope)))
+
+    def _mark(self) -> None:
+        """Follow each output of the model back as far as it is only handed on."""
+        for output in self.program.model.graph.outputs:
+            stack = [(_Step(output, self.program.main), Route(output, self.program.main))]
+            while stack:
+                step, route = stack.pop()
+                key = id(step.value), id(step.scope)
+                if key in self._targets:
+                    continue
+                self._targets[key] = route
+                for former in self._steps(step.value, step.scope):
+                    axes = None if former.link is None else inverted(former.link.axes)
+                    stack.append((former, route.behind(former.link, axes)))
+
+    def _steps(self, value: ir.Value, scope: Scope) -> Iterator[_Step]:
+        node = value.producer()
+        if node is None:
+            yield from self._into_caller(value, scope)
+            return
+        if (inner := self.program.enter(scope, node)) is not None:
+            assert inner.function is not None
+            index = value.index()
+            if index is not None and index < len(inner.function.outputs):
+                yield _Step(inner.function.outputs[index], inner)
+        elif (found := link(value, self.folder)) is not None:
+            yield _Step(found.source, scope, found)
+        elif node.op_type in ("If", "Loop", "Scan") and node.domain in _DEFAULT:
+            yield from (_Step(inside, scope) for inside in _handed_out(node, value))
+
+    def _into_caller(self, value: ir.Value, scope: Scope) -> Iterator[_Step]:
+        """Yield what a call or a loop gives to the input `value` of its body."""
+        argument = self.program.argument(value, scope)
+        if argument is not None:
+            given, outer = argument
+            if given is not None:
+                yield _Step(given, outer)
+            return
+        owned = self.program.body_owner(value)
+        if owned is None or owned[0].op_type not in ("Loop", "Scan"):
+            return
+        node, index = owned
+        states = range(2, len(node.inputs)) if node.op_type == "Loop" else range(_states(node))
+        if index in states and (state := node.inputs[index]) is not None:
+            yield _Step(state, scope)
+
+
+def _handed_out(node: ir.Node, value: ir.Value) -> Iterator[ir.Value]:
+    """Yield the outputs of the bodies of `node` that its output `value` is, as it is."""
+    index = value.index()
+    if index is None:
+        return
+    if node.op_type == "Loop":
+        if index >= len(node.inputs) - 2:
+            return  # stacked from all iterations
+        index += 1  # the first output of the body is the condition
+    elif node.op_type == "Scan" and index >= _states(node):
+        return
+    for _, body in subgraphs(node):
+        if index < len(body.outputs):
+            yield body.outputs[index]
+
+
+def _states(node: ir.Node) -> int:
+    """Return how many inputs of a Scan are states."""
+    attribute = node.attributes.get("num_scan_inputs")
+    if attribute is None or attribute.is_ref():
+        return 0
+    return max(0, len(node.inputs) - attribute.as_int())
+
+
+def _is_choice(value: ir.Value) -> bool:
+    """Return whether `value` is what a body hands out, of which there may be several forms."""
+    node = value.producer()
+    return node is not None and node.op_type in ("If", "Loop", "Scan") and node.domain in _DEFAULT

@@ -1,0 +1,194 @@
+"""The graphs of a model as they are run: a function body once for each of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.core import walk
+from onnx_kvtool.core.errors import KvtoolError
+
+__all__ = ["Program", "Scope"]
+
+_MOST_NODES = 500_000
+"""Nodes that are looked at, a function body counted once for each call: beyond it lies nothing that
+an exporter writes, but functions that call each other to make the number explode."""
+
+
+@dataclass(eq=False, slots=True)
+class Scope:
+    """The main graph, or a function body for one call.
+
+    Attributes:
+        function: The function; None for the main graph.
+        call: The call; None for the main graph.
+        outer: The scope of the call; None for the main graph.
+        opset: Version of the default domain there; 0 when none is imported.
+        inner: The scopes of the calls made here, by the identity of the call.
+    """
+
+    function: ir.Function | None
+    call: ir.Node | None
+    outer: Scope | None
+    opset: int
+    inner: dict[int, Scope] = field(default_factory=dict, repr=False)
+
+    @property
+    def calls(self) -> tuple[ir.Node, ...]:
+        """The calls that lead here, outermost first."""
+        calls: list[ir.Node] = []
+        scope: Scope | None = self
+        while scope is not None and scope.call is not None:
+            calls.append(scope.call)
+            scope = scope.outer
+        return tuple(reversed(calls))
+
+
+class Program:
+    """The graphs of `model`, which is read and not changed, and how they are nested.
+
+    Attributes:
+        model: The model.
+        main: The scope of the main graph.
+    """
+
+    def __init__(self, model: ir.Model, wanted: frozenset[str]) -> None:
+        """Walk the model once.
+
+        Args:
+            model: The model.
+            wanted: Operators whose nodes `nodes` yields.
+        """
+        self.model = model
+        self.main = Scope(None, None, None, _opset(model.opset_imports))
+        self._wanted = wanted
+        self._owners: dict[int, tuple[ir.Node, int]] = {}
+        self._found: dict[int, list[tuple[str, int, ir.Node]]] = {}
+        self._inputs: dict[int, int] = {}
+        self._outputs: dict[int, list[tuple[ir.Function, int]]] = {}
+        self._walk()
+        self._leave_out_the_rest()
+
+    def _walk(self) -> None:
+        roots = {id(self.model.graph), *(id(f.graph) for f in self.model.functions.values())}
+        found: list[tuple[str, int, ir.Node]] = []
+        for path, graph in walk.graphs(self.model):
+            if id(graph) in roots:
+                found = self._found.setdefault(id(graph), [])
+            for index, node in enumerate(graph):
+                if self._function(node) is not None or node.op_type in self._wanted:
+                    found.append((path, index, node))
+                if node.attributes.data:
+                    for position, (_, body) in enumerate(walk.subgraphs(node)):
+                        self._owners[id(body)] = (node, position)
+        for function in self.model.functions.values():
+            self._inputs.update((id(v), i) for i, v in enumerate(function.inputs))
+            for index, value in enumerate(function.outputs):
+                self._outputs.setdefault(id(value), []).append((function, index))
+
+    def _leave_out_the_rest(self) -> None:
+        """Forget the calls of functions that neither hold a wanted node nor call one that does."""
+        callers: dict[int, list[int]] = {}
+        useful: list[int] = []
+        for root, found in self._found.items():
+            for _, _, node in found:
+                function = self._function(node)
+                if function is None:
+                    useful.append(root)
+                else:
+                    callers.setdefault(id(function.graph), []).append(root)
+        kept: set[int] = set()
+        while useful:
+            root = useful.pop()
+            if root not in kept:
+                kept.add(root)
+                useful.extend(callers.get(root, ()))
+        for root, found in self._found.items():
+            self._found[root] = [place for place in found if self._is_kept(place[2], kept)]
+
+    def _is_kept(self, node: ir.Node, kept: set[int]) -> bool:
+        function = self._function(node)
+        return function is None or id(function.graph) in kept
+
+    def _function(self, node: ir.Node) -> ir.Function | None:
+        return self.model.functions.get(node.op_identifier()) if self.model.functions else None
+
+    def nodes(self) -> Iterator[tuple[Scope, str, int, ir.Node]]:
+        """Yield the wanted nodes in the order of the graph, those of a function at each call.
+
+        Raises:
+            KvtoolError: If there are too many of them.
+        """
+        stack = [(self.main, iter(self._found[id(self.model.graph)]))]
+        visited = 0
+        while stack:
+            scope, rest = stack[-1]
+            found = next(rest, None)
+            if found is None:
+                stack.pop()
+                continue
+            visited += 1
+            if visited > _MOST_NODES:
+                raise KvtoolError(
+                    f"the calls of model-local functions unfold to more than {_MOST_NODES:,} nodes"
+                )
+            path, index, node = found
+            inner = self.enter(scope, node)
+            if inner is not None and inner.function is not None:
+                stack.append((inner, iter(self._found[id(inner.function.graph)])))
+            elif node.op_type in self._wanted:
+                yield scope, path, index, node
+
+    def enter(self, scope: Scope, call: ir.Node) -> Scope | None:
+        """Return the scope of a call; None for a node that calls no function of the model.
+
+        A function that calls itself, which ONNX forbids, is not entered again.
+        """
+        function = self._function(call)
+        if function is None:
+            return None
+        if (known := scope.inner.get(id(call))) is not None:
+            return known
+        outer: Scope | None = scope
+        while outer is not None:
+            if outer.function is function:
+                return None
+            outer = outer.outer
+        inner = Scope(function, call, scope, _opset(function.opset_imports))
+        scope.inner[id(call)] = inner
+        return inner
+
+    def owner(self, node: ir.Node) -> tuple[ir.Node, int] | None:
+        """Return the node in whose body `node` stands, and which body; None outside of bodies."""
+        return None if node.graph is None else self._owners.get(id(node.graph))
+
+    def body_owner(self, value: ir.Value) -> tuple[ir.Node, int] | None:
+        """Return the node whose body takes `value` as an input, and which input it is."""
+        graph = value.graph
+        owner = None if graph is None else self._owners.get(id(graph))
+        if owner is None or graph is None:
+            return None
+        index = next((i for i, v in enumerate(graph.inputs) if v is value), None)
+        return None if index is None else (owner[0], index)
+
+    def argument(self, value: ir.Value, scope: Scope) -> tuple[ir.Value | None, Scope] | None:
+        """Return what a call gives to the function input `value`; None for any other value."""
+        index = self._inputs.get(id(value))
+        if index is None or scope.call is None or scope.outer is None:
+            return None
+        given = scope.call.inputs[index] if index < len(scope.call.inputs) else None
+        return given, scope.outer
+
+    def returned(self, value: ir.Value, scope: Scope) -> Iterator[tuple[ir.Value, Scope]]:
+        """Yield the outputs of the call of `scope` as which `value` is handed out."""
+        if scope.call is None or scope.outer is None:
+            return
+        for function, index in self._outputs.get(id(value), ()):
+            if function is scope.function and index < len(scope.call.outputs):
+                yield scope.call.outputs[index], scope.outer
+
+
+def _opset(imports: dict[str, int]) -> int:
+    return imports.get("", imports.get("ai.onnx", 0))

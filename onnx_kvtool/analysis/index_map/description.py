@@ -1,0 +1,115 @@
+"""What a value holds: its shape, and its elements as functions of their coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.index_map.bounds import Facts
+from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
+from onnx_kvtool.analysis.index_map.substitute import substitute
+
+__all__ = ["MOST_PARTS", "IndexMap"]
+
+MOST_PARTS = 64
+"""Longest axis along which the elements are described one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMap:
+    """What a value holds at each coordinate.
+
+    Attributes:
+        shape: Size of each axis, an expression without coordinates; None when the rank is unknown.
+        dtype: Element type; None when unknown.
+        axis: The axis along which the elements have no common expression; None when they have.
+        parts: One expression over the coordinates of the value: what every element holds. With an
+            `axis`, one expression per place along it, over the other coordinates. () when nothing
+            is known.
+    """
+
+    shape: tuple[Expr, ...] | None
+    dtype: ir.DataType | None
+    axis: int | None
+    parts: tuple[Expr, ...]
+
+    @staticmethod
+    def whole(shape: Sequence[Expr], dtype: ir.DataType | None, element: Expr) -> IndexMap:
+        """Return a map whose elements all have one expression."""
+        shape = tuple(shape)
+        ones = {i: integer(0) for i in element.axes if shape[i].number == 1}
+        return IndexMap(shape, dtype, None, (substitute(element, ones, Facts(shape)),))
+
+    @staticmethod
+    def stacked(
+        shape: Sequence[Expr], dtype: ir.DataType | None, axis: int, parts: Sequence[Expr]
+    ) -> IndexMap:
+        """Return a map with one expression per place along `axis`, and one for all if possible."""
+        shape = tuple(shape)
+        if not parts:
+            return IndexMap.whole(shape, dtype, integer(0))
+        step = (parts[1] - parts[0]).number if len(parts) > 1 else 0
+        if step is not None and all(
+            part == parts[0] + step * i for i, part in enumerate(parts[1:], 1)
+        ):
+            return IndexMap.whole(shape, dtype, parts[0] + coordinate(axis) * step)
+        return IndexMap(shape, dtype, axis, tuple(parts))
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the coordinates."""
+        return Facts(self.shape or ())
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is known of the elements."""
+        return bool(self.parts)
+
+    @property
+    def element(self) -> Expr | None:
+        """What every element holds; None when unknown or when it differs along `axis`."""
+        return self.parts[0] if self.parts and self.axis is None else None
+
+    def along(self, axis: int) -> tuple[Expr, ...] | None:
+        """Return one expression per place along `axis`, over the other coordinates.
+
+        None when the elements are unknown, differ along another axis, or `axis` has no fixed size
+        of at most `MOST_PARTS`.
+        """
+        if self.shape is None or not self.parts:
+            return None
+        if self.axis is not None:
+            return self.parts if self.axis == axis else None
+        size = self.shape[axis].number
+        if size is None or size > MOST_PARTS:
+            return None
+        (element,) = self.parts
+        facts = self.facts
+        return tuple(substitute(element, {axis: integer(k)}, facts) for k in range(size))
+
+    def vector(self) -> tuple[Expr, ...] | None:
+        """Return the elements one by one, for a value of rank 1 and known small size."""
+        return self.along(0) if self.shape is not None and len(self.shape) == 1 else None
+
+    def scalar(self) -> Expr | None:
+        """Return the only element, of a value whose sizes are all 1 or that has rank 0."""
+        if self.shape is None or any(size.number != 1 for size in self.shape):
+            return None
+        return self.element
+
+    def component(self, place: int) -> IndexMap | None:
+        """Return the map of `value[..., place]`, one component of an index tuple per place.
+
+        None when `along` of the last axis is.
+
+        Raises:
+            IndexError: If the value has fewer than `place + 1` components.
+        """
+        if not self.shape:
+            return None
+        parts = self.along(len(self.shape) - 1)
+        if parts is None:
+            return None
+        return IndexMap.whole(self.shape[:-1], self.dtype, parts[place])

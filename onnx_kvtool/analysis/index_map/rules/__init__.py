@@ -1,0 +1,1 @@
+"""What the output of each operator holds, given what its inputs hold."""

@@ -1,0 +1,121 @@
+"""Operators that take every element of a part of an axis: Slice and Split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnx_kvtool.analysis.index_map.bounds import Facts, at_least
+from onnx_kvtool.analysis.index_map.description import IndexMap
+from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
+from onnx_kvtool.analysis.index_map.forms import choose, divided, is_less, largest, smallest
+from onnx_kvtool.analysis.index_map.site import Site
+from onnx_kvtool.analysis.index_map.substitute import substitute
+
+__all__ = ["slice_", "split"]
+
+_ZERO = integer(0)
+_HEAVIEST_SIZE = 24
+"""Largest weight of a size that is kept as an expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What a slice takes along one axis: `offset + step * i`, `length` of them."""
+
+    offset: Expr
+    step: int
+    length: Expr | None
+
+
+def slice_(site: Site) -> IndexMap | None:
+    """Slice-1/10/11/13; starts and ends may be computed, axes and steps are constants."""
+    data = site.input("data")
+    if data is None or data.shape is None:
+        return None
+    starts, ends = _expressions(site, "starts"), _expressions(site, "ends")
+    if starts is None or ends is None or len(starts) != len(ends):
+        return None
+    axes = site.integers("axes") if site.has("axes") else tuple(range(len(starts)))
+    steps = site.integers("steps") if site.has("steps") else (1,) * len(starts)
+    if axes is None or steps is None or not len(axes) == len(steps) == len(starts):
+        return None
+    rank = len(data.shape)
+    shape, cuts = list(data.shape), {}
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        place = axis % rank
+        cut = _cut(data.shape[place], start, end, step)
+        if cut is None or place in cuts:
+            return None
+        cuts[place] = cut
+        length = cut.length
+        shape[place] = site.unknown_size(place) if length is None else length
+    return _cut_out(site, data, tuple(shape), cuts)
+
+
+def _cut_out(
+    site: Site, data: IndexMap, shape: tuple[Expr, ...], cuts: dict[int, _Cut]
+) -> IndexMap:
+    facts, parts, axis = Facts(shape), data.parts, data.axis
+    if axis is not None and axis in cuts:
+        cut = cuts.pop(axis)
+        offset, length = cut.offset.number, None if cut.length is None else cut.length.number
+        if offset is None or length is None:
+            return site.opaque(shape)
+        parts = tuple(parts[offset + cut.step * i] for i in range(length))
+        if not parts:
+            return site.whole(shape, _ZERO)
+    moved = {a: cut.offset + coordinate(a) * cut.step for a, cut in cuts.items()}
+    return site.like(shape, axis, tuple(substitute(part, moved, facts) for part in parts))
+
+
+def _expressions(site: Site, name: str) -> tuple[Expr, ...] | None:
+    if name in site.view.facts.attributes:
+        numbers = site.integers(name)
+        return None if numbers is None else tuple(integer(n) for n in numbers)
+    given = site.input(name)
+    return None if given is None else given.vector()
+
+
+def _cut(size: Expr, start: Expr, end: Expr, step: int) -> _Cut | None:
+    facts = Facts()
+    n, first, last = size.number, start.number, end.number
+    if step == 0:
+        return None
+    if n is not None and first is not None and last is not None:
+        taken = range(n)[slice(first, last, step)]
+        return _Cut(integer(taken.start), step, integer(len(taken)))
+    if step < 0:
+        whole = (first is not None and at_least(start, size, facts)) or first == -1
+        return _Cut(size - 1, step, None) if whole else None
+    # Behind the end there is no element, so that the start needs no upper limit.
+    offset = choose(
+        is_less(start, _ZERO, facts), largest((start + size, _ZERO), facts), start, facts
+    )
+    stop = choose(
+        is_less(end, _ZERO, facts),
+        largest((end + size, _ZERO), facts),
+        smallest((end, size), facts),
+        facts,
+    )
+    reach = largest((stop - smallest((offset, size), facts), _ZERO), facts)
+    length = reach if step == 1 else divided(reach + (step - 1), integer(step), facts)
+    return _Cut(offset, step, length if length.weight <= _HEAVIEST_SIZE else None)
+
+
+def split(site: Site) -> IndexMap | None:
+    """Split-2/11/13/18; sizes are constants, or the axis has a fixed size."""
+    data = site.inputs[0]
+    if data.shape is None:
+        return None
+    axis = site.view.integer("axis") % len(data.shape)
+    sizes = site.integers("split")
+    if sizes is None:
+        count, n = len(site.node.outputs), data.shape[axis].number
+        if site.has("split") or n is None:
+            return None
+        chunk = -(-n // count)
+        sizes = tuple(min(chunk, max(0, n - chunk * i)) for i in range(count))
+    place = site.output.index() or 0
+    offset, length = sum(sizes[:place]), sizes[place]
+    shape = (*data.shape[:axis], integer(length), *data.shape[axis + 1 :])
+    return _cut_out(site, data, shape, {axis: _Cut(integer(offset), 1, integer(length))})

@@ -1,0 +1,200 @@
+"""What `kvtool inspect` answers: a model's summary and the table of its caches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import Cache, bound, dtype_name
+from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood
+from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.core import walk
+from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.ops.schema import type_name
+
+__all__ = ["InspectReport", "ModelFacts", "NodeFacts", "ValueFacts", "describe", "list_nodes"]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueFacts:
+    """An input or output of a model.
+
+    Attributes:
+        name: Its name.
+        dtype: Element type (`float32`), or the whole type of what is no tensor, such as
+            `seq(tensor(float))`; None when unknown.
+        shape: Dimensions; None when the rank is unknown.
+    """
+
+    name: str
+    dtype: str | None
+    shape: tuple[Dim, ...] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        shape = None if self.shape is None else list(self.shape)
+        return {"name": self.name, "dtype": self.dtype, "shape": shape}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node and the names of what it reads and makes; "" for an input or output left out."""
+
+    location: Location
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the place as every report has it, and the names."""
+        place = self.location.to_json()
+        del place["value"]
+        return {**place, "inputs": list(self.inputs), "outputs": list(self.outputs)}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model in numbers.
+
+    Attributes:
+        path: Path as it was given; `-` for standard input, "" for a model made in memory.
+        ir_version: IR version.
+        opset_imports: Version of each domain; "" is the default one.
+        producer: Who wrote it, with the version; None when the file does not say.
+        nodes: Nodes of the main graph, of all bodies, and of functions, each of these once.
+        functions: Model-local functions.
+        initializers: Initializers of all graphs.
+        parameters: Elements of the initializers.
+        weight_bytes: Bytes of their values, in this file or another.
+        external_files: Locations of the data files that the model refers to.
+    """
+
+    path: str
+    ir_version: int
+    opset_imports: Mapping[str, int]
+    producer: str | None
+    nodes: int
+    functions: int
+    initializers: int
+    parameters: int
+    weight_bytes: int
+    external_files: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "path": self.path,
+            "ir_version": self.ir_version,
+            "opset_imports": dict(self.opset_imports),
+            "producer": self.producer,
+            "nodes": self.nodes,
+            "functions": self.functions,
+            "initializers": self.initializers,
+            "parameters": self.parameters,
+            "weight_bytes": self.weight_bytes,
+            "external_files": list(self.external_files),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class InspectReport:
+    """A model's summary and its caches.
+
+    Attributes:
+        model: The model in numbers.
+        inputs: Inputs that a caller has to give; those with a default value are left out.
+        outputs: Outputs.
+        ops: How many nodes each operator has, `Op` or `domain::Op`, the most frequent first.
+        caches: The caches, in the order of the nodes that update them.
+        nodes: Every node, when they were asked for.
+        notes: What could not be found out, and why.
+        neighbourhoods: The graph around each cache, in the order of `caches`.
+    """
+
+    model: ModelFacts
+    inputs: tuple[ValueFacts, ...]
+    outputs: tuple[ValueFacts, ...]
+    ops: Mapping[str, int]
+    caches: tuple[Cache, ...]
+    nodes: tuple[NodeFacts, ...] | None = None
+    notes: tuple[str, ...] = ()
+    neighbourhoods: tuple[Neighbourhood, ...] = field(default=(), repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes, without the header.
+
+        `nodes` is there only when the nodes were asked for.
+        """
+        report: dict[str, Any] = {
+            "model": self.model.to_json(),
+            "inputs": [value.to_json() for value in self.inputs],
+            "outputs": [value.to_json() for value in self.outputs],
+            "ops": dict(self.ops),
+            "caches": [cache.to_json() for cache in self.caches],
+            "notes": list(self.notes),
+        }
+        if self.nodes is not None:
+            report["nodes"] = [node.to_json() for node in self.nodes]
+        return report
+
+
+def describe(
+    model: ir.Model, path: str, dims: Mapping[str, int]
+) -> tuple[ModelFacts, tuple[ValueFacts, ...], tuple[ValueFacts, ...], dict[str, int]]:
+    """Return a model in numbers, its inputs, its outputs, and the count of each operator.
+
+    No value of a tensor is read, and no data file is looked at.
+
+    Args:
+        model: The model.
+        path: What to call it.
+        dims: Values of symbolic dimensions.
+    """
+    ops: Counter[str] = Counter()
+    tensors: list[ir.TensorProtocol] = []
+    for _, graph in walk.graphs(model):
+        ops.update(f"{n.domain}::{n.op_type}" if n.domain else n.op_type for n in graph)
+        values = graph.initializers.values()
+        tensors.extend(v.const_value for v in values if v.const_value is not None)
+    facts = ModelFacts(
+        path=path,
+        ir_version=model.ir_version,
+        opset_imports=dict(model.opset_imports),
+        producer=" ".join(filter(None, (model.producer_name, model.producer_version))) or None,
+        nodes=ops.total(),
+        functions=len(model.functions),
+        initializers=len(tensors),
+        parameters=sum(tensor.size for tensor in tensors),
+        weight_bytes=sum(tensor_bytes(tensor) for tensor in tensors),
+        external_files=tuple(dict.fromkeys(f.location for f in external_files(model))),
+    )
+    inputs = tuple(_value(v, dims) for v in model.graph.inputs if not v.is_initializer())
+    outputs = tuple(_value(v, dims) for v in model.graph.outputs)
+    return facts, inputs, outputs, dict(ops.most_common())
+
+
+def list_nodes(model: ir.Model) -> tuple[NodeFacts, ...]:
+    """Return every node of a model, in the order of `walk.nodes`."""
+    return tuple(
+        NodeFacts(
+            Location.of(path, node, index),
+            tuple("" if v is None else v.name or "" for v in node.inputs),
+            tuple(v.name or "" for v in node.outputs),
+        )
+        for path, index, node in walk.nodes(model)
+    )
+
+
+def _value(value: ir.Value, dims: Mapping[str, int]) -> ValueFacts:
+    dtype: str | None = None
+    if isinstance(value.type, ir.TensorType):
+        if value.type.dtype != ir.DataType.UNDEFINED:
+            dtype = dtype_name(value.type.dtype)
+    else:
+        dtype = type_name(value)
+    return ValueFacts(value.name or "", dtype, bound(dims_of(value), dims))

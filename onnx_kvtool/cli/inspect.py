@@ -1,0 +1,110 @@
+"""`kvtool inspect`: show what a model keeps from step to step, and what it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from onnx_kvtool.cli.options import dim_option, model_argument
+from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from onnx_kvtool.analysis.inspection import InspectReport
+
+__all__ = ["inspect"]
+
+_EPILOG = """\b
+Examples:
+  kvtool inspect decoder.onnx                          summary and cache table
+  kvtool inspect decoder.onnx --dim batch=4            with the bytes of four sequences
+  kvtool inspect decoder.onnx --nodes                  with every cache and every node
+  kvtool inspect decoder.onnx --format html -o decoder.html
+  kvtool inspect decoder.onnx --format mermaid
+  kvtool inspect - --format json < decoder.onnx
+"""
+
+Format = Literal["text", "json", "html", "dot", "mermaid"]
+
+
+@click.command(epilog=_EPILOG)
+@model_argument
+@click.option("--nodes", is_flag=True, help="List every cache by itself, and every node.")
+@dim_option
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "html", "dot", "mermaid"]),
+    default="text",
+    show_default=True,
+    help="Text, JSON, one self-contained page, or a drawing of the graph around the caches.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Where to write the report; standard output unless given.",
+)
+@click.pass_context
+def inspect(
+    context: click.Context,
+    /,
+    model: str,
+    nodes: bool,
+    dims: dict[str, int],
+    output_format: Format,
+    output: str | None,
+) -> None:
+    """Show what MODEL keeps from step to step, and what it costs.
+
+    MODEL is a path, or `-` for standard input. Weights are not read, and the files that hold them
+    need not be there. Models that onnx's checker rejects are shown all the same. A `-` in a table
+    stands for what is not known.
+    """
+    if nodes and output_format in ("dot", "mermaid"):
+        raise UsageError(
+            f"`--nodes` lists the nodes, and `--format {output_format}` draws the caches alone",
+            help="leave one of them out",
+        )
+
+    from onnx_kvtool.commands.inspect import InspectRequest, run
+
+    report = run(InspectRequest(model=model, dims=dims, nodes=nodes, output=output))
+    to_stdout = output in (None, "-")
+    if output_format == "text":
+        from onnx_kvtool.report.inspect_text import blocks
+        from onnx_kvtool.report.text import print_blocks, text_of_blocks
+
+        if to_stdout:
+            print_blocks(blocks(report), color=context.color)
+            return
+        text = text_of_blocks(blocks(report))
+    else:
+        text = _rendered(report, output_format)
+    if to_stdout:
+        write_data(text)
+    else:
+        from onnx_kvtool.core.atomic import write_bytes
+
+        assert output is not None
+        write_bytes(output, (text.rstrip("\n") + "\n").encode())
+
+
+def _rendered(report: InspectReport, output_format: Format) -> str:
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        return to_json("inspect", report)
+    if output_format == "html":
+        from onnx_kvtool.report.html import to_html
+
+        return to_html(report)
+    if output_format == "dot":
+        from onnx_kvtool.report.dot import to_dot
+
+        return to_dot(report)
+    from onnx_kvtool.report.mermaid import to_mermaid
+
+    return to_mermaid(report)

@@ -1,0 +1,117 @@
+"""Caches of several layers that differ in their names alone, gathered in one line."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnx_kvtool.analysis.caches import Cache
+
+__all__ = ["Group", "cache_groups", "joined"]
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Caches with the same facts.
+
+    Attributes:
+        name: Their common name, `key_cache.{0..31}`, or the name of the only one.
+        caches: The caches, in the order of the table.
+        places: Their positions in the table.
+        reason: Why they cannot be updated in place, the changing number left out as `{}`; None
+            when they can.
+    """
+
+    name: str
+    caches: tuple[Cache, ...]
+    places: tuple[int, ...]
+    reason: str | None
+
+
+def cache_groups(caches: Sequence[Cache]) -> list[Group]:
+    """Gather caches whose names differ in one number and whose other facts are equal.
+
+    The groups come in the order of their first members.
+    """
+    found: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
+    for place, cache in enumerate(caches):
+        key = (
+            _pattern(cache.past or cache.present or ""),
+            cache.kind,
+            cache.location.op,
+            cache.dtype,
+            cache.shape,
+            cache.axis,
+            cache.mode,
+            cache.is_growing,
+            cache.batch_axis,
+            cache.past is None,
+            cache.in_place.possible,
+            _pattern(cache.in_place.reason or ""),
+        )
+        found[key].append(place)
+    groups: list[Group] = []
+    for places in found.values():
+        name = joined([caches[p].past or caches[p].present or "" for p in places])
+        if name is None:
+            groups.extend(_group([p], caches) for p in places)
+        else:
+            groups.append(_group(places, caches, name))
+    return sorted(groups, key=lambda group: group.places[0])
+
+
+def _group(places: Sequence[int], caches: Sequence[Cache], name: str | None = None) -> Group:
+    members = tuple(caches[p] for p in places)
+    first = members[0]
+    reason = first.in_place.reason
+    if reason is not None and len(members) > 1:
+        reason = _common([m.in_place.reason or "" for m in members])
+    return Group(name or first.past or first.present or "", members, tuple(places), reason)
+
+
+def joined(names: Sequence[str]) -> str | None:
+    """Return one name for several that differ in one number: `key.{0,2..5}`.
+
+    None when they differ otherwise. One name stands for itself.
+    """
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) == 1:
+        return distinct[0]
+    parts = [re.split(r"(\d+)", name) for name in distinct]
+    if len({_pattern(name) for name in distinct}) > 1:
+        return None
+    changing = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
+    if len(changing) != 1 or any(p[changing[0]] != str(int(p[changing[0]])) for p in parts):
+        return None
+    (place,) = changing
+    numbers = sorted(int(p[place]) for p in parts)
+    first = parts[0]
+    return "".join((*first[:place], "{" + _ranges(numbers) + "}", *first[place + 1 :]))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    texts: list[str] = []
+    start = previous = numbers[0]
+    for number in (*numbers[1:], None):
+        if number == previous + 1:
+            previous = number
+            continue
+        run = range(start, previous + 1)
+        texts.extend([f"{start}..{previous}"] if len(run) > 2 else map(str, run))
+        if number is not None:
+            start = previous = number
+    return ",".join(texts)
+
+
+def _pattern(name: str) -> str:
+    return _NUMBER.sub("#", name)
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Return the common form of texts with one pattern, numbers that differ as `{}`."""
+    columns = zip(*(re.split(r"(\d+)", text) for text in texts), strict=True)
+    return "".join(column[0] if len(set(column)) == 1 else "{}" for column in columns)

@@ -1,0 +1,204 @@
+"""What `inspect` found, as one page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from onnx_kvtool import __version__
+from onnx_kvtool.analysis.caches.footprint import Footprint, footprint
+from onnx_kvtool.analysis.inspection import InspectReport
+from onnx_kvtool.report.blocks import Grid
+from onnx_kvtool.report.cache_groups import Group, cache_groups
+from onnx_kvtool.report.drawing import joined
+from onnx_kvtool.report.graph_svg import graph_svg
+from onnx_kvtool.report.inspect_text import (
+    bytes_text,
+    cache_table,
+    group_table,
+    model_lines,
+    node_table,
+    value_table,
+)
+from onnx_kvtool.report.markup import attribute, table, text
+from onnx_kvtool.report.memory_plot import Axes, axes_of, memory_svg
+from onnx_kvtool.report.page import SCRIPT, STYLE
+from onnx_kvtool.report.units import binary_bytes
+
+__all__ = ["to_html"]
+
+_NUMBERS = frozenset({"axis", "rows", "per token", "per cache", "nodes"})
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+_MOST_PICTURES = 40
+
+
+def to_html(report: InspectReport) -> str:
+    """Return a page with the summary, the cache table, a memory plot and pictures of the updates.
+
+    The page loads nothing, follows the light or dark setting of its reader, and can be read without
+    scripts, which only move the sliders under the plot.
+    """
+    path = {"-": "standard input", "": "a model in memory"}.get(report.model.path)
+    title = path or PurePath(report.model.path).name
+    cost = footprint(report.caches)
+    sections = (
+        _head(report, title, cost),
+        *_caches(report, cost),
+        *_memory(cost),
+        *_pictures(report),
+        *_rest(report),
+    )
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{attribute(_POLICY)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{text(title)} - kvtool inspect</title>",
+            f"<style>\n{STYLE}</style>",
+            "</head>",
+            "<body>",
+            *sections,
+            f'<p class="soft">Written by kvtool {text(__version__)}.</p>',
+            f"<script>\n{SCRIPT}</script>",
+            "</body>",
+            "</html>",
+        )
+    )
+
+
+def _head(report: InspectReport, title: str, cost: Footprint) -> str:
+    tiles = (
+        (str(cost.count), "cache" if cost.count == 1 else "caches"),
+        (bytes_text(cost.bytes_per_token), "for a token of one sequence"),
+        (bytes_text(cost.total_bytes), "for all caches"),
+        (binary_bytes(report.model.weight_bytes), "of weights"),
+        (f"{report.model.nodes:,}", "nodes"),
+    )
+    shown = "".join(
+        f'<div class="tile"><b>{text(number)}</b><span>{text(label)}</span></div>'
+        for number, label in tiles
+    )
+    lines = "<br>".join(f"{text(label)}: {text(line)}" for label, line in model_lines(report.model))
+    return f'<h1>{text(title)}</h1>\n<p class="soft">{lines}</p>\n<div class="tiles">{shown}</div>'
+
+
+def _caches(report: InspectReport, cost: Footprint) -> Iterator[str]:
+    yield "<h2>Caches</h2>"
+    for note in report.notes:
+        yield f"<p>{text(note)}</p>"
+    if not report.caches:
+        yield "<p>No cache was found.</p>"
+        return
+    yield _table(group_table(report.caches))
+    every = _table(cache_table(report.caches))
+    yield f"<details><summary>Each cache by itself</summary>{every}</details>"
+    if cost.total_bytes is None:
+        yield (
+            '<p class="soft">A dash stands for what is not known. <code>--dim NAME=INT</code> gives'
+            " a dimension a value.</p>"
+        )
+
+
+def _memory(cost: Footprint) -> Iterator[str]:
+    axes = axes_of(cost)
+    if axes is None:
+        return
+    yield "<h2>Memory</h2>"
+    fixed = any(share.capacity is not None for share in cost.shares)
+    yield (
+        "<p>Solid: the rows that the tokens of a sequence fill."
+        + (" Dashed: what is allocated from the first token on." if fixed else "")
+        + "</p>"
+    )
+    if cost.unknown:
+        yield f"<p>Not counted: {text(', '.join(cost.unknown))}.</p>"
+    shares = [[s.bytes_per_token, s.capacity, s.batch] for s in cost.shares]
+    yield (
+        f'<div id="memory" class="frame" data-shares="{attribute(json.dumps(shares))}"'
+        f' data-axes="{attribute(json.dumps(_ends(axes)))}">\n{memory_svg(cost, axes)}\n</div>'
+    )
+    yield _sliders(axes)
+
+
+def _ends(axes: Axes) -> dict[str, float]:
+    return {
+        "x0": axes.x(0),
+        "x1": axes.x(axes.tokens),
+        "y0": axes.y(0),
+        "y1": axes.y(axes.most_bytes),
+        "tokens": axes.tokens,
+        "bytes": axes.most_bytes,
+    }
+
+
+def _sliders(axes: Axes) -> str:
+    least, most = axes.batches[0], axes.batches[-1]
+    fixed = " disabled" if least == most else ""
+    return (
+        '<div class="sliders" hidden>'
+        f'<label>batch <input id="batch" type="range" min="{least}" max="{most}" value="{least}"'
+        f'{fixed}> <output id="batch-value"></output></label>'
+        f'<label>tokens <input id="tokens" type="range" min="0" max="{axes.tokens}"'
+        f' value="{axes.tokens}"> <output id="tokens-value"></output></label>'
+        '<output id="cost"></output></div>'
+    )
+
+
+def _pictures(report: InspectReport) -> Iterator[str]:
+    if not report.neighbourhoods:
+        return
+    yield "<h2>Updates</h2>"
+    yield (
+        "<p>The graph around each update, one picture for caches of one kind. The thick line is the"
+        " cache itself, the filled box the node that updates it; point at a box or a line for its"
+        " whole name.</p>"
+    )
+    by_node: dict[object, list[Group]] = {}
+    for group in cache_groups(report.caches):
+        first = group.caches[0]
+        by_node.setdefault((first.calls, first.node), []).append(group)
+    for groups in list(by_node.values())[:_MOST_PICTURES]:
+        yield _picture(report, groups)
+    if len(by_node) > _MOST_PICTURES:
+        yield f"<p>{len(by_node) - _MOST_PICTURES} more are not drawn.</p>"
+
+
+def _picture(report: InspectReport, groups: Sequence[Group]) -> str:
+    """Return the picture of one node, which may update several caches."""
+    first = groups[0].caches[0].location
+    caption = f"{first.op} node {first.node_label} in {first.graph} updates "
+    caption += " and ".join(_name(group) for group in groups)
+    graph = joined([report.neighbourhoods[group.places[0]] for group in groups])
+    drawn = graph_svg(graph, caption)
+    return (
+        f"<figure><figcaption>{text(caption)}</figcaption>"
+        f'<div class="frame">\n{drawn}\n</div></figure>'
+    )
+
+
+def _name(group: Group) -> str:
+    first = group.caches[0].past or group.caches[0].present or ""
+    if len(group.caches) == 1:
+        return first
+    return f"{first} (one of {len(group.caches)}: {group.name})"
+
+
+def _rest(report: InspectReport) -> Iterator[str]:
+    yield "<h2>Inputs and outputs</h2>"
+    yield _table(value_table(report.inputs))
+    yield f"<details><summary>{len(report.outputs)} outputs</summary>"
+    yield f"{_table(value_table(report.outputs))}</details>"
+    yield "<h2>Operators</h2>"
+    rows = tuple((name, f"{number:,}") for name, number in report.ops.items())
+    yield _table(Grid(("operator", "nodes"), rows))
+    if report.nodes is not None:
+        yield "<h2>Nodes</h2>"
+        yield _table(node_table(report.nodes))
+
+
+def _table(grid: Grid) -> str:
+    return table(grid.header, grid.rows, _NUMBERS)

@@ -1,0 +1,178 @@
+"""What `inspect` found, in lines and tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onnx_kvtool.analysis.caches import Cache, dtype_name
+from onnx_kvtool.analysis.caches.footprint import footprint
+from onnx_kvtool.analysis.dims import Dim
+from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
+from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.cache_groups import cache_groups
+from onnx_kvtool.report.units import binary_bytes, count
+
+__all__ = [
+    "blocks",
+    "bytes_text",
+    "cache_table",
+    "cost_text",
+    "group_table",
+    "model_lines",
+    "node_table",
+    "shape_text",
+    "updated_by",
+    "value_table",
+]
+
+_MOST_OPS = 12
+_HEADER = ("cache", "updated by", "type", "shape", "axis", "mode", "rows", "per token", "per cache")
+
+
+def blocks(report: InspectReport) -> Iterator[Block]:
+    """Yield the report: the model, its inputs and outputs, its caches, and nodes if asked for."""
+    for label, text in model_lines(report.model):
+        yield Line(label, text)
+    yield Line("operators", _ops(report))
+    for label, values in (("inputs", report.inputs), ("outputs", report.outputs)):
+        yield Line(label, str(len(values)))
+        if values:
+            yield value_table(values)
+    yield Line("caches", cost_text(report))
+    if report.caches:
+        yield (group_table if report.nodes is None else cache_table)(report.caches)
+    for note in report.notes:
+        yield Line("note", note)
+    if report.nodes is not None:
+        yield Line("nodes", str(len(report.nodes)))
+        yield node_table(report.nodes)
+
+
+def model_lines(model: ModelFacts) -> Iterator[tuple[str, str]]:
+    """Yield what there is to say of the model as a whole, each with its label."""
+    path = {"-": "standard input", "": "in memory"}.get(model.path, model.path)
+    imports = [
+        f"{domain or 'opset'} {version}" for domain, version in sorted(model.opset_imports.items())
+    ]
+    text = ", ".join((path, f"IR version {model.ir_version}", *imports))
+    yield "model", f"{text}, written by {model.producer}" if model.producer else text
+    text = count(model.nodes, "node")
+    if model.functions:
+        text += f", {count(model.functions, 'model-local function')}"
+    yield "graph", text
+    text = f"{count(model.initializers, 'initializer')}, {count(model.parameters, 'parameter')}"
+    text += f", {binary_bytes(model.weight_bytes)}"
+    if model.external_files:
+        text += f", in {', '.join(model.external_files)}"
+    yield "weights", text
+
+
+def cost_text(report: InspectReport) -> str:
+    """Return how many caches there are and what they cost together."""
+    if not report.caches:
+        return "none found"
+    cost = footprint(report.caches)
+    parts = [str(cost.count)]
+    if cost.bytes_per_token is not None:
+        parts.append(f"{binary_bytes(cost.bytes_per_token)} for a token of one sequence")
+    else:
+        parts.append(f"cost of a token not known for {', '.join(cost.unknown)}")
+    if cost.total_bytes is not None:
+        parts.append(f"{binary_bytes(cost.total_bytes)} in all")
+    elif names := _open_dims(report.caches):
+        parts.append(f"`{' '.join(f'--dim {name}=N' for name in names)}` gives the total")
+    return "; ".join(parts)
+
+
+def _open_dims(caches: Sequence[Cache]) -> list[str]:
+    dims = (d for cache in caches for d in cache.shape or ())
+    return list(dict.fromkeys(d for d in dims if isinstance(d, str) and d.isidentifier()))
+
+
+def _ops(report: InspectReport) -> str:
+    ops = list(report.ops.items())
+    text = ", ".join(f"{name} {number}" for name, number in ops[:_MOST_OPS])
+    rest = len(ops) - _MOST_OPS
+    return f"{text} and {rest} more" if rest > 0 else text or "none"
+
+
+def value_table(values: Sequence[ValueFacts]) -> Grid:
+    """Return inputs or outputs, one in a row."""
+    rows = tuple((v.name, v.dtype or "-", shape_text(v.shape)) for v in values)
+    return Grid(("name", "type", "shape"), rows)
+
+
+def node_table(nodes: Sequence[NodeFacts]) -> Grid:
+    """Return nodes, one in a row; `-` stands for an input or output left out."""
+    rows = (
+        (
+            node.location.graph,
+            node.location.node_label or "",
+            node.location.op or "",
+            ", ".join(name or "-" for name in node.inputs),
+            ", ".join(name or "-" for name in node.outputs),
+        )
+        for node in nodes
+    )
+    return Grid(("graph", "node", "operator", "inputs", "outputs"), tuple(rows))
+
+
+def shape_text(shape: Sequence[Dim] | None) -> str:
+    """Return `(batch, 32, ?)`; `-` for an unknown rank."""
+    if shape is None:
+        return "-"
+    return "(" + ", ".join("?" if d is None else str(d) for d in shape) + ")"
+
+
+def bytes_text(number: float | None) -> str:
+    """Return a number of bytes for people; `-` for an unknown one."""
+    return "-" if number is None else binary_bytes(number)
+
+
+def updated_by(cache: Cache) -> str:
+    """Return the operator that updates a cache, without its domain."""
+    return (cache.location.op or "").rpartition("::")[2]
+
+
+def _facts(cache: Cache) -> tuple[str, ...]:
+    rows = "-" if cache.capacity is None else str(cache.capacity)
+    return (
+        updated_by(cache),
+        "-" if cache.dtype is None else dtype_name(cache.dtype),
+        shape_text(cache.shape),
+        "-" if cache.axis is None else str(cache.axis),
+        "growing" if cache.is_growing else cache.mode or "-",
+        rows,
+        bytes_text(cache.bytes_per_token),
+        bytes_text(cache.total_bytes),
+    )
+
+
+def group_table(caches: Sequence[Cache]) -> Grid:
+    """Return caches that differ in their names alone in one row each."""
+    rows = []
+    for group in cache_groups(caches):
+        in_place = "yes" if group.reason is None else f"no: {group.reason}"
+        rows.append((group.name, *_facts(group.caches[0]), in_place))
+    return Grid((*_HEADER, "in place"), tuple(rows))
+
+
+def cache_table(caches: Sequence[Cache]) -> Grid:
+    """Return every cache in a row of its own, with the names that are around it."""
+    rows = []
+    for cache in caches:
+        reason = cache.in_place.reason
+        rows.append(
+            (
+                cache.past or "-",
+                *_facts(cache),
+                cache.location.graph,
+                cache.location.node_label or "-",
+                cache.update or "-",
+                cache.write_indices or "-",
+                cache.present or "-",
+                "yes" if reason is None else f"no: {reason}",
+            )
+        )
+    header = ("graph", "node", "update", "write_indices", "present", "in place")
+    return Grid((*_HEADER, *header), tuple(rows))

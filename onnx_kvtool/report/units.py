@@ -1,0 +1,25 @@
+"""Numbers for people."""
+
+from __future__ import annotations
+
+__all__ = ["binary_bytes", "count"]
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def binary_bytes(number: float) -> str:
+    """Return a number of bytes in the largest unit of 1024 that it fills: `1.5 KiB`.
+
+    One digit behind the point is shown, and none where it would be 0.
+    """
+    size, unit = float(number), 0
+    # 1023.95 would be shown as 1024.0 of a unit that it fills.
+    while size >= 1023.95 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    text = f"{size:.1f}".removesuffix(".0")
+    return f"{text} {_UNITS[unit]}"
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """Return `1 node` or `1,234 nodes`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

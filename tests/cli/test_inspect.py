@@ -1,0 +1,289 @@
+"""`kvtool inspect` in each of its formats."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import onnx
+import onnx.helper
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MODELS = ROOT / "fixtures" / "models"
+LLAMA = MODELS / "native" / "llama_static.onnx"
+HYBRID = MODELS / "native" / "gemma4_hybrid_static.onnx"
+TORCH = MODELS / "torch_static" / "hf" / "llama_static__dynamo_op18.onnx"
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&\n\x1b[31m]|`{}é"
+"""A name that is markup in HTML, Mermaid and DOT, breaks a line and colours a terminal."""
+
+FORMATS = ["text", "json", "html", "dot", "mermaid"]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A model whose every name is `HOSTILE`, with something behind it."""
+    past, new, start, present = (f"{HOSTILE}{i}" for i in range(4))
+    info = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node(
+        "TensorScatter", [past, new, start], [present], name=f"{HOSTILE}4", axis=1
+    )
+    graph = onnx.helper.make_graph(
+        [node],
+        f"{HOSTILE}5",
+        [info(past, 1, [HOSTILE, 7, 5]), info(new, 1, [HOSTILE, 1, 5]), info(start, 7, [HOSTILE])],
+        [info(present, 1, [HOSTILE, 7, 5])],
+    )
+    path = tmp_path / "hostile.onnx"
+    opsets = [onnx.helper.make_opsetid("", 24)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, producer_name=HOSTILE), path)
+    return path
+
+
+class Page(HTMLParser):
+    """Which elements a page has, whether each is closed, and what it would load."""
+
+    VOID = frozenset({"meta", "br", "input", "img", "link"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.loads: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.loads += [v or "" for k, v in attrs if k in ("src", "href", "srcset", "data")]
+        assert not any(name.startswith("on") for name, _ in attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.words.append(data)
+
+
+def pictures(page: str) -> list[ET.Element]:
+    return [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
+
+
+def test_json_has_the_keys_of_the_contract(kvtool) -> None:
+    result = kvtool("inspect", HYBRID, "--dim", "batch=2", "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    answer = json.loads(result.stdout)
+    assert (answer["schema_version"], answer["command"]) == (1, "inspect")
+    assert {"model", "inputs", "outputs", "ops", "caches"} <= set(answer)
+    assert list(answer["model"]) == [
+        "path",
+        "ir_version",
+        "opset_imports",
+        "producer",
+        "nodes",
+        "functions",
+        "initializers",
+        "parameters",
+        "weight_bytes",
+        "external_files",
+    ]
+    growing, *_, fixed = answer["caches"]
+    assert fixed == {
+        "kind": "tensor_scatter",
+        "graph": "main_graph",
+        "node": "model/layers.1/self_attn/TensorScatter_node_107",
+        "past": "value_cache.1",
+        "present": "updated_value_cache.1",
+        "update": "v_model.layers.1.self_attn.Reshape_105",
+        "write_indices": "write_indices",
+        "dtype": "float32",
+        "shape": [2, 32, 64],
+        "axis": 1,
+        "mode": "linear",
+        "growing": False,
+        "capacity": 32,
+        "bytes_per_token": 256,
+        "total_bytes": 2 * 32 * 64 * 4,
+        "in_place": {"possible": True, "reason": None},
+    }
+    assert (growing["kind"], growing["capacity"]) == ("attention", "past_sequence_len")
+    assert (growing["total_bytes"], growing["in_place"]["possible"]) == (None, False)
+
+
+def test_text_gathers_the_layers(kvtool) -> None:
+    result = kvtool("inspect", LLAMA, "--dim", "batch=4")
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == (
+        f"model: {LLAMA}, IR version 11, opset 24, com.microsoft 1, written by mobius 0.1.0"
+    )
+    assert "caches: 4; 512 B for a token of one sequence; 64 KiB in all" in lines
+    assert [line.split() for line in lines[-2:]] == [
+        f"{name} TensorScatter float32 (4, 32, 32) 1 linear 32 128 B 16 KiB yes".split()
+        for name in ("key_cache.{0,1}", "value_cache.{0,1}")
+    ]
+
+
+def test_nodes_lists_every_cache_and_every_node(kvtool) -> None:
+    result = kvtool("inspect", LLAMA, "--nodes")
+    lines = [line.split()[0] for line in result.stdout.splitlines()]
+    assert [name for name in lines if name.startswith("key_cache")] == [
+        "key_cache.0",
+        "key_cache.1",
+    ] * 2
+    answer = json.loads(kvtool("inspect", LLAMA, "--nodes", "--format", "json").stdout)
+    assert len(answer["nodes"]) == answer["model"]["nodes"]
+    (scatter, *_) = [node for node in answer["nodes"] if node["op"] == "TensorScatter"]
+    assert scatter["inputs"][0] == "key_cache.0"
+    assert scatter["outputs"] == ["updated_key_cache.0"]
+    assert set(scatter) == {"graph", "node", "index", "op", "inputs", "outputs"}
+
+
+@pytest.mark.parametrize("path", [LLAMA, HYBRID, TORCH], ids=lambda path: path.stem)
+def test_html_is_one_page_that_loads_nothing(kvtool, path: Path) -> None:
+    result = kvtool("inspect", path, "--format", "html", "--nodes")
+    page = Page(result.stdout)
+    assert page.open == []
+    assert page.loads == []
+    assert "url(" not in result.stdout and "@import" not in result.stdout
+    assert {"table", "svg", "style", "script"} <= set(page.seen)
+    assert "prefers-color-scheme: dark" in result.stdout
+    plot, *graphs = pictures(result.stdout)
+    assert plot.get("class") == "plot"
+    assert len(graphs) >= 2
+    for graph in graphs:
+        texts = ["".join(element.itertext()) for element in graph.iter()]
+        assert any("past" in text or "cache" in text for text in texts)
+        for element in graph.iter():
+            assert "nan" not in (element.get("d") or "")
+
+
+def test_the_boxes_of_a_picture_do_not_overlap(kvtool) -> None:
+    page = kvtool("inspect", HYBRID, "--format", "html").stdout
+    for graph in pictures(page)[1:]:
+        boxes = [
+            tuple(float(rect.get(key, "0")) for key in ("x", "y", "width", "height"))
+            for rect in graph.iter("{http://www.w3.org/2000/svg}rect")
+        ]
+        assert len(boxes) > 4
+        for i, (x, y, width, height) in enumerate(boxes):
+            for other_x, other_y, other_width, other_height in boxes[:i]:
+                apart_x = x + width <= other_x or other_x + other_width <= x
+                apart_y = y + height <= other_y or other_y + other_height <= y
+                assert apart_x or apart_y
+
+
+def test_dot_and_mermaid_draw_the_way_of_each_cache(kvtool) -> None:
+    dot = kvtool("inspect", LLAMA, "--format", "dot").stdout
+    assert dot.startswith("digraph caches {") and dot.endswith("}\n")
+    assert dot.count("fillcolor") == 4
+    assert dot.count('[label="write_indices", shape=oval]') == 1
+    for name in ("key_cache.0", "updated_value_cache.1"):
+        assert f'[label="{name}", shape=oval' in dot
+    mermaid = kvtool("inspect", LLAMA, "--format", "mermaid").stdout
+    assert mermaid.startswith("flowchart TB\n")
+    assert mermaid.count("[[") == 4
+    assert mermaid.count("==>") >= 8
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_names_are_only_names(kvtool, hostile: Path, output_format: str) -> None:
+    result = kvtool("inspect", hostile, "--format", output_format)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout
+    if output_format == "html":
+        page = Page(result.stdout)
+        assert "img" not in page.seen
+        assert any("<img src=x onerror=alert(1)>" in words for words in page.words)
+        assert pictures(result.stdout)
+    elif output_format == "mermaid":
+        assert "<img" not in result.stdout
+        for line in result.stdout.splitlines()[1:]:
+            assert re.fullmatch(r'  n\d+(\W+".*"\W+| (==|--)>(\|".*"\|)? n\d+)', line)
+            assert line.count('"') in (0, 2)
+    elif output_format == "dot":
+        for line in result.stdout.splitlines():
+            assert len(re.findall(r'(?<!\\)(?:\\\\)*"', line)) % 2 == 0
+    elif output_format == "json":
+        assert json.loads(result.stdout)["caches"][0]["past"] == f"{HOSTILE}0"
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_a_report_goes_to_a_file(kvtool, tmp_path: Path, output_format: str) -> None:
+    path = tmp_path / "report"
+    shown = kvtool("inspect", LLAMA, "--format", output_format)
+    result = kvtool("inspect", LLAMA, "--format", output_format, "-o", path)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert path.read_text(encoding="utf-8") == shown.stdout
+    assert kvtool("inspect", LLAMA, "--format", output_format, "-o", "-").stdout == shown.stdout
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_a_model_without_caches(kvtool, output_format: str) -> None:
+    path = MODELS / "native" / "mobius_block_bias_int64_2d.onnx"
+    result = kvtool("inspect", path, "--format", output_format)
+    assert (result.exit_code, result.stderr) == (0, "")
+    if output_format == "html":
+        assert "No cache was found." in result.stdout
+    elif output_format == "text":
+        assert "caches: none found\n" in result.stdout
+
+
+def test_standard_input(kvtool) -> None:
+    result = kvtool("inspect", "-", "--format", "json", input=LLAMA.read_bytes())
+    answer = json.loads(result.stdout)
+    assert answer["model"]["path"] == "-"
+    assert len(answer["caches"]) == 4
+
+
+def test_the_model_is_not_written_over(kvtool, tmp_path: Path) -> None:
+    path = tmp_path / "decoder.onnx"
+    path.write_bytes(LLAMA.read_bytes())
+    result = kvtool("inspect", path, "-o", path)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"kvtool: error: `{path}` belongs to the model, which would be overwritten\n"
+        "  help: name another file for the report\n"
+    )
+    assert path.read_bytes() == LLAMA.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"", "is empty", id="an empty file"),
+        pytest.param(LLAMA.read_bytes()[:-40], "is truncated", id="a truncated file"),
+        pytest.param(b"a few lines\nof prose\n", "looks like a text file", id="a text file"),
+    ],
+)
+def test_unreadable_input(kvtool, tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "in.onnx"
+    path.write_bytes(content)
+    result = kvtool("inspect", path)
+    assert result.exit_code == 3
+    assert message in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param("--nodes --format dot", "`--nodes` lists the nodes", id="nodes of a drawing"),
+        pytest.param("--dim bach=2", "no input has a dimension called `bach`", id="an unknown dim"),
+        pytest.param("--format svg", "'svg' is not one of", id="an unknown format"),
+    ],
+)
+def test_wrong_usage(kvtool, arguments: str, message: str) -> None:
+    result = kvtool("inspect", LLAMA, *arguments.split())
+    assert result.exit_code == 2
+    assert message in result.stderr
