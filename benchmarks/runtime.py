@@ -15,7 +15,6 @@ import argparse
 import platform
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,8 @@ import onnxruntime as ort
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from benchmarks.runtime_decoder import decoder_lines
+from benchmarks.turns import Line, in_turns
 from onnx_kvtool.runtime.kernels.kernel import Context
 from onnx_kvtool.runtime.kernels.scatter.scatter_elements import scatter_elements_18
 from onnx_kvtool.runtime.kernels.scatter.scatter_nd import scatter_nd_18
@@ -32,49 +33,6 @@ from onnx_kvtool.runtime.kernels.scatter.tensor_scatter import tensor_scatter
 SEED = 0
 _INNER = 20
 """Calls per turn where one call takes microseconds."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the table.
-
-    Attributes:
-        case: What is run.
-        other: What it is compared with.
-        ours: Milliseconds of our runtime.
-        ratio: Of the times; which way round, `other` says.
-        limit: What the ratio must not exceed, or must reach if `at_least`; None where nothing was
-            promised.
-        at_least: Whether more is better.
-    """
-
-    case: str
-    other: str
-    ours: float
-    ratio: float
-    limit: float | None
-    at_least: bool = False
-
-    @property
-    def failed(self) -> bool:
-        """Whether the promise is broken."""
-        if self.limit is None:
-            return False
-        return self.ratio < self.limit if self.at_least else self.ratio > self.limit
-
-
-def seconds(run: Callable[[], Any]) -> float:
-    """Return the time of one call."""
-    begin = time.perf_counter()
-    run()
-    return time.perf_counter() - begin
-
-
-def in_turns(ours: Callable[[], Any], other: Callable[[], Any], repeat: int) -> tuple[float, float]:
-    """Return the median milliseconds of `ours` and the median ratio to `other`."""
-    ours(), other()
-    pairs = np.array([(seconds(ours), seconds(other)) for _ in range(repeat)])
-    return float(np.median(pairs[:, 0])) * 1e3, float(np.median(pairs[:, 0] / pairs[:, 1]))
 
 
 def one_node(op_type: str, opset: int, inputs: dict[str, np.ndarray], **attributes: Any) -> bytes:
@@ -238,6 +196,7 @@ class _Bound:
 MEASURES: dict[str, Callable[[int], Iterator[Line]]] = {
     "scatter": scatter_lines,
     "tensor_scatter": tensor_scatter_lines,
+    "decoder": decoder_lines,
 }
 """What there is to measure, each given the number of turns."""
 

@@ -21,20 +21,28 @@ class Buffers:
 
     def hold(self, value: Value) -> None:
         """Note that one more value lies where `value` does."""
-        for array in _arrays(value):
-            root = _root(array)
-            count = self._held[id(root)][0] if id(root) in self._held else 0
-            self._held[id(root)] = (count + 1, root)
+        if isinstance(value, np.ndarray):
+            while isinstance(value.base, np.ndarray):
+                value = value.base
+            count, _ = self._held.get(id(value), (0, value))
+            self._held[id(value)] = (count + 1, value)
+        elif isinstance(value, list):
+            for item in value:
+                self.hold(item)
 
     def release(self, value: Value) -> None:
         """Note that a value held before is not read any more."""
-        for array in _arrays(value):
-            key = id(_root(array))
-            count, root = self._held[key]
+        if isinstance(value, np.ndarray):
+            while isinstance(value.base, np.ndarray):
+                value = value.base
+            count, root = self._held[id(value)]
             if count == 1:
-                del self._held[key]
+                del self._held[id(value)]
             else:
-                self._held[key] = (count - 1, root)
+                self._held[id(value)] = (count - 1, root)
+        elif isinstance(value, list):
+            for item in value:
+                self.release(item)
 
     def is_free(self, value: Value) -> bool:
         """Return whether `value` is a whole writable array whose buffer no held value lies in."""
@@ -42,14 +50,6 @@ class Buffers:
             return False
         root = _root(value)
         return root.base is None and root.size == value.size and id(root) not in self._held
-
-
-def _arrays(value: Value) -> list[Array]:
-    if isinstance(value, np.ndarray):
-        return [value]
-    if isinstance(value, list):
-        return [array for item in value for array in _arrays(item)]
-    return []
 
 
 def _root(array: Array) -> Array:

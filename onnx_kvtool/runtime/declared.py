@@ -28,11 +28,13 @@ def declared_mismatch(declared: ir.Value, value: Value) -> str | None:
         return f"`{declared.name}` is {name}, expected {tensor_type(expected)}"
     if declared.shape is None:
         return None
-    fits = len(declared.shape) == value.ndim and all(
-        not isinstance(dim, int) or dim == size
-        for dim, size in zip(declared.shape, value.shape, strict=True)
-    )
-    if fits:
-        return None
     shape = ", ".join(str(dim) for dim in declared.shape)
+    if len(declared.shape) != value.ndim:
+        return (
+            f"`{declared.name}` has rank {value.ndim}, expected {len(declared.shape)}: "
+            f"shape {value.shape} for ({shape})"
+        )
+    dims = zip(declared.shape, value.shape, strict=True)
+    if all(not isinstance(dim, int) or dim == size for dim, size in dims):
+        return None
     return f"`{declared.name}` has shape {value.shape}, expected ({shape})"

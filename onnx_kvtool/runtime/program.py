@@ -52,7 +52,7 @@ class State:
     observe: Callable[[Trace], None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """What a step hands to its action.
 
@@ -160,14 +160,17 @@ class Program:
             buffers.release(frame[slot])
             frame[slot] = None
         in_place = step.in_place is not None and _is_free(inputs, step.in_place, buffers)
-        begin = time.perf_counter()
+        begin = 0.0 if state.observe is None else time.perf_counter()
         try:
             outputs = step.action(Call(inputs, captured, state, in_place))
         except KernelError as error:
             raise RunFailed(_described(step, inputs, error), help=error.help) from error
         except MemoryError as error:
             raise RunFailed(f"{step.location}: there is not enough memory: {error}") from error
-        seconds = time.perf_counter() - begin
+        if state.observe is not None:
+            seconds = time.perf_counter() - begin
+            named = tuple(zip(step.names[1], outputs, strict=False))
+            state.observe(Trace(step.location, named, seconds, step.runtime))
         if len(outputs) < len(step.outputs):
             raise RunFailed(
                 f"{step.location}: the node has {len(step.outputs)} outputs, "
@@ -177,9 +180,6 @@ class Program:
             if slot != ABSENT:
                 frame[slot] = value
                 buffers.hold(value)
-        if state.observe is not None:
-            named = tuple(zip(step.names[1], outputs, strict=False))
-            state.observe(Trace(step.location, named, seconds, step.runtime))
 
 
 def _is_free(inputs: Sequence[Value], position: int, buffers: Buffers) -> bool:

@@ -45,7 +45,7 @@ class TypeCheck:
                 takes; if an input has a type that the schema does not list, or another type than
                 an input that has the same type parameter.
         """
-        key = tuple(getattr(value, "dtype", type(value)) for value in inputs)
+        key = tuple([getattr(value, "dtype", None) or type(value) for value in inputs])
         if key in self._passed:
             return
         self._check_presence(inputs)

@@ -141,7 +141,7 @@ def test_an_input_can_be_fetched_and_a_value_twice() -> None:
             id="another element type",
         ),
         pytest.param(
-            {"x": X, "z": X[0]}, r"`x` has shape \(2, 3\), expected \(N\)", id="rank"
+            {"x": X, "z": X[0]}, r"`x` has rank 2, expected 1: shape \(2, 3\) for \(N\)", id="rank"
         ),
         pytest.param({"x": [X], "z": X[0]}, "`x` is a list, expected an array", id="a sequence"),
         pytest.param(

@@ -56,8 +56,9 @@ def rotary_embedding_23(
     rotated = rotary_embedding_dim or size
     length = split.shape[3 - heads_axis]
     rows = (X.shape[0], length, rotated // 2)
-    cos = np.expand_dims(_rows(cos_cache, "cos_cache", position_ids, rows), heads_axis)
-    sin = np.expand_dims(_rows(sin_cache, "sin_cache", position_ids, rows), heads_axis)
+    spread = (slice(None), None) if heads_axis == 1 else (slice(None), slice(None), None)
+    cos = _rows(cos_cache, "cos_cache", position_ids, rows)[spread]  # (B, 1, L, R / 2)
+    sin = _rows(sin_cache, "sin_cache", position_ids, rows)[spread]  # or (B, L, 1, R / 2)
 
     half = rotated // 2
     first, second = (
@@ -103,9 +104,8 @@ def _rows(cache: Array, name: str, positions: Array | None, rows: tuple[int, int
     check_shape(name, cache.shape, (count, rows[2]), why)
     check_shape("position_ids", positions.shape, rows[:2], "batch and sequence length of `X`")
     indices = positions.astype(np.int64, copy=False)
-    wrong = np.argwhere((indices < 0) | (indices >= count))
-    if wrong.size:
-        batch, token = wrong[0].tolist()
+    if indices.size and (indices.min() < 0 or indices.max() >= count):
+        batch, token = np.argwhere((indices < 0) | (indices >= count))[0].tolist()
         raise KernelError(
             f"`position_ids`[{batch}, {token}] is {indices[batch, token]}, expected 0 to "
             f"{count - 1}: axis 0 of `{name}` with shape {cache.shape}"

@@ -15,6 +15,9 @@ from onnx_kvtool.runtime.kernels.normalization.precision import Reals, rounded
 
 __all__ = ["attention_weights", "capped", "raw_scores", "weighted_values"]
 
+_FEW = 32
+"""Queries of a group up to which BLAS is faster with the many keys as the rows of the product."""
+
 
 def raw_scores(operands: Operands, scale: float) -> Reals:
     """Return scale * Q K^T, (B, H, L, S), a new array.
@@ -30,7 +33,11 @@ def raw_scores(operands: Operands, scale: float) -> Reals:
         root = rounded(np.asarray(math.sqrt(scale), np.float32), dtype)
         query = rounded(query * root, dtype)
         key = rounded(key * root, dtype)
-    scores = _grouped(query, key) @ key.swapaxes(-1, -2)
+    rows = _grouped(query, key)
+    if rows.shape[-2] <= _FEW:
+        scores = (key @ rows.swapaxes(-1, -2)).swapaxes(-1, -2)
+    else:
+        scores = rows @ key.swapaxes(-1, -2)
     return rounded(scores.reshape(operands.scores_shape), dtype)
 
 

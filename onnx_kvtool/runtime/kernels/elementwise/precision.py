@@ -13,6 +13,8 @@ from onnx_kvtool.runtime.kernels.kernel import Array
 
 __all__ = ["is_narrow", "narrowed", "widened"]
 
+_HALF = np.dtype(np.float16)
+
 
 def is_narrow(dtype: np.dtype[np.generic]) -> bool:
     """Return whether a dtype is a float below 32 bits: float16, bfloat16, float 8 and narrower."""
@@ -21,12 +23,14 @@ def is_narrow(dtype: np.dtype[np.generic]) -> bool:
 
 def widened(x: Array) -> npt.NDArray[Any]:
     """Return narrow floats in float32, which holds them all; other arrays as they are."""
-    if x.dtype == np.float16:
+    if x.dtype == _HALF:
         return widen_half(x.astype(np.float16, copy=False))
     return x.astype(np.float32) if is_narrow(x.dtype) else x
 
 
 def narrowed(x: npt.NDArray[Any], dtype: np.dtype[np.generic]) -> Array:
     """Return results in the dtype of the operands, rounded from float32 if that is narrow."""
+    if x.dtype == dtype:
+        return x
     with np.errstate(all="ignore"):
         return np.asarray(x).astype(dtype, copy=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
@@ -94,4 +96,6 @@ def rms_normalization_23(
 
 
 def _mean_square(x: Reals, axes: tuple[int, ...]) -> Reals:
-    return np.asarray(np.mean(x * x, axis=axes, keepdims=True))
+    count = math.prod(x.shape[axis] for axis in axes)
+    total = np.add.reduce(x * x, axis=axes, keepdims=True)
+    return np.asarray(total / x.dtype.type(count))
