@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
@@ -54,7 +54,6 @@ class IndexMaps:
         self._equalities = equalities if equalities is not None else Equalities()
         self._memo: dict[ir.Value, IndexMap] = {}
         self._unrelated: dict[ir.Value, tuple[Unrelated, ...]] = {}
-        self._narrowed: set[ir.Value] = set()
 
     def of(self, value: ir.Value) -> IndexMap:
         """Return what `value` holds.
@@ -87,9 +86,20 @@ class IndexMaps:
         These are the broadcasts that made an element opaque which the description of `value` refers
         to. Empty where knowing that sizes are equal would not help.
         """
-        atoms = (atom for part in self.of(value).parts for atom in part.atoms())
-        opaque = dict.fromkeys(atom.value for atom in atoms if isinstance(atom, Element))
-        return tuple(dict.fromkeys(u for v in opaque for u in self._unrelated.get(v, ())))
+        held = self.of(value)
+        todo = _values_in([*held.parts, *(held.shape or ())])
+        found: dict[Unrelated, None] = {}
+        for seen in todo:
+            for one in self._unrelated.get(seen, ()):
+                found[one] = None
+                todo += [v for v in _values_in([one.size, one.other]) if v not in todo]
+        # The size of a broadcast that is itself undecided is no size that a user can name.
+        causes = [one for one in found if not self._is_undecided(one)]
+        return tuple(causes or found)
+
+    def _is_undecided(self, one: Unrelated) -> bool:
+        sizes = (one.size.atom, one.other.atom)
+        return any(isinstance(a, Extent) and a.value in self._unrelated for a in sizes)
 
     def widened(self, expr: Expr, facts: Facts) -> Expr:
         """Return what `expr` is wherever the numbers that were cast to int32 fit that type.
@@ -128,10 +138,7 @@ class IndexMaps:
         return [v for v in node.inputs if v is not None]
 
     def _describe(self, value: ir.Value) -> IndexMap:
-        constant = stored(value)
-        if constant is not None:
-            return constant
-        found = self._produced(value)
+        found = stored(value) or self._produced(value)
         dtype = value.dtype or (found.dtype if found is not None else None)
         shape = self._declared(value)
         if found is None:
@@ -201,6 +208,12 @@ class IndexMaps:
             else variable(Extent(value, integer(i)))
             for i, dim in enumerate(dims)
         )
+
+
+def _values_in(expressions: Iterable[Expr]) -> list[ir.Value]:
+    """Return the values that expressions refer to, by an element or by a size."""
+    atoms = (atom for expr in expressions for atom in expr.atoms())
+    return list(dict.fromkeys(a.value for a in atoms if isinstance(a, (Element, Extent))))
 
 
 def _is_invented(dim: Dim) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import onnx.parser
 import onnx_ir as ir
 import pytest
@@ -219,6 +222,11 @@ _CASES: dict[str, tuple[str, str, str]] = {
         "3, 2",
         "2 * i + j",
     ),
+    "Reshape to a computed size, which may be 0 and then means another": (
+        "y = Reshape(one, one)",
+        "?",
+        "y[i]",
+    ),
     "Concat of shapes": (
         (
             "a = Shape<start = 0, end = 1>(w)  b = Constant<value_ints = [3, 1]>()"
@@ -362,6 +370,20 @@ def test_an_initializer_that_a_caller_may_override_is_a_symbol() -> None:
     overridable = model.graph.inputs[0].is_graph_input() and "c" in model.graph.initializers
     assert overridable
     assert _words(IndexMaps(18).of(y)) == ("2", "c[i]")
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["a file that is there", "a missing file"])
+def test_small_integers_are_read_from_a_file_that_is_there(tmp_path: Path, stored: bool) -> None:
+    if stored:
+        (tmp_path / "data").write_bytes(np.arange(5, dtype="<i8").tobytes())
+    tensor = ir.ExternalTensor(
+        "data", 0, 40, ir.DataType.INT64, shape=ir.Shape([5]), name="c", base_dir=tmp_path
+    )
+    c = ir.Value(name="c", const_value=tensor, type=ir.TensorType(ir.DataType.INT64))
+    c.shape = ir.Shape([5])
+    graph = ir.Graph([], [], nodes=[], initializers=[c])
+    assert graph.initializers["c"] is c
+    assert _words(IndexMaps(18).of(c)) == ("5", "i" if stored else "c[i]")
 
 
 def test_a_cast_that_may_not_fit_is_seen_through_on_demand() -> None:

@@ -47,7 +47,8 @@ def broadcast(
         used |= set() if operand.axis is None else {operand.axis}
         for axis in sorted(used):
             if shape[axis] != sizes[axis + shift]:
-                site.unrelated.append(Unrelated(axis + shift, shape[axis], sizes[axis + shift]))
+                others = _met([*known, tuple(target)], axis + shift, rank)
+                site.unrelated += _unrelated(axis + shift, shape[axis], sizes[axis + shift], others)
     if site.unrelated:
         return site.opaque(sizes)
     stacked = {o.axis + s for o, s in zip(operands, shifts, strict=True) if o.axis is not None}
@@ -74,7 +75,7 @@ def _sizes(site: Site, shapes: Sequence[tuple[Expr, ...]], rank: int) -> tuple[E
     result = []
     for axis in range(rank):
         met: Expr | None = integer(1)
-        present = [s[axis - rank] for s in shapes if rank - axis <= len(s)]
+        present = _met(shapes, axis, rank)
         for size in present:
             met = None if met is None else broadcast_size(met, size, Facts())
         named = met is None or (
@@ -84,6 +85,17 @@ def _sizes(site: Site, shapes: Sequence[tuple[Expr, ...]], rank: int) -> tuple[E
             met = declared[axis]
         result.append(site.unknown_size(axis) if met is None else met)
     return tuple(result)
+
+
+def _met(shapes: Sequence[tuple[Expr, ...]], axis: int, rank: int) -> list[Expr]:
+    """Return the sizes that meet on an axis of the result."""
+    return [shape[axis - rank] for shape in shapes if rank - axis <= len(shape)]
+
+
+def _unrelated(axis: int, size: Expr, result: Expr, met: Sequence[Expr]) -> list[Unrelated]:
+    """Name what `size` would have to equal: the sizes that it meets, else that of the result."""
+    others = [other for other in met if other not in (size, integer(1))]
+    return [Unrelated(axis, size, other) for other in dict.fromkeys(others or [result])]
 
 
 def _shifted(part: Expr, shift: int, facts: Facts) -> Expr:

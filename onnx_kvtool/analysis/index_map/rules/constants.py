@@ -60,12 +60,22 @@ def described(tensor: ir.TensorProtocol) -> IndexMap | None:
     """Return what a tensor holds; None where it is too large to be looked at, or no number."""
     dtype = tensor.dtype
     shape = tuple(integer(n) for n in tensor.shape.numpy())
-    if dtype in _INTEGERS and tensor.size <= _MOST and not isinstance(tensor, ir.ExternalTensor):
-        return _whole(np.asarray(tensor.numpy()).astype(np.int64), dtype)
+    if dtype in _INTEGERS and tensor.size <= _MOST and (numbers := _read(tensor)) is not None:
+        return _whole(numbers.astype(np.int64), dtype)
     floats = dtype in _FLOATS and tensor.size <= _MOST_FLOATS
     if floats and not isinstance(tensor, ir.ExternalTensor):
         return _floats(np.asarray(tensor.numpy()).astype(np.float64), dtype)
     return IndexMap(shape, dtype, None, ())
+
+
+def _read(tensor: ir.TensorProtocol) -> NDArray[np.generic] | None:
+    """Return the numbers of a small tensor; None where they lie in a file that cannot be read."""
+    try:
+        return np.asarray(tensor.numpy())
+    except (OSError, ValueError):
+        if isinstance(tensor, ir.ExternalTensor):
+            return None
+        raise
 
 
 def _floats(array: NDArray[np.floating], dtype: ir.DataType) -> IndexMap:

@@ -1,0 +1,173 @@
+"""The conditions of `targets/runtimes.toml`: which nodes a limit of a release strikes.
+
+A fact that is unknown strikes: what may be computed wrongly is rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.analysis.dims import Dim, contradict, dims_of
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.view import NodeView
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.analysis.constants import Folder
+    from onnx_kvtool.targets.target import Limit
+
+__all__ = ["CONDITIONS", "Condition"]
+
+Condition = Callable[["ir.Node", int, "Limit", "Folder"], bool]
+"""Whether a limit strikes a node that was written for an opset."""
+
+
+def _always(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    return True
+
+
+def _other_element_type(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    return _type_of(node) not in limit.types
+
+
+def _further_outputs(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    return any(output.name for output in node.outputs[1:])
+
+
+def _reduction(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = NodeView(node, opset)
+    return "reduction" in view.facts.attributes and view.attribute("reduction") != "none"
+
+
+def _dynamic_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = NodeView(node, opset)
+    if "axes" in view.facts.attributes:
+        return False
+    axes = view.input("axes")
+    if axes is None or (axes.const_value is not None and not axes.is_graph_input()):
+        return False
+    return folder.integers(axes) is None
+
+
+def _nonpad(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    return Attention(node, opset).nonpad_kv_seqlen is not None
+
+
+def _causal_nonpad_rows(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = Attention(node, opset)
+    return view.nonpad_kv_seqlen is not None and view.is_causal and _length(view.query) != 1
+
+
+def _masked(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = Attention(node, opset)
+    return view.attn_mask is not None or view.nonpad_kv_seqlen is not None
+
+
+def _causal_single_row(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = Attention(node, opset)
+    if not view.is_causal or view.nonpad_kv_seqlen is not None or view.past_key is not None:
+        return False
+    queries, keys = _length(view.query), _length(view.key)
+    # With as many keys as queries, a single query has the one key that it may see.
+    return queries is None or (queries != keys and (queries == 1 or isinstance(queries, str)))
+
+
+def _masked_softcap(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = Attention(node, opset)
+    return view.softcap != 0 and _hides_keys(view)
+
+
+def _masked_score_output(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = Attention(node, opset)
+    return (
+        "qk_matmul_output" in view.outputs
+        and view.integer("qk_matmul_output_mode") in limit.values
+        and _hides_keys(view)
+    )
+
+
+def _short_mask(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Only a mask that is certainly short: the release fails loudly on one that turns out to be."""
+    view = Attention(node, opset)
+    dims = dims_of(view.attn_mask)
+    if view.past_key is not None or not dims:
+        return False
+    return contradict(dims[-1], _length(view.key))
+
+
+def _window(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = Attention(node, opset)
+    return view.left_window >= 0 or view.right_window >= 0
+
+
+def _no_plain_4d(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = Attention(node, opset)
+    if view.past_key is not None or view.past_value is not None or view.softcap != 0:
+        return True
+    if view.nonpad_kv_seqlen is not None or set(view.outputs) != {"Y"}:
+        return True
+    operands = [view.query, view.key, view.value]
+    if view.attn_mask is not None:
+        operands.append(view.attn_mask)
+    return any(len(dims_of(value) or ()) != 4 for value in operands)
+
+
+def _no_kv_cache_update(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = TensorScatter(node, opset)
+    past, update = dims_of(view.past_cache), dims_of(view.update)
+    if past is None or update is None or len(past) != 4 or len(update) != 4:
+        return True
+    return not (
+        view.sequence_axis == 2
+        and isinstance(past[2], int)
+        and view.mode == "linear"
+        and view.write_indices is not None
+        and view.past_cache.is_graph_input()
+        and view.present_cache.is_graph_output()
+        and _type_of(node) in limit.types
+    )
+
+
+def _hides_keys(view: Attention) -> bool:
+    hides = view.is_causal or view.attn_mask is not None or view.nonpad_kv_seqlen is not None
+    return hides or view.left_window >= 0 or view.right_window >= 0
+
+
+def _length(value: ir.Value) -> Dim:
+    """Return L of (B, H, L, D) or (B, L, H * D)."""
+    dims = dims_of(value)
+    return dims[-2] if dims is not None and len(dims) >= 2 else None
+
+
+def _type_of(node: ir.Node) -> str | None:
+    """Return the element type that the first input and the first output have; None if unknown."""
+    for value in (node.inputs[0], node.outputs[0]):
+        if value is not None and value.dtype is not None:
+            return value.dtype.name.lower()
+    return None
+
+
+CONDITIONS: Mapping[str, Condition] = Table(
+    "condition",
+    [
+        ("always", _always),
+        ("other-element-type", _other_element_type),
+        ("further-outputs", _further_outputs),
+        ("reduction", _reduction),
+        ("dynamic-axes", _dynamic_axes),
+        ("nonpad", _nonpad),
+        ("causal-nonpad-rows", _causal_nonpad_rows),
+        ("masked", _masked),
+        ("causal-single-row", _causal_single_row),
+        ("masked-softcap", _masked_softcap),
+        ("masked-score-output", _masked_score_output),
+        ("short-mask", _short_mask),
+        ("window", _window),
+        ("no-plain-4d", _no_plain_4d),
+        ("no-kv-cache-update", _no_kv_cache_update),
+    ],
+)
