@@ -80,7 +80,7 @@ def _value(name: str, attribute: ir.Attr, body: Callable[[str, ir.Graph], Value]
     if kind is ir.AttributeType.GRAPH:
         return body(name, attribute.as_graph())
     if kind is ir.AttributeType.TENSOR:
-        return constant(attribute.as_tensor())
+        return constant(value)  # `as_tensor()` asks for its size, which not every type has
     if kind is ir.AttributeType.SPARSE_TENSOR:
         return dense(value)
     if isinstance(value, (list, tuple)):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.external_data import array
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
@@ -187,9 +189,12 @@ def small_integer(value: ir.Value | None) -> int | None:
             return None
         if attribute.type == ir.AttributeType.INT:
             return attribute.as_int()
-        tensor = attribute.as_tensor() if attribute.type == ir.AttributeType.TENSOR else None
+        tensor = attribute.value if attribute.type == ir.AttributeType.TENSOR else None
     if tensor is None or isinstance(tensor, ir.ExternalTensor):
         return None
     if not tensor.dtype.is_integer() or tensor.size != 1:
         return None
-    return int(tensor.numpy().reshape(-1)[0])
+    try:
+        return int(array(tensor).reshape(-1)[0])
+    except KvtoolError:
+        return None  # data that does not fit the shape: whoever runs the model meets the same

@@ -174,7 +174,8 @@ def _attribute_type(node: ir.Node) -> ir.DataType | None:
             number = attribute.as_int()
             return ir.DataType(number) if number in set(ir.DataType) else None
         if attribute.type == ir.AttributeType.TENSOR:
-            return attribute.as_tensor().dtype
+            dtype: ir.DataType = attribute.value.dtype  # `as_tensor()` asks for the size
+            return dtype
         if attribute.name in ("value_int", "value_ints"):
             return ir.DataType.INT64
     return None

@@ -111,7 +111,7 @@ def _update(
             return node.outputs[position], CachePair("", "", "growing", 2)
     if node.op_type == "Concat" and index == 0 and len(node.inputs) == 2:
         axis = flow.axis(place, node)
-        if axis is not None and rank:
+        if axis is not None and rank and -rank <= axis < rank:
             return node.outputs[0], CachePair("", "", "growing", axis % rank)
     return None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -56,6 +57,21 @@ class InputPlan:
     def with_role(self, *roles: Role) -> list[InputSpec]:
         """Return the inputs that have one of `roles`, in order."""
         return [spec for spec in self.inputs if spec.role in roles]
+
+    def counting(self, positions: Collection[str]) -> InputPlan:
+        """Return the plan in which these inputs, whatever they reach, are positions that count up.
+
+        A cache stays one, and names that no input has are passed over.
+        """
+        return InputPlan(
+            tuple(
+                replace(spec, role="position_ids")
+                if spec.name in positions and spec.role != "past_cache"
+                else spec
+                for spec in self.inputs
+            ),
+            self.pairs,
+        )
 
 
 def plan(model: ir.Model) -> InputPlan:

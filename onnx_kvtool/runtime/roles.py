@@ -146,7 +146,7 @@ def _of_scatter(
 
 def _turns(flow: Flow, place: Place, gather: ir.Node) -> bool:
     """Return whether the rows that `gather` takes are the angles of a RotaryEmbedding."""
-    return any(
+    return bool(gather.outputs) and any(
         node.op_type == "RotaryEmbedding" and index in (1, 2)
         for rows in flow.closure(Place(gather.outputs[0], place.calls))
         for node, index in rows.value.uses()
@@ -171,7 +171,7 @@ def _rows(node: ir.Node, table: int, axis: int, offset: int) -> int | None:
 
 def _key_rows(attention: ir.Node) -> int | None:
     """Return how many keys `attention` has, where that is a number at the node."""
-    key = attention.inputs[1]
+    key = attention.inputs[1] if len(attention.inputs) > 1 else None
     if key is None or key.shape is None:
         return None
     # (B, rows, hidden) or (B, heads, rows, head size)

@@ -41,9 +41,9 @@ class TypeCheck:
         """Check the types of `inputs`; those of sequences are let pass.
 
         Raises:
-            KernelError: If a required input is absent; if there are more inputs than the operator
-                takes; if an input has a type that the schema does not list, or another type than
-                an input that has the same type parameter.
+            KernelError: If a required input or one of several is absent; if there are more inputs
+                than the operator takes; if an input has a type that the schema does not list, or
+                another type than an input that has the same type parameter.
         """
         key = tuple([getattr(value, "dtype", None) or type(value) for value in inputs])
         if key in self._passed:
@@ -80,6 +80,11 @@ class TypeCheck:
                 continue
             if index >= len(inputs) or inputs[index] is None:
                 raise KernelError(f"`{formal.name}` is absent, and `{facts.op_type}` needs it")
+        last = facts.inputs[-1] if facts.inputs else None
+        if last is not None and last.homogeneous and last.variadic:
+            for index in range(len(facts.inputs) - 1, len(inputs)):
+                if inputs[index] is None:
+                    raise KernelError(f"`{last.name}[{index}]` is absent")
         if len(inputs) > facts.max_inputs:
             raise KernelError(
                 f"there are {len(inputs)} inputs, expected at most {facts.max_inputs}"

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.external_data import array
 from onnx_kvtool.core.forms import SparseInitializer
-from onnx_kvtool.runtime.errors import RuntimeUnavailable
+from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["constant", "dense"]
 
@@ -47,11 +47,24 @@ def dense(sparse: onnx.SparseTensorProto) -> Array:
         sparse: NNZ values with indices of shape (NNZ,) into the flat tensor, or (NNZ, rank).
 
     Raises:
-        RuntimeUnavailable: If there are not as many indices as values, or one is out of range.
+        RuntimeUnavailable: If values or indices cannot be read; if there are not as many indices
+            as values, or one is out of range; if there is no room for the array.
     """
     shape = tuple(sparse.dims)
-    values: Array = numpy_helper.to_array(sparse.values)
-    indices: np.ndarray[Any, Any] = numpy_helper.to_array(sparse.indices)
+    if any(size < 0 for size in shape):
+        raise RuntimeUnavailable(
+            f"sparse tensor `{sparse.values.name}` has shape {shape}, which is negative"
+        )
+    values, indices = _part(sparse, sparse.values), _part(sparse, sparse.indices)
+    if indices.dtype.kind not in "iu":
+        raise RuntimeUnavailable(
+            f"sparse tensor `{sparse.values.name}` has indices of dtype {indices.dtype}, "
+            "expected integers"
+        )
+    try:
+        require_room(shape, values.dtype, f"sparse tensor `{sparse.values.name}`")
+    except KernelError as error:
+        raise RuntimeUnavailable(error.message, help=error.help) from error
     expected = ((values.size,), (values.size, len(shape)))
     if indices.shape not in expected:
         raise RuntimeUnavailable(
@@ -78,6 +91,16 @@ def dense(sparse: onnx.SparseTensorProto) -> Array:
         result.reshape(-1)[indices] = values
     result.flags.writeable = False
     return result
+
+
+def _part(sparse: onnx.SparseTensorProto, part: onnx.TensorProto) -> np.ndarray[Any, Any]:
+    """Return the values or the indices of a sparse tensor."""
+    try:
+        return np.asarray(array(ir.serde.deserialize_tensor(part)))
+    except (KvtoolError, ir.serde.SerdeError) as error:
+        raise RuntimeUnavailable(
+            f"sparse tensor `{sparse.values.name}` cannot be read: {error}"
+        ) from error
 
 
 def _text(values: Array) -> Array:

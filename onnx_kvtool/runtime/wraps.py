@@ -44,7 +44,7 @@ def wrapping_capacities(start: ir.Value) -> Iterator[int]:
             if index == _INDICES.get(node.op_type) and modulus is not None:
                 yield modulus
             following: tuple[ir.Value, int | None] | None = None
-            if node.op_type == "Mod" and index == 0:
+            if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
                 size = _number(node.inputs[1])
                 following = (node.outputs[0], size) if size is not None and size > 0 else None
             elif node.op_type in _CARRYING:
@@ -64,7 +64,7 @@ def _number(value: ir.Value | None, depth: int = 4) -> int | None:
     if number is not None or producer is None or depth == 0 or not is_default(producer):
         return number
     if producer.op_type in ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
-        return _number(producer.inputs[0], depth - 1)
+        return _number(producer.inputs[0], depth - 1) if producer.inputs else None
     if producer.op_type == "Max":
         known = [_number(operand, depth - 1) for operand in producer.inputs]
         return max((size for size in known if size is not None), default=None)

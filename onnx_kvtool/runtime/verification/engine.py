@@ -145,6 +145,7 @@ class _Comparison:
         self, leader: Subject, follower: Subject, plan: InputPlan, cases: tuple[Case, ...]
     ) -> str | None:
         settings = self._settings
+        plan = plan.counting(settings.positions)
         session = leader.session(self._runtime)
         judge = Judge(
             plan,

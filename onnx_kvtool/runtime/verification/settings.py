@@ -24,6 +24,7 @@ class Settings:
         steps: Decode steps after the first run of each case; None for the usual number.
         seed: Seed of the inputs that are drawn.
         dims: Sizes for symbolic dimensions, by name.
+        positions: Inputs that are positions which count up by one, whatever the graph says of them.
         runtime: What runs both; `auto` for onnxruntime where it runs both, else the reference.
         rtol: Relative tolerance for what is computed; None for that of the types.
         atol: Absolute tolerance for what is computed; None for that of the types.
@@ -35,6 +36,7 @@ class Settings:
     steps: int | None = None
     seed: int = 0
     dims: Mapping[str, int] = field(default_factory=dict)
+    positions: frozenset[str] = frozenset()
     runtime: RuntimeName | Literal["auto"] = "auto"
     rtol: float | None = None
     atol: float | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -11,6 +10,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.runtime.plan import plan
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.likeness import alike
@@ -35,7 +35,7 @@ def weight_bytes(model: ir.Model) -> int:
 
 def fits_memory(bytes_: int) -> bool:
     """Return whether models whose weights take so many bytes in all can be run in memory."""
-    available = _available()
+    available = available_memory()
     return available is None or bytes_ * _COPIES <= available
 
 
@@ -81,35 +81,3 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
     how = f"with sizes {', '.join(pair.sizes)}" if pair.sizes else "with drawn weights"
     note = f"verified on copies {how}, as the weights are too large to be run in passing"
     return replace(report, shrunk=True, notes=(note, *report.notes))
-
-
-def _available() -> int | None:
-    """Return the bytes of memory that can still be had; None where the system does not say."""
-    found = [_meminfo(), _limit("/sys/fs/cgroup/memory.max")]
-    known = [number for number in found if number is not None]
-    if known:
-        return min(known)
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
-        return None
-
-
-def _meminfo() -> int | None:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) << 10
-    except OSError:  # not Linux
-        return None
-    return None
-
-
-def _limit(path: str) -> int | None:
-    try:
-        with open(path, encoding="ascii") as file:
-            text = file.read().strip()
-    except OSError:  # no control groups
-        return None
-    return int(text) if text.isdigit() else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["broadcast_shape", "check_operands"]
 
@@ -38,7 +39,7 @@ def broadcast_shape(shapes: Sequence[tuple[int, ...]], names: Sequence[str]) -> 
 
 
 def check_operands(operands: Sequence[Array], names: Sequence[str]) -> None:
-    """Check that operands have one dtype and shapes that broadcast.
+    """Check that operands have one dtype and shapes that broadcast, with room for the result.
 
     Raises:
         KernelError: If they do not.
@@ -50,4 +51,5 @@ def check_operands(operands: Sequence[Array], names: Sequence[str]) -> None:
                 f"`{name}` is of dtype {operand.dtype}, expected {first.dtype} as `{names[0]}`"
             )
     if any(operand.shape != first.shape for operand in operands):
-        broadcast_shape([operand.shape for operand in operands], names)
+        shape = broadcast_shape([operand.shape for operand in operands], names)
+        require_room(shape, first.dtype)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["check_factors", "matrix_product"]
 
@@ -41,8 +42,8 @@ def check_factors(A: Array, B: Array, names: tuple[str, str] = ("A", "B")) -> No
     """Check that the shapes of two factors fit, as `numpy.matmul` wants them.
 
     Raises:
-        KernelError: If one is a scalar, if their common dimension K differs, or if the dimensions
-            before the matrices do not broadcast.
+        KernelError: If one is a scalar, if their common dimension K differs, if the dimensions
+            before the matrices do not broadcast, or if there is no room for the product.
     """
     a, b = names
     for name, factor in ((a, A), (b, B)):
@@ -61,6 +62,8 @@ def check_factors(A: Array, B: Array, names: tuple[str, str] = ("A", "B")) -> No
                 f"`{a}` with shape {A.shape} and `{b}` with shape {B.shape} do not broadcast: "
                 f"axis {-back} has sizes {one} and {other}"
             )
+    stack = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    require_room((*stack, *A.shape[-2:-1], *B.shape[-1:]), A.dtype, f"`{a}` times `{b}`")
 
 
 def _magnitude(x: Array) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["constant_1", "constant_11", "constant_12", "constant_of_shape"]
 
@@ -84,6 +85,7 @@ def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
     sizes = read_integers(input, "input")
     if any(size < 0 for size in sizes):
         raise KernelError(f"`input` {sizes} holds a negative size")
+    require_room(sizes, np.dtype(np.float32) if value is None else value.dtype)
     if value is None:
         return (np.zeros(sizes, np.float32),)
     if value.size != 1:

@@ -7,6 +7,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_axes, require_room
 
 __all__ = ["expand", "tile"]
 
@@ -30,12 +31,14 @@ def expand(input: Array, shape: Array) -> tuple[Array]:
     if any(size < 0 for size in sizes):
         raise KernelError(f"`shape` {sizes} holds a negative size")
     try:
+        require_axes(len(sizes))
         result = np.broadcast_shapes(input.shape, tuple(sizes))
-        return (np.broadcast_to(input, result),)
     except ValueError as error:
         raise KernelError(
             f"`input` with shape {input.shape} cannot be expanded to `shape` {sizes}"
         ) from error
+    require_room(result, input.dtype)
+    return (np.broadcast_to(input, result),)
 
 
 def tile(input: Array, repeats: Array) -> tuple[Array]:
@@ -59,4 +62,6 @@ def tile(input: Array, repeats: Array) -> tuple[Array]:
         )
     if any(number < 0 for number in times):
         raise KernelError(f"`repeats` {times} holds a negative number")
+    sizes = [size * number for size, number in zip(input.shape, times, strict=True)]
+    require_room(sizes, input.dtype)
     return (np.asarray(np.tile(input, times)),)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["one_hot_9", "one_hot_11"]
 
@@ -52,6 +53,7 @@ def _one_hot(
     if size < 0:
         raise KernelError(f"`depth` is {size}, expected 0 or more")
     axis = count_axis(axis, indices.ndim + 1, of="output")
+    require_room((size, *indices.shape), np.dtype(np.int64))
     hot = np.expand_dims(_places(indices, size, from_back), axis)
     along = np.arange(size).reshape(-1, *(1,) * (indices.ndim - axis))
     return (np.where(hot == along, values[1], values[0]).astype(values.dtype, copy=False),)

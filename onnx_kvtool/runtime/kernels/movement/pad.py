@@ -11,6 +11,7 @@ import numpy.typing as npt
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["pad_2", "pad_11", "pad_18", "pad_19"]
 
@@ -102,6 +103,8 @@ def _pad(
     before, after = [0] * data.ndim, [0] * data.ndim
     for n, axis in enumerate(chosen):
         before[axis], after[axis] = pads[n], pads[n + count]
+    sizes = [max(n + b + a, 0) for n, b, a in zip(data.shape, before, after, strict=True)]
+    require_room(sizes, data.dtype)
     if mode == "constant":
         return (_constant(data, before, after, _fill(data, constant_value)),)
     result = data

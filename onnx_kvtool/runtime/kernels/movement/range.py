@@ -10,6 +10,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["range_11", "range_27"]
 
@@ -40,11 +41,13 @@ def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
     dtype = start.dtype
     if dtype.kind in "iu":
         number = max(-((int(first) - int(last)) // int(step)), 0)
+        require_room((number,), np.dtype(np.int64))
         # What overflows in between comes back: every element lies between `start` and `limit`.
         steps = np.arange(number, dtype=np.int64) * np.int64(step)
         return ((np.int64(first) + steps).astype(dtype),)
     with np.errstate(all="ignore"):
         number = _number(float(last - first), float(step))
+        require_room((number,), np.dtype(np.float64))
         return ((first + np.arange(number).astype(dtype) * step).astype(dtype),)
 
 

@@ -7,6 +7,7 @@ import math
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_axes
 
 __all__ = ["flatten_1", "flatten_11", "reshape_5", "reshape_14"]
 
@@ -54,6 +55,7 @@ def reshape_14(data: Array, shape: Array, *, allowzero: int) -> tuple[Array]:
             f"`shape` {given} makes {math.prod(sizes)} elements, expected {data.size} as `data` "
             f"with shape {data.shape}"
         )
+    require_axes(len(sizes))
     return (data.reshape(sizes),)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.room import require_axes
 
 __all__ = [
     "squeeze_1",
@@ -98,5 +99,6 @@ def _squeeze(data: Array, axes: Sequence[int] | None) -> tuple[Array]:
 
 
 def _unsqueeze(data: Array, axes: Sequence[int]) -> tuple[Array]:
+    require_axes(data.ndim + len(axes))
     inserted = count_axes(axes, data.ndim + len(axes), of="expanded")
     return (np.expand_dims(data, inserted),)

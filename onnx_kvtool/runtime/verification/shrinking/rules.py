@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx
-from onnx import helper
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, broadcast, pin
@@ -44,12 +42,19 @@ class Call:
         """Return the integers that an input is known to hold."""
         return self.integers[index] if index < len(self.integers) else None
 
-    def attribute(self, name: str, default: Any) -> Any:
-        """Return the value of an attribute."""
-        for attribute in self.node.attribute:
-            if attribute.name == name:
-                return helper.get_attribute_value(attribute)
-        return default
+    def number(self, name: str, default: int) -> int:
+        """Return the value of an integer attribute; `default` where the node has none."""
+        given = self._given(name, onnx.AttributeProto.INT)
+        return default if given is None else given.i
+
+    def numbers(self, name: str) -> list[int] | None:
+        """Return the value of an attribute that is a list of integers; None without one."""
+        given = self._given(name, onnx.AttributeProto.INTS)
+        return None if given is None else list(given.ints)
+
+    def _given(self, name: str, kind: int) -> onnx.AttributeProto | None:
+        found = (a for a in self.node.attribute if a.name == name and a.type == kind)
+        return next(found, None)
 
 
 Rule = Callable[[Call], list[Shape | None] | None]
@@ -92,8 +97,8 @@ def _gemm(call: Call) -> list[Shape | None] | None:
     a, b = call.shape(0), call.shape(1)
     if a is None or b is None or len(a) != 2 or len(b) != 2:
         return None
-    left = a[::-1] if call.attribute("transA", 0) else a
-    right = b[::-1] if call.attribute("transB", 0) else b
+    left = a[::-1] if call.number("transA", 0) else a
+    right = b[::-1] if call.number("transB", 0) else b
     left[1].join(right[0])
     result = [left[0], right[1]]
     if len(call.node.input) > 2 and call.node.input[2]:
@@ -104,9 +109,9 @@ def _gemm(call: Call) -> list[Shape | None] | None:
 
 def _gather(call: Call) -> list[Shape | None] | None:
     data, indices = call.shape(0), call.shape(1)
-    if data is None or indices is None:
+    axis = _axis(call, 0, data)
+    if data is None or indices is None or axis is None:
         return None
-    axis = call.attribute("axis", 0) % max(len(data), 1)
     if not call.is_token[1]:
         pin(data[axis : axis + 1])
     return [[*data[:axis], *indices, *data[axis + 1 :]]]
@@ -116,14 +121,16 @@ def _transpose(call: Call) -> list[Shape | None] | None:
     shape = call.shape(0)
     if shape is None:
         return None
-    order = call.attribute("perm", None)
+    order = call.numbers("perm")
+    if order is not None and sorted(order) != list(range(len(shape))):
+        return None
     return [shape[::-1] if order is None else [shape[axis] for axis in order]]
 
 
 def _reshape(call: Call) -> list[Shape | None] | None:
     """A 0 copies a size; what is merged or split stays as it is."""
     shape, target = call.shape(0), call.constant(1)
-    if shape is None or target is None or call.attribute("allowzero", 0):
+    if shape is None or target is None or call.number("allowzero", 0):
         return None
     copied = {axis for axis, size in enumerate(target) if size == 0}
     if copied and max(copied) >= len(shape):
@@ -139,22 +146,37 @@ def _reshape(call: Call) -> list[Shape | None] | None:
 
 def _axes(call: Call, rank: int) -> list[int] | None:
     """Return the axes of an attribute or of the second input; None if they are not known."""
-    axes = call.attribute("axes", None)
+    axes = call.numbers("axes")
     if axes is None:
         has_input = len(call.node.input) > 1 and call.node.input[1]
         axes = call.constant(1) if has_input else []
-    return None if axes is None else [axis % max(rank, 1) for axis in axes]
+    return None if axes is None else _counted(axes, rank)
+
+
+def _axis(call: Call, default: int, shape: Shape | None) -> int | None:
+    """Return the attribute `axis` of a value; None if there is no such axis, or no shape."""
+    counted = None if shape is None else _counted([call.number("axis", default)], len(shape))
+    return counted[0] if counted else None
+
+
+def _counted(axes: Sequence[int], rank: int) -> list[int] | None:
+    """Return axes counted from the front; None if one of them does not exist."""
+    if not all(-rank <= axis < rank for axis in axes):
+        return None
+    return [axis % rank for axis in axes]
 
 
 def _unsqueeze(call: Call) -> list[Shape | None] | None:
     shape = call.shape(0)
     if shape is None:
         return None
-    given = call.attribute("axes", None) or call.constant(1)
+    given = call.numbers("axes") or call.constant(1)
     if given is None:
         return None
     rank = len(shape) + len(given)
-    new = {axis % rank for axis in given}
+    new = _counted(given, rank)
+    if new is None or len(set(new)) < len(given):
+        return None
     rest = iter(shape)
     return [[bind(1) if axis in new else next(rest) for axis in range(rank)]]
 
@@ -172,9 +194,9 @@ def _reduce(call: Call) -> list[Shape | None] | None:
     axes = None if shape is None else _axes(call, len(shape))
     if shape is None or axes is None:
         return None
-    if not axes and not call.attribute("noop_with_empty_axes", 0):
+    if not axes and not call.number("noop_with_empty_axes", 0):
         axes = list(range(len(shape)))
-    if call.attribute("keepdims", 1):
+    if call.number("keepdims", 1):
         return [[bind(1) if axis in axes else size for axis, size in enumerate(shape)]]
     return [[size for axis, size in enumerate(shape) if axis not in axes]]
 
@@ -184,7 +206,9 @@ def _concat(call: Call) -> list[Shape | None] | None:
     parts = [shape for shape in call.shapes if shape is not None]
     if len(parts) < len(call.shapes) or len({len(part) for part in parts}) != 1:
         return None
-    axis = call.attribute("axis", 0) % len(parts[0])
+    axis = _axis(call, 0, parts[0])
+    if axis is None:
+        return None
     for part in parts:
         pin(part[axis : axis + 1])
         for place, size in enumerate(part):
@@ -195,9 +219,9 @@ def _concat(call: Call) -> list[Shape | None] | None:
 
 def _split(call: Call) -> list[Shape | None] | None:
     shape = call.shape(0)
-    if shape is None:
+    axis = _axis(call, 0, shape)
+    if shape is None or axis is None:
         return None
-    axis = call.attribute("axis", 0) % len(shape)
     pin(shape[axis : axis + 1])
     part: Shape = [bind(None) if place == axis else size for place, size in enumerate(shape)]
     return [part] * len(call.node.output)
@@ -205,9 +229,9 @@ def _split(call: Call) -> list[Shape | None] | None:
 
 def _slice(call: Call) -> list[Shape | None] | None:
     shape, axes = call.shape(0), call.constant(3)
-    if shape is None or axes is None:
+    cut = None if shape is None or axes is None else _counted(axes, len(shape))
+    if shape is None or cut is None:
         return None
-    cut = {axis % len(shape) for axis in axes}
     pin([size for place, size in enumerate(shape) if place in cut])
     return [[bind(None) if place in cut else size for place, size in enumerate(shape)]]
 
@@ -219,9 +243,9 @@ def _shape(call: Call) -> list[Shape | None] | None:
 
 def _tensor_scatter(call: Call) -> list[Shape | None] | None:
     past, update = call.shape(0), call.shape(1)
-    if past is None or update is None or len(past) != len(update):
+    axis = _axis(call, -2, past)
+    if past is None or update is None or axis is None or len(past) != len(update):
         return None
-    axis = call.attribute("axis", -2) % len(past)
     for place, (one, other) in enumerate(zip(past, update, strict=True)):
         if place == axis:
             pin([one, other])
@@ -233,11 +257,13 @@ def _tensor_scatter(call: Call) -> list[Shape | None] | None:
 def _dequantize(call: Call) -> list[Shape | None] | None:
     """Scales are one number, or one for each index of an axis; blocks stay as they are."""
     shape = call.shape(0)
-    if shape is None or call.attribute("block_size", 0):
+    if shape is None or call.number("block_size", 0):
         return None
-    axis = call.attribute("axis", 1)
+    axis = _axis(call, 1, shape)
     for scale in call.shapes[1:]:
         if scale and len(scale) == 1 and not scale[0].is_one:
+            if axis is None:
+                return None
             shape[axis].join(scale[0])
         elif scale is None or len(scale) > 1:
             return None

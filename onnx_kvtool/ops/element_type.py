@@ -1,0 +1,41 @@
+"""Names of element types as people write them."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+__all__ = ["DTYPE_NAMES", "dtype_name", "dtype_named"]
+
+
+def dtype_name(dtype: ir.DataType) -> str:
+    """Return the name of an element type: that of numpy, else that of ONNX in lower case.
+
+    `float32`, `float64`, `bfloat16`, `float8e4m3fn`, `int4`, `string`.
+    """
+    name = dtype.name.lower()
+    return {"float": "float32", "double": "float64"}.get(name, name)
+
+
+_TYPES = tuple(dtype for dtype in ir.DataType if dtype != ir.DataType.UNDEFINED)
+
+DTYPE_NAMES: tuple[str, ...] = tuple(dtype_name(dtype) for dtype in _TYPES)
+"""The names of all element types, in the order of their numbers."""
+
+_BY_SPELLING: dict[str, ir.DataType] = {
+    spelling: dtype
+    for dtype in _TYPES
+    for spelling in (
+        dtype_name(dtype),
+        dtype.name.lower(),
+        *(() if dtype == ir.DataType.STRING else (dtype.numpy().name.replace("_", ""),)),
+    )
+}
+
+
+def dtype_named(name: str) -> ir.DataType | None:
+    """Return the element type of that name; None when there is none.
+
+    Case and underscores do not matter, and the names of ONNX (`float`, `DOUBLE`) and of ml_dtypes
+    (`float8_e4m3fn`) are understood too.
+    """
+    return _BY_SPELLING.get(name.lower().replace("_", ""))
