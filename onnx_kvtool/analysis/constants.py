@@ -13,15 +13,15 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.backward import fill
-from onnx_kvtool.analysis.integer_ops import FOLDERS, Partial
+from onnx_kvtool.analysis.integer_ops import FOLDERS, LARGEST, Partial
+from onnx_kvtool.analysis.stored import elements
+from onnx_kvtool.ops.schema import OpFacts, op_history
+from onnx_kvtool.ops.view import MalformedNode
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LARGEST", "Folder", "constant_integers"]
-
-LARGEST = 4096
-"""Most elements of a value that is folded; larger tensors are weights, and never read."""
+__all__ = ["LARGEST", "Folder", "constant_integers", "tensor_integers"]
 
 _INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
 _INT32 = np.iinfo(np.int32)
@@ -48,7 +48,8 @@ class Folder:
 
         Returns:
             Numbers and a mask of the known ones, both of the value's shape; None when the value
-            has more than `LARGEST` elements, is no integer, or nothing is known of it.
+            has more than `LARGEST` elements, is no integer, or nothing is known of it, as of what
+            a node gives that no version of its operator allows.
         """
         if value is None:
             return None
@@ -61,11 +62,14 @@ class Folder:
         if node.domain != "" or len(node.outputs) != 1:
             return None
         folder: Callable[..., Partial | None] | None = FOLDERS.get(node.op_type)
-        if folder is None or any(a.is_ref() for a in node.attributes.values()):
+        if folder is None or not _is_well_formed(node):
             return None
         attributes: dict[str, Any] = {k: a.value for k, a in node.attributes.items()}
         inputs = [None if v is None else self._memo.get(v) for v in node.inputs]
-        result = folder(node, inputs, attributes)
+        try:
+            result = folder(node, inputs, attributes)
+        except MalformedNode:
+            return None
         if result is None or result.numbers.size > LARGEST:
             return None
         if value.dtype == ir.DataType.INT64:
@@ -75,6 +79,28 @@ class Folder:
         # Sums are taken in int64; in int32 they might have wrapped.
         narrow = (result.numbers >= _INT32.min) & (result.numbers <= _INT32.max)
         return Partial(result.numbers, result.known & narrow)
+
+
+def _is_well_formed(node: ir.Node) -> bool:
+    """Return whether some version of the operator allows the inputs and attributes of a node."""
+    return any(_is_allowed(node, facts) for facts in op_history(node.op_type))
+
+
+def _is_allowed(node: ir.Node, facts: OpFacts) -> bool:
+    if not facts.min_inputs <= len(node.inputs) <= facts.max_inputs:
+        return False
+    for index, given in enumerate(node.inputs):
+        formal = facts.input(index)
+        if given is None and formal is not None and not formal.optional:
+            return False
+    if any(a.required and name not in node.attributes for name, a in facts.attributes.items()):
+        return False
+    return all(
+        not given.is_ref()
+        and name in facts.attributes
+        and facts.attributes[name].type == given.type.value
+        for name, given in node.attributes.items()
+    )
 
 
 def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
@@ -103,6 +129,5 @@ def tensor_integers(tensor: ir.TensorProtocol) -> Partial | None:
     """Return the elements of a small embedded integer tensor; None for any other tensor."""
     if tensor.dtype not in _INTEGERS or isinstance(tensor, ir.ExternalTensor):
         return None
-    if tensor.size > LARGEST:
-        return None
-    return Partial.whole(np.asarray(tensor.numpy()))
+    array = None if tensor.size > LARGEST else elements(tensor)
+    return None if array is None else Partial.whole(array)

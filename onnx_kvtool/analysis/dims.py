@@ -18,10 +18,14 @@ Dim = int | str | None
 
 
 def dims_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
-    """Return the dimensions of `value`; None when its rank is unknown or there is no value."""
+    """Return the dimensions of `value`; None when its rank is unknown or there is no value.
+
+    A negative number, with which some exporters mean a size that they do not know, is None.
+    """
     if value is None or value.shape is None:
         return None
-    return tuple(d if isinstance(d, int) else d.value for d in value.shape)
+    dims = (d if isinstance(d, int) else d.value for d in value.shape)
+    return tuple(None if isinstance(d, int) and d < 0 else d for d in dims)
 
 
 def contradict(a: Dim, b: Dim) -> bool:

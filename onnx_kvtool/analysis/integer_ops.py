@@ -11,7 +11,19 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-__all__ = ["FOLDERS", "Partial"]
+from onnx_kvtool.analysis.dims import dims_of, product
+from onnx_kvtool.analysis.stored import elements
+from onnx_kvtool.ops.view import counted_axes, counted_axis
+
+__all__ = ["FOLDERS", "LARGEST", "Partial"]
+
+LARGEST = 4096
+"""Most elements of a value that is folded; larger tensors are weights, and never read."""
+
+MOST_AXES = 32
+"""Highest rank that is folded: numpy below 2.0 holds no more axes."""
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,11 @@ class Partial:
         """Whether every element is known."""
         return bool(self.known.all())
 
+    @property
+    def number(self) -> int | None:
+        """The only element, known or not; None where there is none or several."""
+        return int(self.numbers.reshape(())) if self.numbers.size == 1 else None
+
     def both(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Partial:
         """Return the tensor after a movement that applies to numbers and mask alike."""
         return Partial(change(self.numbers), change(self.known))
@@ -47,35 +64,41 @@ _Attributes = Mapping[str, Any]
 _Folder = Callable[[ir.Node, _Inputs, _Attributes], Partial | None]
 
 
+# The driver calls a folder only for a node that some version of its operator allows: required
+# inputs and attributes are there, and attributes are of their types.
+
+
 def _constant(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     if "value_int" in attributes:
         return Partial.whole(attributes["value_int"])
     if "value_ints" in attributes:
         return Partial.whole(list(attributes["value_ints"]))
     tensor = attributes.get("value")
-    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.size > 4096:
+    if tensor is None or isinstance(tensor, ir.ExternalTensor) or tensor.size > LARGEST:
         return None
-    array = np.asarray(tensor.numpy())
-    return Partial.whole(array) if array.dtype in (np.int64, np.int32, np.bool_) else None
+    array = elements(tensor)
+    if array is None or array.dtype not in (np.int64, np.int32, np.bool_):
+        return None
+    return Partial.whole(array)
 
 
 def _shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     value = node.inputs[0]
     if value is None or value.shape is None:
         return None
-    numbers = [d if isinstance(d, int) else 0 for d in value.shape]
-    known = [isinstance(d, int) for d in value.shape]
+    dims = dims_of(value) or ()
+    numbers = [d if isinstance(d, int) else 0 for d in dims]
+    known = [isinstance(d, int) for d in dims]
     part = slice(attributes.get("start", 0), attributes.get("end"))
     return Partial(np.asarray(numbers, np.int64)[part], np.asarray(known, np.bool_)[part])
 
 
 def _size(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    value, operand = node.inputs[0], inputs[0]
+    operand, dims = inputs[0], dims_of(node.inputs[0])
     if operand is not None:
         return Partial.whole(operand.numbers.size)
-    if value is None or value.shape is None or not all(isinstance(d, int) for d in value.shape):
-        return None
-    return Partial.whole(math.prod(d for d in value.shape if isinstance(d, int)))
+    count = None if dims is None else product(dims)
+    return None if count is None or count > _MOST else Partial.whole(count)
 
 
 def _same(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
@@ -83,7 +106,7 @@ def _same(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | 
 
 
 def _cast(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    operand, to = inputs[0], ir.DataType(attributes["to"])
+    operand, to = inputs[0], attributes["to"]
     if operand is None:
         return None
     if to == ir.DataType.BOOL:
@@ -111,21 +134,33 @@ def _squeeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial
     axes = _axes(node, inputs, attributes)
     if axes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
         return None
+    shape = operand.numbers.shape
+    if axes is not None:
+        axes = counted_axes(axes, len(shape))
+        if any(shape[axis] != 1 for axis in axes):
+            return None
     return operand.both(lambda a: np.squeeze(a, axis=axes))
 
 
 def _unsqueeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     operand, axes = inputs[0], _axes(node, inputs, attributes)
-    if operand is None or axes is None:
+    if operand is None or axes is None or operand.numbers.ndim + len(axes) > MOST_AXES:
         return None
+    axes = counted_axes(axes, operand.numbers.ndim + len(axes))
     return operand.both(lambda a: np.expand_dims(a, axis=axes))
 
 
 def _reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     operand, shape = inputs[0], inputs[1]
-    if operand is None or shape is None or not shape.complete or (shape.numbers == 0).any():
+    if operand is None or shape is None or not shape.complete or shape.numbers.ndim != 1:
         return None
-    return operand.both(lambda a: a.reshape(shape.numbers))
+    sizes = [int(n) for n in shape.numbers]
+    if len(sizes) > MOST_AXES or sizes.count(-1) > 1 or any(n == 0 or n < -1 for n in sizes):
+        return None
+    count, given = operand.numbers.size, math.prod(n for n in sizes if n != -1)
+    if count % given if -1 in sizes else count != given:
+        return None
+    return operand.both(lambda a: a.reshape(sizes))
 
 
 def _concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
@@ -135,13 +170,17 @@ def _concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
         if operand is not None:
             parts.append(operand)
             continue
-        if value is None or value.shape is None or len(value.shape) != 1:
+        dims = dims_of(value)
+        if dims is None or len(dims) != 1:
             return None
-        length = value.shape[0]
+        (length,) = dims
         if not isinstance(length, int) or length > 64:
             return None
         parts.append(Partial(np.zeros(length, np.int64), np.zeros(length, np.bool_)))
-    axis = attributes["axis"]
+    axis = counted_axis(attributes.get("axis", 1), parts[0].numbers.ndim)  # a default in Concat-1
+    others = {p.numbers.shape[:axis] + p.numbers.shape[axis + 1 :] for p in parts}
+    if len(others) > 1 or len({p.numbers.ndim for p in parts}) > 1:
+        return None
     return Partial(
         np.concatenate([p.numbers for p in parts], axis=axis),
         np.concatenate([p.known for p in parts], axis=axis),
@@ -152,8 +191,10 @@ def _gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     operand, indices = inputs[0], inputs[1]
     if operand is None or indices is None or not indices.complete:
         return None
-    axis = attributes.get("axis", 0)
-    size = operand.numbers.shape[axis] if operand.numbers.ndim else 0
+    axis = counted_axis(attributes.get("axis", 0), operand.numbers.ndim)
+    if operand.numbers.ndim + indices.numbers.ndim > MOST_AXES:
+        return None
+    size = operand.numbers.shape[axis]
     if ((indices.numbers < -size) | (indices.numbers >= size)).any():
         return None
     return operand.both(lambda a: np.take(a, indices.numbers, axis=axis))
@@ -166,28 +207,27 @@ def _slice(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     given = [p if p is not None and p.complete else None for p in inputs[1:]]
     if any(p is None for p, v in zip(given, node.inputs[1:], strict=True) if v is not None):
         return None
-    start, end = given[0], given[1]
-    step = given[3] if len(given) > 3 else None
-    if start is None or end is None:
+    if any(p is not None and p.numbers.size != 1 for p in given):
         return None
-    one = slice(
-        int(start.numbers.ravel()[0]),
-        int(end.numbers.ravel()[0]),
-        int(step.numbers.ravel()[0]) if step is not None else 1,
-    )
-    return operand.both(lambda a: a[one])
+    start, end, axis, step = (None if p is None else p.number for p in (*given, None, None)[:4])
+    if start is None or end is None or step == 0 or axis not in (None, 0, -1):
+        return None
+    return operand.both(lambda a: a[slice(start, end, step)])
 
 
 def _range(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    numbers = [int(p.numbers.ravel()[0]) for p in inputs if p is not None and p.complete]
-    if len(numbers) != 3 or numbers[2] == 0 or abs(numbers[1] - numbers[0]) > 4096:
+    given = [None if p is None or not p.complete else p.number for p in inputs]
+    start, limit, delta = given
+    if start is None or limit is None or not delta or abs(limit - start) > LARGEST:
         return None
-    return Partial.whole(np.arange(*numbers, dtype=np.int64))
+    return Partial.whole(np.asarray(range(start, limit, delta), np.int64))
 
 
 def _where(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     condition, yes, no = inputs
     if condition is None or yes is None or no is None or not condition.complete:
+        return None
+    if not _broadcasts(condition, yes, no):
         return None
     chosen = condition.numbers != 0
     return Partial(np.where(chosen, yes.numbers, no.numbers), np.where(chosen, yes.known, no.known))
@@ -197,6 +237,8 @@ def _elementwise(compute: Callable[..., NDArray[Any]]) -> _Folder:
     def fold(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
         operands = [p for p in inputs if p is not None]
         if len(operands) != len(inputs) or not operands:
+            return None
+        if not _broadcasts(*operands):
             return None
         known = operands[0].known
         for operand in operands[1:]:
@@ -208,10 +250,24 @@ def _elementwise(compute: Callable[..., NDArray[Any]]) -> _Folder:
     return fold
 
 
+def _broadcasts(*operands: Partial) -> bool:
+    """Return whether values broadcast, to no more elements than are folded."""
+    rank = max(operand.numbers.ndim for operand in operands)
+    sizes = [{1} for _ in range(rank)]
+    for operand in operands:
+        for axis, size in enumerate(operand.numbers.shape, rank - operand.numbers.ndim):
+            sizes[axis].add(size)
+    if any(len(met - {1}) > 1 for met in sizes):
+        return False
+    return math.prod(next(iter(met - {1}), 1) for met in sizes) <= LARGEST
+
+
 def _divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     a, b = inputs
-    if a is None or b is None or not b.complete or (b.numbers == 0).any():
+    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None
+    if (a.numbers == _LEAST).any() or (b.numbers == _LEAST).any():
+        return None  # has no absolute value
     quotient = np.abs(a.numbers) // np.abs(b.numbers)  # ONNX truncates towards zero
     numbers = quotient * np.sign(a.numbers) * np.sign(b.numbers)
     return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
@@ -219,7 +275,7 @@ def _divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
 
 def _modulo(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     a, b = inputs
-    if a is None or b is None or not b.complete or (b.numbers == 0).any():
+    if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None
     numbers = (np.fmod if attributes.get("fmod", 0) else np.mod)(a.numbers, b.numbers)
     return Partial(numbers, np.broadcast_to(a.known, numbers.shape))

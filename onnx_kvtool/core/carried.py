@@ -18,7 +18,7 @@ from onnx_kvtool.core import walk
 from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
 from onnx_kvtool.core.judgement import Judgement
 
-__all__ = ["Hidden", "external_extras", "hide", "restore"]
+__all__ = ["Hidden", "drop_external_extras", "external_extras", "hide", "restore"]
 
 _A = onnx.AttributeProto
 _KEY = "onnx_kvtool.external_data"
@@ -168,3 +168,9 @@ def external_extras(tensor: ir.TensorProtocol) -> tuple[tuple[str, str], ...]:
     """Return the entries of external data that onnx_ir does not hold, such as a checksum."""
     extras: tuple[tuple[str, str], ...] = tensor.meta.get(_KEY, ())
     return extras
+
+
+def drop_external_extras(tensor: ir.TensorProtocol, keys: Iterable[str]) -> None:
+    """Forget the entries of external data with these keys, which are then not written."""
+    dropped = frozenset(keys)
+    tensor.meta[_KEY] = tuple(e for e in external_extras(tensor) if e[0] not in dropped)

@@ -112,6 +112,8 @@ def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
             its shape.
         KvtoolError: If it is a sparse initializer, whose values are not read.
     """
+    if any(size < 0 for size in tensor.shape.numpy()):  # numpy takes -1 for whatever fits
+        raise UnreadableModel(f"`{tensor.name}` has shape {tensor.shape}, which is negative")
     if isinstance(tensor, ir.ExternalTensor):
         if problem := ReferenceJudge(need_bytes=True).judge(tensor):
             raise UnreadableModel(f"`{tensor.name}`: {problem.message}", help=problem.help)

@@ -25,6 +25,23 @@ _A = onnx.AttributeProto
 # Attributes whose values onnx_ir holds whatever they are.
 _PLAIN = frozenset({_A.INT, _A.INTS, _A.FLOAT, _A.FLOATS, _A.STRING})
 _SPARSE = frozenset({_A.SPARSE_TENSOR, _A.SPARSE_TENSORS})
+# The fields of an attribute that hold a value, and the type that each is for.
+_VALUE_FIELDS: dict[str, int] = {
+    "f": _A.FLOAT,
+    "i": _A.INT,
+    "s": _A.STRING,
+    "t": _A.TENSOR,
+    "g": _A.GRAPH,
+    "sparse_tensor": _A.SPARSE_TENSOR,
+    "tp": _A.TYPE_PROTO,
+    "floats": _A.FLOATS,
+    "ints": _A.INTS,
+    "strings": _A.STRINGS,
+    "tensors": _A.TENSORS,
+    "graphs": _A.GRAPHS,
+    "sparse_tensors": _A.SPARSE_TENSORS,
+    "type_protos": _A.TYPE_PROTOS,
+}
 
 
 class GraphJudge:
@@ -165,6 +182,8 @@ class GraphJudge:
                 "has two attributes of one name, and the last is taken",
             )
         for attribute in attributes:
+            if problem := _misplaced_value(attribute):
+                self.found.add("attribute-value-field", scope.place(index), problem)
             if attribute.type not in _PLAIN:
                 body = step_path(scope.path, scope.nodes[index].name, index, attribute.name)
                 self.attribute(attribute, scope.place(index), scope, body)
@@ -236,6 +255,7 @@ class GraphJudge:
         self.found.add(code, Location(path, value=name), text)
 
     def _unseen_input(self, name: str, scope: Scope, index: int) -> None:
+        require_text((name,), scope.path)
         place = scope.place(index, name)
         if scope.will_see(name):
             self.found.add(
@@ -248,6 +268,7 @@ class GraphJudge:
             self.found.add("undefined-input", place, f"reads `{name}`, which nothing produces")
 
     def _undefined_output(self, name: str, scope: Scope) -> None:
+        require_text((name,), scope.path)
         where = ""
         if scope.outer is not None and scope.outer.sees(name):
             where = " in this graph, only in an enclosing one"
@@ -272,6 +293,7 @@ class GraphJudge:
         seen: set[str] = set()
         for annotation in graph.quantization_annotation:
             name = annotation.tensor_name
+            require_text((name,), scope.path)
             if name in seen or name not in scope.names:
                 what = "a second one for" if name in seen else "for a value that is not here,"
                 self.found.add(
@@ -280,6 +302,26 @@ class GraphJudge:
                     f"has a quantization annotation {what} `{name}`",
                 )
             seen.add(name)
+
+
+def _misplaced_value(attribute: onnx.AttributeProto) -> str | None:
+    """Return what is wrong with the fields in which a value stands; None when nothing is.
+
+    onnx_ir takes the field that the type says; a number that is absent there becomes 0.
+    """
+    filled = [f.name for f, _ in attribute.ListFields() if f.name in _VALUE_FIELDS]
+    if attribute.ref_attr_name:
+        if not filled:
+            return None
+        return (
+            f"attribute `{attribute.name}` refers to a parameter and has a value in `{filled[0]}`"
+        )
+    if len(filled) > 1:
+        return f"attribute `{attribute.name}` has values in `{filled[0]}` and in `{filled[1]}`"
+    if filled and _VALUE_FIELDS[filled[0]] != attribute.type:
+        kind = _A.AttributeType.Name(attribute.type)
+        return f"attribute `{attribute.name}` of type {kind} has its value in `{filled[0]}`"
+    return None
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx
 import onnx_ir as ir
@@ -19,12 +19,13 @@ from onnx_kvtool.core.container import DEFAULT_DOMAINS, judge
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.message import MessageWriter
 from onnx_kvtool.core.protobuf import EncodeError
 from onnx_kvtool.core.source import parse, read_bytes, spoken_name
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 
-__all__ = ["Origin", "clone", "deserialize", "origin", "read", "serialize", "write"]
+__all__ = ["Origin", "clone", "deserialize", "origin", "read", "serialize", "settle", "write"]
 
 _KEY = "onnx_kvtool.origin"
 _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
@@ -56,6 +57,19 @@ def origin(model: ir.Model) -> Origin:
     """Return where `model` came from; `Origin("", "", ())` for one made in memory."""
     found = model.meta.get(_KEY)
     return found if isinstance(found, Origin) else Origin("", "", ())
+
+
+def settle(model: ir.Model, code: str, place: Location) -> None:
+    """Take off the defects of one code at one place, because the model as it is has them no more.
+
+    Args:
+        model: The model.
+        code: Code of the defects.
+        place: Where they are.
+    """
+    known = origin(model)
+    left = tuple(d for d in known.defects if (d.code, d.location) != (code, place))
+    model.meta[_KEY] = replace(known, defects=left)
 
 
 def read(source: str | os.PathLike[str]) -> ir.Model:

@@ -22,6 +22,16 @@ _CARRIED_KEYS = frozenset({"location", "offset", "length"})
 # Field with typed data -> elements that one entry stands for, by element type; 1 when not listed.
 # `TensorProto` of onnx: complex numbers take two entries, packed types share one.
 _COMPLEX64, _COMPLEX128 = onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128
+_T = onnx.TensorProto
+_FIELDS = ("float_data", "int32_data", "int64_data", "string_data", "double_data", "uint64_data")
+# The field for the elements of a type; the types that are not listed stand in `int32_data`.
+_FIELD_OF: dict[int, str] = {
+    **dict.fromkeys((_T.FLOAT, _T.COMPLEX64), "float_data"),
+    **dict.fromkeys((_T.DOUBLE, _T.COMPLEX128), "double_data"),
+    **dict.fromkeys((_T.UINT32, _T.UINT64), "uint64_data"),
+    _T.INT64: "int64_data",
+    _T.STRING: "string_data",
+}
 _PER_ENTRY: dict[int, int] = {
     onnx.TensorProto.UINT4: 2,
     onnx.TensorProto.INT4: 2,
@@ -58,6 +68,8 @@ def judge_tensor(tensor: onnx.TensorProto, found: Judgement, location: Location)
         else:
             for problem in _length_problems(tensor):
                 found.add("tensor-data-length", location, problem)
+        if misplaced := _misplaced_data(tensor, external):
+            found.add("tensor-data-field", location, misplaced)
     except ValueError as flaw:
         found.add("bad-dims", location, f"has shape {list(tensor.dims)[:8]}, but {flaw}")
     if external:
@@ -80,6 +92,28 @@ def _length_problems(tensor: onnx.TensorProto) -> Iterator[str]:
     got = sum(len(values) for values in _typed(tensor))
     if got != wanted:
         yield f"has {got} entries of data, but {shape} takes {wanted}"
+
+
+def _misplaced_data(tensor: onnx.TensorProto, external: bool) -> str | None:
+    """Return what is wrong with the fields in which the data stands; None for one right field.
+
+    Readers look into one field, and not all into the same; the data in others is lost.
+    """
+    raw = tensor.HasField("raw_data")
+    filled = [name for name, values in zip(_FIELDS, _typed(tensor), strict=True) if values]
+    if external:
+        if raw and tensor.raw_data:
+            filled.insert(0, "raw_data")
+        return f"is external and has data in `{filled[0]}` as well" if filled else None
+    if raw:
+        return f"has data in `raw_data` and in `{filled[0]}`" if filled else None
+    wanted = _FIELD_OF.get(tensor.data_type, "int32_data")
+    if len(filled) > 1:
+        return f"has data in `{filled[0]}` and in `{filled[1]}`"
+    if filled and filled[0] != wanted:
+        name = onnx.TensorProto.DataType.Name(tensor.data_type)
+        return f"has data in `{filled[0]}`, and elements of type {name} stand in `{wanted}`"
+    return None
 
 
 def _typed(tensor: onnx.TensorProto) -> tuple[Any, ...]:

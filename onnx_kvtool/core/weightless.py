@@ -20,6 +20,8 @@ __all__ = ["weightless"]
 _A = onnx.AttributeProto
 # More than any list of sizes, axes or indices that inference reads; less than a weight.
 _SMALL_BYTES = 1024
+# Elements of the longest vector whose size inference is told; see `weightless`.
+_LONGEST = 1 << 20
 # A tensor in an attribute other than that of Constant keeps its shape up to this size.
 _ATTRIBUTE_BYTES = 1 << 20
 
@@ -40,6 +42,10 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
     An external tensor in any other attribute has zeros for its values, or no elements at all when
     it is larger than 1 MiB. Metadata, quantization annotations and training information are left
     out, and so is a declared type that says nothing (an undefined element type).
+
+    Inference of onnx 1.23.2 ends the process where it slices an axis of negative size (onnx issue
+    8481), and with data propagation spends 150 bytes on every element of a vector. So a size is left
+    out that is negative, or that of a vector of more than 2**20 elements.
 
     Raises:
         KvtoolError: If the model holds something that has no written form, such as a value
@@ -103,6 +109,10 @@ class _Weightless(MessageWriter):
         out.dims.extend(tensor.shape.numpy() if size <= _ATTRIBUTE_BYTES else (0,))
         out.raw_data = bytes(size if size <= _ATTRIBUTE_BYTES else 0)
 
+    def value(self, out: onnx.ValueInfoProto, value: ir.Value, name: str = "") -> None:
+        super().value(out, value, name)
+        _spare_inference(out.type)
+
     def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
         type_ = value.type
         if type_ is None or isinstance(type_, VerbatimType) or value in self._hoisted:
@@ -135,12 +145,18 @@ class _Weightless(MessageWriter):
         info.type.tensor_type.shape.SetInParent()  # a scalar has a shape, too
         for dim in tensor.shape.numpy():
             info.type.tensor_type.shape.dim.add(dim_value=dim)
+        _spare_inference(info.type)
         self._inputs.append(info)
 
     def _stand_in(
         self, out: onnx.GraphProto | onnx.FunctionProto, name: str, tensor: ir.TensorProtocol
     ) -> None:
-        """Write nodes that produce an unknown value `name` of the type of `tensor`."""
+        """Write nodes that produce an unknown value `name` of the type of `tensor`.
+
+        Nothing is written for one of negative size: what reads it reads a value of no known type.
+        """
+        if _is_negative(tensor):
+            return
         is_float = tensor.dtype is ir.DataType.FLOAT
         drawn = name if is_float else self._unused(name)
         node = out.node.add(op_type="RandomUniform", output=[drawn])
@@ -167,4 +183,22 @@ class _Weightless(MessageWriter):
 def _is_weight(tensor: ir.TensorProtocol) -> bool:
     if isinstance(tensor, ir.ExternalTensor | SparseInitializer):
         return True
-    return tensor_bytes(tensor) > _SMALL_BYTES
+    return tensor_bytes(tensor) > _SMALL_BYTES or _is_negative(tensor)
+
+
+def _is_negative(tensor: ir.TensorProtocol) -> bool:
+    return any(dim < 0 for dim in tensor.shape.numpy())
+
+
+def _spare_inference(type_: onnx.TypeProto) -> None:
+    """Make the sizes unknown of which `weightless` says that they are left out."""
+    kind = type_.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        _spare_inference(getattr(type_, kind).elem_type)
+    if kind not in ("tensor_type", "sparse_tensor_type"):
+        return
+    tensor = getattr(type_, kind)
+    dims = tensor.shape.dim
+    for dim in dims:
+        if dim.dim_value < 0 or (len(dims) == 1 and dim.dim_value > _LONGEST):
+            dim.Clear()

@@ -28,10 +28,15 @@ class Problem:
     Attributes:
         code: Stable identifier (`new-operator`, `element-type`, ...).
         text: One sentence without a full stop.
+        kind: What `examine` found, more exactly than the code; "" for what `fit` finds.
+        subject: Name of the attribute, the formal input or the value that is meant; "" for the
+            node as a whole.
     """
 
     code: str
     text: str
+    kind: str = field(default="", compare=False)
+    subject: str = field(default="", compare=False)
 
 
 @dataclass(slots=True)
@@ -96,34 +101,44 @@ def examine(node: ir.Node, opset: int) -> Iterator[Problem]:
 
     Looks at the operator, attribute names, types and values, the number of inputs and outputs,
     required inputs, and the element types that are known. Attributes that refer to a parameter of
-    a function count as given.
+    a function count as given. The kinds are `unknown-operator`, `deprecated-operator`,
+    `unknown-attribute`, `attribute-type`, `missing-attribute`, `arity`, `missing-input`,
+    `attribute-value` and `element-type`.
     """
     facts = op_facts(node.op_type, opset)
     if facts is None or facts.deprecated:
-        yield Problem("unknown-operator", f"`{node.op_type}` does not exist at opset {opset}")
+        text = f"`{node.op_type}` does not exist at opset {opset}"
+        kind = "unknown-operator" if facts is None else "deprecated-operator"
+        yield Problem("unknown-operator", text, kind)
         return
-    for name, given in node.attributes.items():
-        declared = facts.attributes.get(name)
-        if declared is None:
-            text = f"`{node.op_type}` has no attribute `{name}` at opset {opset}"
-            yield Problem("attribute", text)
-        elif given.type.value != declared.type:
-            text = f"attribute `{name}` is of type {given.type.name}"
-            yield Problem("attribute-type", text)
-    for name, attribute in facts.attributes.items():
-        if attribute.required and name not in node.attributes:
-            yield Problem("attribute", f"attribute `{name}` is required at opset {opset}")
+    if node.attributes.data or facts.attributes:
+        yield from _attributes(node, facts, opset)
     if len(node.inputs) > facts.max_inputs:
         text = f"{len(node.inputs)} inputs, `{node.op_type}` takes at most {facts.max_inputs}"
-        yield Problem("input", f"{text} at opset {opset}")
+        yield Problem("input", f"{text} at opset {opset}", "arity")
     if not facts.min_outputs <= len(node.outputs) <= facts.max_outputs:
         text = f"{len(node.outputs)} outputs, `{node.op_type}` has {facts.min_outputs} to "
-        yield Problem("output", f"{text}{facts.max_outputs} at opset {opset}")
+        yield Problem("output", f"{text}{facts.max_outputs} at opset {opset}", "arity")
     yield from _absent_inputs(node, facts)
     yield from _values(node, facts, opset)
     for problem in _types(node, facts, opset):
         if problem.code != "unknown-element-type":
             yield problem
+
+
+def _attributes(node: ir.Node, facts: OpFacts, opset: int) -> Iterator[Problem]:
+    for name, given in node.attributes.items():
+        declared = facts.attributes.get(name)
+        if declared is None:
+            text = f"`{node.op_type}` has no attribute `{name}` at opset {opset}"
+            yield Problem("attribute", text, "unknown-attribute", name)
+        elif given.type.value != declared.type:
+            text = f"attribute `{name}` is of type {given.type.name}"
+            yield Problem("attribute-type", text, "attribute-type", name)
+    for name, attribute in facts.attributes.items():
+        if attribute.required and name not in node.attributes:
+            text = f"attribute `{name}` is required at opset {opset}"
+            yield Problem("attribute", text, "missing-attribute", name)
 
 
 def _absent_inputs(node: ir.Node, facts: OpFacts) -> Iterator[Problem]:
@@ -132,7 +147,7 @@ def _absent_inputs(node: ir.Node, facts: OpFacts) -> Iterator[Problem]:
             continue
         if index >= len(node.inputs) or node.inputs[index] is None:
             text = f"input `{formal.name}` of `{node.op_type}` is required and absent"
-            yield Problem("input", text)
+            yield Problem("input", text, "missing-input", formal.name)
 
 
 def _fit_attributes(node: ir.Node, old: OpFacts, new: OpFacts, result: Fit) -> None:
@@ -194,6 +209,8 @@ def _values(node: ir.Node, new: OpFacts, target: int) -> Iterator[Problem]:
             yield Problem(
                 "attribute-value",
                 f"`{limit.attribute}={given.value}` does not exist before opset {limit.since}",
+                "attribute-value",
+                limit.attribute,
             )
 
 
@@ -222,7 +239,8 @@ def _types(
                 yield Problem("unknown-element-type", text)
             elif name not in formal.types:
                 text = f"{kind} `{value.name}` is {name}, which `{node.op_type}` does not take"
-                yield Problem("element-type", f"{text} at opset {target}")
+                text = f"{text} at opset {target}"
+                yield Problem("element-type", text, "element-type", value.name or "")
 
 
 def _first(facts: OpFacts) -> int:

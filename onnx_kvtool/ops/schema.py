@@ -18,6 +18,7 @@ __all__ = [
     "OpFacts",
     "is_standard",
     "op_facts",
+    "op_history",
     "operators",
     "same_version",
     "tensor_type",
@@ -80,6 +81,7 @@ class OpFacts:
         inputs: Formal inputs in order; the last may be variadic.
         outputs: Formal outputs in order; the last may be variadic.
         attributes: Attributes by name.
+        min_inputs: Fewest inputs a node may have.
         max_inputs: Most inputs a node may have.
         min_outputs: Fewest outputs a node may have.
         max_outputs: Most outputs a node may have.
@@ -91,6 +93,7 @@ class OpFacts:
     inputs: tuple[Formal, ...]
     outputs: tuple[Formal, ...]
     attributes: Mapping[str, AttributeFacts]
+    min_inputs: int
     max_inputs: int
     min_outputs: int
     max_outputs: int
@@ -148,10 +151,26 @@ def op_facts(op_type: str, opset: int) -> OpFacts | None:
         inputs=_formals(schema.inputs, constraints),
         outputs=_formals(schema.outputs, constraints),
         attributes={name: _attribute(name, a) for name, a in schema.attributes.items()},
+        min_inputs=schema.min_input,
         max_inputs=schema.max_input,
         min_outputs=schema.min_output,
         max_outputs=schema.max_output,
     )
+
+
+@functools.cache
+def op_history(op_type: str) -> tuple[OpFacts, ...]:
+    """Return every version of an operator of the default domain, the newest first.
+
+    () for an operator that `NEWEST` does not know.
+    """
+    versions = []
+    facts = op_facts(op_type, NEWEST)
+    while facts is not None:
+        versions.append(facts)
+        # Before version 1 there is none, and an opset of 0 is no opset.
+        facts = op_facts(op_type, facts.since_version - 1) if facts.since_version > 1 else None
+    return tuple(versions)
 
 
 def _formals(parameters: object, constraints: Mapping[str, frozenset[str]]) -> tuple[Formal, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.errors import KvtoolError
@@ -10,7 +11,7 @@ from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["MalformedNode", "NodeView"]
+__all__ = ["MalformedNode", "NodeView", "counted_axes", "counted_axis"]
 
 
 class MalformedNode(KvtoolError):
@@ -33,8 +34,9 @@ class NodeView:
         opset: Version of the default domain that the node was written for.
 
     Raises:
-        MalformedNode: If no such operator exists at `opset`, if the node has fewer inputs than the
-            operator requires, more than it takes, or an empty name where an input is required.
+        MalformedNode: If no such operator exists at `opset`; if the node has fewer inputs or
+            outputs than the operator requires, or more than it has; if a required input is absent,
+            or one among the many that an operator such as Concat takes.
     """
 
     def __init__(self, node: ir.Node, opset: int) -> None:
@@ -59,6 +61,13 @@ class NodeView:
                     "missing-input",
                     f"`{node.op_type}` requires its input `{formal.name}`, which is absent",
                 )
+        _check_variadic(node, facts)
+        if not facts.min_outputs <= len(node.outputs) <= facts.max_outputs:
+            raise MalformedNode(
+                "output-count",
+                f"`{node.op_type}` has {facts.min_outputs} to {facts.max_outputs} outputs at opset "
+                f"{opset}, got {len(node.outputs)}",
+            )
         self.node = node
         self.opset = opset
         self.facts: OpFacts = facts
@@ -120,3 +129,50 @@ class NodeView:
                 "attribute-type", f"attribute `{name}` is {value!r}, expected a string"
             )
         return value
+
+
+def counted_axis(axis: int, rank: int, name: str = "axis") -> int:
+    """Return an axis counted from the front; the last one may be written -1.
+
+    Args:
+        axis: The axis as it is written.
+        rank: Rank of the tensor whose axis it is.
+        name: What to call it in the message.
+
+    Raises:
+        MalformedNode: If there is no such axis, as is every one for rank 0.
+    """
+    if not -rank <= axis < rank:
+        expected = f"{-rank} to {rank - 1}" if rank else "none for rank 0"
+        raise MalformedNode("axis-out-of-range", f"`{name}` is {axis}, expected {expected}")
+    return axis % rank
+
+
+def counted_axes(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[int, ...]:
+    """Return different axes counted from the front, in their order.
+
+    Raises:
+        MalformedNode: As `counted_axis`, and if two of them are one axis.
+    """
+    counted = tuple(counted_axis(axis, rank, name) for axis in axes)
+    if len(set(counted)) < len(counted):
+        raise MalformedNode("repeated-axis", f"`{name}` is {list(axes)}, which names an axis twice")
+    return counted
+
+
+def _check_variadic(node: ir.Node, facts: OpFacts) -> None:
+    last = facts.inputs[-1] if facts.inputs else None
+    # Inputs of different types, as those of Loop, may all be left out, and be optionals that hold
+    # nothing; values of one kind may not.
+    if last is None or not last.variadic or not last.homogeneous:
+        return
+    if len(node.inputs) < facts.min_inputs:
+        raise MalformedNode(
+            "missing-input",
+            f"`{node.op_type}` takes at least {facts.min_inputs} inputs, got {len(node.inputs)}",
+        )
+    if None in node.inputs[len(facts.inputs) - 1 :]:
+        raise MalformedNode(
+            "missing-input",
+            f"`{node.op_type}` takes several values as `{last.name}`, one of which is absent",
+        )

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graphs, tensors
+from onnx_kvtool.ops.ir_versions import FIRST_IR
 
 __all__ = ["lacking_types", "strip"]
-
-_D = ir.DataType
-_TYPES_SINCE: Mapping[ir.DataType, int] = {
-    **dict.fromkeys((_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2, _D.FLOAT8E5M2FNUZ), 9),
-    **dict.fromkeys((_D.INT4, _D.UINT4), 10),
-    _D.FLOAT4E2M1: 11,
-    _D.FLOAT8E8M0: 12,
-    **dict.fromkeys((_D.INT2, _D.UINT2), 13),
-    **dict.fromkeys((_D.FLOAT6E2M3, _D.FLOAT6E3M2), 14),
-}
-"""IR version that brought each element type; the others are as old as ONNX itself."""
 
 
 def lacking_types(model: ir.Model) -> Iterator[Diagnostic]:
@@ -40,7 +30,7 @@ def lacking_types(model: ir.Model) -> Iterator[Diagnostic]:
 
 
 def _lacks(dtype: ir.DataType, ir_version: int) -> str | None:
-    since = _TYPES_SINCE.get(dtype, 0)
+    since = FIRST_IR.get(dtype, 0)
     if since <= ir_version:
         return None
     return f"{dtype.name} came with IR version {since}, the result has IR version {ir_version}"

@@ -6,13 +6,13 @@ from collections import Counter
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.conditions import CONDITIONS
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.rewrite.conditions import CONDITIONS
 from onnx_kvtool.targets.target import Limit, Release
 
 __all__ = ["ReleaseLimits", "highest_opset"]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import onnx
+import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.core.weightless import weightless
+from onnx_kvtool.shapes.expansion import MOST_NODES, expanded_nodes
+from onnx_kvtool.shapes.propagation import infer_with_data
 
-__all__ = ["Annotations", "annotate", "forget_invented_names"]
+__all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]
 
 
 @dataclass(slots=True)
@@ -22,10 +25,13 @@ class Annotations:
     Attributes:
         added: Each value that was annotated, with the type and shape that the file declares.
         failure: Why inference stopped; None when it did not.
+        agrees: Whether onnx's strict inference found nothing that contradicts itself or the types
+            and shapes of the file; None when inference was not needed.
     """
 
     added: list[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]]
     failure: str | None = None
+    agrees: bool | None = None
 
     def remove(self) -> None:
         """Give every value back what the file declares, so that writing adds nothing to it."""
@@ -55,14 +61,57 @@ def annotate(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Annotations:
     }
     if not lacking:
         return Annotations([])
+    if model.functions and expanded_nodes(model) > MOST_NODES:
+        reason = (
+            f"its functions expand to more than {MOST_NODES} nodes, and shapes were not inferred"
+        )
+        return Annotations([], reason)
+    message = importing_all(weightless(model))
+    agrees = True
     try:
-        inferred = onnx.shape_inference.infer_shapes(weightless(model), data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-        return Annotations([], f"onnx's shape inference failed: {str(error).splitlines()[0]}")
-    result = Annotations([])
+        try:
+            inferred = infer_with_data(message, strict=True)
+        except onnx.shape_inference.InferenceError:
+            # The other mode passes over what contradicts, and what only strangers are to blame for.
+            agrees = False
+            inferred = infer_with_data(message)
+    except (
+        onnx.shape_inference.InferenceError,
+        onnx.checker.ValidationError,  # functions that call each other in a circle
+        RuntimeError,
+        ValueError,
+    ) as error:
+        reason = f"onnx's shape inference failed: {str(error).splitlines()[0]}"
+        return Annotations([], reason, False)
+    result = Annotations([], None, agrees)
     for value, type_ in _matches(model.graph, inferred.graph, lacking):
         _complete(value, type_, result)
     return result
+
+
+def importing_all(message: onnx.ModelProto) -> onnx.ModelProto:
+    """Add an import of every domain that nodes have, and return the message.
+
+    One that is missing would stop onnx's inference of the whole model.
+    """
+    for holder, nodes_ in (
+        (message, message.graph.node),
+        *((f, f.node) for f in message.functions),
+    ):
+        imported = {entry.domain for entry in holder.opset_import}
+        for domain in sorted(_domains(nodes_) - imported - {"", "ai.onnx"}):
+            holder.opset_import.add(domain=domain, version=1)
+    return message
+
+
+def _domains(protos: Iterable[onnx.NodeProto]) -> set[str]:
+    found: set[str] = set()
+    for node in protos:
+        found.add(node.domain)
+        if node.op_type in ("If", "Loop", "Scan", "SequenceMap"):
+            for _, graph in _proto_graphs(node):
+                found |= _domains(graph.node)
+    return found
 
 
 def forget_invented_names(graph: ir.Graph) -> None:
@@ -121,19 +170,34 @@ def _incomplete(value: ir.Value) -> bool:
 def _complete(value: ir.Value, inferred: onnx.TypeProto, result: Annotations) -> None:
     if not inferred.WhichOneof("value"):
         return
-    found = ir.serde.deserialize_type_proto_for_type(inferred)
-    shape = ir.serde.deserialize_type_proto_for_shape(inferred)
     result.added.append((value, value.type, value.shape))
     if value.type is None:
-        value.type = found
-    if shape is None:
+        value.type = ir.serde.deserialize_type_proto_for_type(inferred)
+    dims = _dims(inferred)
+    if dims is None:
         return
-    dims = [_named(d) for d in shape]
     declared = value.shape
     if declared is None:
         value.shape = ir.Shape(dims)
     elif len(declared) == len(dims):
         value.shape = ir.Shape([_known(d, i) for d, i in zip(declared, dims, strict=True)])
+
+
+def _dims(inferred: onnx.TypeProto) -> list[int | str | None] | None:
+    """Return the dimensions of a type, invented names left out; None where it has no shape."""
+    if inferred.HasField("tensor_type"):
+        tensor = inferred.tensor_type
+        # Read here, as every value of a large model passes by: onnx_ir takes three times as long.
+        return [_dim(d) for d in tensor.shape.dim] if tensor.HasField("shape") else None
+    shape = ir.serde.deserialize_type_proto_for_shape(inferred)
+    return None if shape is None else [_named(d) for d in shape]
+
+
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    if dim.HasField("dim_value"):
+        return dim.dim_value
+    name = dim.dim_param
+    return None if not name or name.startswith("unk__") else name
 
 
 def _named(dim: int | ir.SymbolicDim) -> int | str | None:

@@ -158,7 +158,7 @@ def _concat(node: ir.Node, opset: int) -> Iterator[Update]:
 
 def _where(node: ir.Node, opset: int) -> Iterator[Update]:
     NodeView(node, opset)
-    condition, yes, no = node.inputs[:3]
+    condition, yes, no = node.inputs
     assert condition is not None and yes is not None and no is not None
     for past, new, index in ((no, yes, 2), (yes, no, 1)):
         axis = _chosen_axis(condition, new)
@@ -169,6 +169,7 @@ def _where(node: ir.Node, opset: int) -> Iterator[Update]:
 
 def _mix(node: ir.Node, opset: int) -> Iterator[Update]:
     """Read `past * (1 - m) + m * new`, which is a Where for a mask m of zeros and ones."""
+    NodeView(node, opset)
     products = [_factors(v) for v in node.inputs]
     if len(products) != 2:
         return
@@ -194,7 +195,9 @@ def _factors(value: ir.Value | None) -> tuple[ir.Value | None, ir.Value | None]:
 def _complement(value: ir.Value | None) -> ir.Value | None:
     """Return m for `Sub(c, m)`."""
     node = None if value is None else value.producer()
-    return node.inputs[1] if node is not None and node.op_type == "Sub" else None
+    if node is None or node.op_type != "Sub" or len(node.inputs) != 2:
+        return None
+    return node.inputs[1]
 
 
 def _chosen_axis(mask: ir.Value, new: ir.Value | None) -> int | None:

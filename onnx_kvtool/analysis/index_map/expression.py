@@ -78,6 +78,11 @@ class Expr:
         return None
 
     @property
+    def is_vast(self) -> bool:
+        """Whether a coefficient is one that no integer type holds."""
+        return any(not -(2**63) <= k < 2**64 for _, k in self.terms)
+
+    @property
     def constant(self) -> int:
         """The coefficient of 1."""
         return dict(self.terms).get(_ONE, 0)

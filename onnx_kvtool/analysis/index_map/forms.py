@@ -70,9 +70,12 @@ def _divides(by: Expr, other: Expr) -> bool:
 def divided(of: Expr, by: Expr, facts: Facts) -> Expr:
     """Return `of / by` rounded down; `by` is taken to be at least 1."""
     n = by.number
+    if n == 0:
+        return variable(Quotient(of, by))
     if n is not None:
-        whole = Expr.of({m: k // n for m, k in of.terms if k % n == 0})
-        rest = Expr.of({m: k for m, k in of.terms if k % n})
+        # Of the constant, its multiples of n come out as well: (x + 8) / 3 is (x + 2) / 3 + 2.
+        whole = Expr.of({m: k // n for m, k in of.terms if not m or k % n == 0})
+        rest = Expr.of({m: k if m else k % n for m, k in of.terms if k % n})
     elif len(by.terms) == 1:
         ((factor, k),) = by.terms
         whole = Expr.of({m - factor: c // k for m, c in of.terms if factor <= m and c % k == 0})

@@ -73,6 +73,12 @@ class IndexMaps:
             return self.of(value).shape
         return self._declared(value)
 
+    def _shape_below(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        """Return `shape` of an operand: described before, but on a cycle, where it never is."""
+        if value.dtype is None or value.dtype in _INTEGERS:
+            return self._operand(value).shape
+        return self._declared(value)
+
     def size(self, dim: Dim) -> Expr | None:
         """Return a dimension as an expression; None for one of which nothing is known."""
         known = self._equalities.canonical(dim)
@@ -121,7 +127,9 @@ class IndexMaps:
     def _cast_to_int32(self, atom: Atom) -> Expr | None:
         """Return what was cast, at the place of an element that is opaque because of its Cast."""
         node = atom.value.producer() if isinstance(atom, Element) else None
-        if node is None or node.op_type != "Cast" or node.domain != "" or node.inputs[0] is None:
+        if node is None or node.op_type != "Cast" or node.domain != "":
+            return None
+        if len(node.inputs) != 1 or node.inputs[0] is None:
             return None
         source = self.of(node.inputs[0])
         narrow = node.outputs[0].dtype == ir.DataType.INT32 and source.dtype == ir.DataType.INT64
@@ -144,6 +152,8 @@ class IndexMaps:
         if found is None:
             found = IndexMap(shape, dtype, None, ())
         elif found.shape is not None:
+            if shape is not None and _contradict(found.shape, shape):
+                return IndexMap(None, dtype, None, ())
             shape = _merged(found.shape, shape)
         parts = found.parts if shape is not None and _is_exact(found, dtype) else ()
         if not parts and shape is not None and (dtype is None or dtype in _INTEGERS):
@@ -164,8 +174,10 @@ class IndexMaps:
         rule = RULES[node.op_type]
         try:
             view = NodeView(node, node.version if node.version is not None else self._opset)
+            if not node.attributes.keys() <= view.facts.attributes.keys():
+                return None  # that of another version, perhaps, which gives it another meaning
             dtype, declared = self._dtype(view, value), self._declared(value)
-            site = Site(view, self._operand, self.shape, dtype, declared, value)
+            site = Site(view, self._operand, self._shape_below, dtype, declared, value)
             found = rule(site)
         except MalformedNode:
             return None
@@ -221,9 +233,17 @@ def _is_invented(dim: Dim) -> bool:
     return isinstance(dim, str) and dim.startswith("unk__")
 
 
+def _contradict(found: Sequence[Expr], declared: Sequence[Expr]) -> bool:
+    """Return whether a value has another rank or size than is declared; then nothing is known."""
+    return len(found) != len(declared) or any(
+        f.number is not None and d.number is not None and f.number != d.number
+        for f, d in zip(found, declared, strict=True)
+    )
+
+
 def _merged(found: Sequence[Expr], declared: Sequence[Expr] | None) -> tuple[Expr, ...]:
     """Return the shape that says most: numbers, then what was computed, then names."""
-    if declared is None or len(declared) != len(found):
+    if declared is None:
         return tuple(found)
     return tuple(
         d if d.number is not None or (f.number is None and _rank(d) < _rank(f)) else f
@@ -239,7 +259,7 @@ def _rank(size: Expr) -> int:
 
 
 def _is_exact(found: IndexMap, dtype: ir.DataType | None) -> bool:
-    if any(part.weight > HEAVIEST for part in found.parts):
+    if any(part.weight > HEAVIEST or part.is_vast for part in found.parts):
         return False
     if dtype is None or dtype in _INTEGERS:
         # A number outside its type has wrapped around for certain.

@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.index_map.bounds import Facts
 from onnx_kvtool.analysis.index_map.description import IndexMap
 from onnx_kvtool.analysis.index_map.expression import Expr, integer, variable
 from onnx_kvtool.analysis.index_map.forms import largest
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 
 __all__ = ["Rule", "Site", "Unrelated", "broadcast_size"]
 
@@ -108,6 +108,18 @@ class Site:
         value = self.view.attribute(name)
         return value if isinstance(value, int) else default
 
+    def tensor(self, name: str) -> ir.TensorProtocol | None:
+        """Return a tensor attribute; None where the node has none.
+
+        Raises:
+            MalformedNode: If it is of another type, or a parameter of a function that is not bound.
+        """
+        if self.view.attribute(name) is None:
+            return None
+        # Not `as_tensor()`, which asks the tensor for its size and fails for an undefined type.
+        found: ir.TensorProtocol = self.node.attributes[name].value
+        return found
+
     def unknown_size(self, axis: int) -> Expr:
         """Return the size of the output along `axis` where nothing is known of it."""
         return variable(Extent(self.output, integer(axis)))
@@ -142,11 +154,16 @@ def broadcast_size(a: Expr, b: Expr, facts: Facts) -> Expr | None:
 
     Sizes that can only meet when they are equal, or when one is 1, are taken to do so: the node
     fails otherwise.
+
+    Raises:
+        MalformedNode: If they are numbers that never meet.
     """
     if a == b or b == _ONE:
         return a
     if a == _ONE:
         return b
+    if a.number is not None and b.number is not None:
+        raise MalformedNode("broadcast-mismatch", f"sizes {a} and {b} do not broadcast")
     for size, other in ((a, b), (b, a)):
         # An axis of size 0 meets max(1, 0) = 1 and stays 0.
         if other == largest((_ONE, size), facts):

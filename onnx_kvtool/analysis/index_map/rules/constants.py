@@ -13,6 +13,7 @@ from onnx_kvtool.analysis.index_map.description import IndexMap
 from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
 from onnx_kvtool.analysis.index_map.forms import lookup, modulo
 from onnx_kvtool.analysis.index_map.site import Site
+from onnx_kvtool.analysis.stored import elements
 
 __all__ = ["constant", "described", "stored"]
 
@@ -24,6 +25,9 @@ _MOST_FLOATS = 4096
 
 _LONGEST_LIST = 1024
 """Most numbers of a list that an expression refers to."""
+
+_FAR = 2**62
+"""Largest number of a pattern that has more than one element."""
 
 _EXACT = 256
 _INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
@@ -42,7 +46,8 @@ def stored(value: ir.Value) -> IndexMap | None:
 
 def constant(site: Site) -> IndexMap | None:
     """Constant."""
-    attributes = site.node.attributes
+    # The names that the operator has at this opset; others have no meaning.
+    attributes = site.node.attributes.keys() & site.view.facts.attributes.keys()
     for name in ("value_int", "value_ints"):
         if name in attributes:
             return _whole(np.asarray(site.view.attribute(name), np.int64), ir.DataType.INT64)
@@ -50,32 +55,29 @@ def constant(site: Site) -> IndexMap | None:
         if name in attributes:
             array = np.asarray(site.view.attribute(name), np.float32)
             return _floats(array, ir.DataType.FLOAT)
-    tensor = attributes.get("value")
-    if tensor is None or tensor.is_ref():
-        return None
-    return described(tensor.as_tensor())
+    tensor = site.tensor("value") if "value" in attributes else None
+    return None if tensor is None else described(tensor)
 
 
 def described(tensor: ir.TensorProtocol) -> IndexMap | None:
-    """Return what a tensor holds; None where it is too large to be looked at, or no number."""
+    """Return what a tensor holds; None where its shape makes no sense.
+
+    Its elements are unknown where it is too large to be looked at, or cannot be read.
+    """
     dtype = tensor.dtype
-    shape = tuple(integer(n) for n in tensor.shape.numpy())
-    if dtype in _INTEGERS and tensor.size <= _MOST and (numbers := _read(tensor)) is not None:
+    sizes = tuple(tensor.shape.numpy())
+    if any(n < 0 for n in sizes):
+        return None
+    numbers = None
+    if dtype in _INTEGERS and tensor.size <= _MOST:
+        numbers = elements(tensor)
+    elif dtype in _FLOATS and tensor.size <= _MOST_FLOATS:
+        numbers = None if isinstance(tensor, ir.ExternalTensor) else elements(tensor)
+    if numbers is None:
+        return IndexMap(tuple(integer(n) for n in sizes), dtype, None, ())
+    if dtype in _INTEGERS:
         return _whole(numbers.astype(np.int64), dtype)
-    floats = dtype in _FLOATS and tensor.size <= _MOST_FLOATS
-    if floats and not isinstance(tensor, ir.ExternalTensor):
-        return _floats(np.asarray(tensor.numpy()).astype(np.float64), dtype)
-    return IndexMap(shape, dtype, None, ())
-
-
-def _read(tensor: ir.TensorProtocol) -> NDArray[np.generic] | None:
-    """Return the numbers of a small tensor; None where they lie in a file that cannot be read."""
-    try:
-        return np.asarray(tensor.numpy())
-    except (OSError, ValueError):
-        if isinstance(tensor, ir.ExternalTensor):
-            return None
-        raise
+    return _floats(numbers.astype(np.float64), dtype)
 
 
 def _floats(array: NDArray[np.floating], dtype: ir.DataType) -> IndexMap:
@@ -144,6 +146,11 @@ def _checked(
     array: _Array, lists: Mapping[int, tuple[int, ...]], steps: Mapping[int, int], base: int
 ) -> Expr | None:
     """Return `base` + lists + steps * coordinates where the array holds just that."""
+    ends = [(base, base), *((min(numbers), max(numbers)) for numbers in lists.values())]
+    ends += [(0, step * (array.shape[axis] - 1)) for axis, step in steps.items()]
+    # Beyond, numpy's sums would wrap around, and an expression's do not.
+    if steps and any(abs(sum(side(*end) for end in ends)) > _FAR for side in (min, max)):
+        return None
     expected = np.full((1,) * array.ndim, base, np.int64)
     result = integer(base)
     for axis, numbers in lists.items():
@@ -160,6 +167,8 @@ def _wrapped(array: _Array) -> Expr | None:
     for axis, size in enumerate(array.shape):
         if size < 2:
             continue
+        if max(abs(int(array.min())), abs(int(array.max()))) > _FAR:
+            return None
         steps = np.diff(array, axis=axis)
         n = 1 - int(steps.min())
         if n < 2:

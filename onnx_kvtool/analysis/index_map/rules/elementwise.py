@@ -127,6 +127,8 @@ def mod(site: Site) -> IndexMap | None:
 
     def compute(operands: Sequence[Expr], facts: Facts) -> Expr | None:
         of, by = operands
+        if by.number == 0:
+            return None
         positive = at_least(of, _ZERO, facts) and at_least(by, integer(1), facts)
         return modulo(of, by, facts) if positive or not truncated else None
 

@@ -9,6 +9,7 @@ from onnx_kvtool.analysis.index_map.forms import modulo
 from onnx_kvtool.analysis.index_map.rules.broadcast import broadcast
 from onnx_kvtool.analysis.index_map.site import Site
 from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.ops.view import MalformedNode, counted_axes
 
 __all__ = ["expand", "identity", "renumbered", "squeeze", "tile", "transpose", "unsqueeze"]
 
@@ -45,7 +46,9 @@ def transpose(site: Site) -> IndexMap | None:
     if data.shape is None:
         return None
     rank = len(data.shape)
-    perm = site.integers("perm") or tuple(reversed(range(rank)))
+    perm = site.integers("perm")
+    if perm is None:
+        perm = tuple(reversed(range(rank)))
     if sorted(perm) != list(range(rank)):
         return None
     shape = tuple(data.shape[axis] for axis in perm)
@@ -58,9 +61,7 @@ def unsqueeze(site: Site) -> IndexMap | None:
     if data.shape is None or axes is None:
         return None
     rank = len(data.shape) + len(axes)
-    added = {axis % rank for axis in axes}
-    if len(added) != len(axes):
-        return None
+    added = counted_axes(axes, rank)
     kept = [axis for axis in range(rank) if axis not in added]
     shape = [integer(1)] * rank
     for old, new in enumerate(kept):
@@ -78,7 +79,9 @@ def squeeze(site: Site) -> IndexMap | None:
         if any(size.number is None for size in data.shape):
             return None
         axes = tuple(i for i, size in enumerate(data.shape) if size.number == 1)
-    dropped = {axis % rank for axis in axes} if rank else set()
+    dropped = counted_axes(axes, rank)
+    if any(data.shape[axis].number not in (1, None) for axis in dropped):
+        raise MalformedNode("size-mismatch", "`Squeeze` removes an axis whose size is not 1")
     kept = [axis for axis in range(rank) if axis not in dropped]
     shape = tuple(data.shape[axis] for axis in kept)
     return renumbered(site, data, shape, {old: new for new, old in enumerate(kept)})
@@ -103,6 +106,8 @@ def tile(site: Site) -> IndexMap | None:
     data, repeats = site.input("input"), site.integers("repeats")
     if data is None or data.shape is None or repeats is None or len(repeats) != len(data.shape):
         return None
+    if any(n < 0 for n in repeats):
+        raise MalformedNode("negative-size", f"`repeats` is {list(repeats)}, expected 0 or more")
     shape = tuple(size * n for size, n in zip(data.shape, repeats, strict=True))
     facts = Facts(shape)
     if data.axis is not None and repeats[data.axis] != 1:

@@ -11,8 +11,9 @@ from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer,
 from onnx_kvtool.analysis.index_map.forms import divided, modulo
 from onnx_kvtool.analysis.index_map.site import Site
 from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.ops.view import MalformedNode
 
-__all__ = ["reshape"]
+__all__ = ["means_itself", "reshape"]
 
 _ONE = integer(1)
 
@@ -36,6 +37,9 @@ def reshape(site: Site) -> IndexMap | None:
     sizes = _result(site, data.shape, target)
     if sizes is None:
         return None
+    before, after = product(data.shape).number, product(sizes).number
+    if before is not None and after is not None and before != after:
+        raise MalformedNode("reshape-sizes", f"{before} elements are not {after}")
     groups = _groups(data.shape, sizes)
     if groups is None or not data.parts:
         return site.opaque(sizes)
@@ -65,9 +69,11 @@ def _result(site: Site, shape: Sequence[Expr], target: IndexMap) -> tuple[Expr, 
                 return None
             sizes.append(shape[axis])
         elif number == -1:
+            if place is not None:
+                raise MalformedNode("reshape-sizes", "`shape` leaves two sizes open")
             place = axis
             sizes.append(_ONE)
-        elif _means_itself(size, axis, shape, keep_zero=keep_zero):
+        elif means_itself(size, axis, shape, keep_zero=keep_zero):
             sizes.append(size)
         else:
             return site.declared
@@ -80,7 +86,7 @@ def _result(site: Site, shape: Sequence[Expr], target: IndexMap) -> tuple[Expr, 
     return tuple(sizes)
 
 
-def _means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: bool) -> bool:
+def means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: bool) -> bool:
     """Return whether a size that is computed at run time is never 0 or -1 with another meaning.
 
     0 copies the size of the same axis, which does no harm where that is 0, too; it fails where

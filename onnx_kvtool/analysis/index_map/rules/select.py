@@ -13,6 +13,7 @@ from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer,
 from onnx_kvtool.analysis.index_map.forms import choose, is_less
 from onnx_kvtool.analysis.index_map.site import Site
 from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.ops.view import MalformedNode, counted_axis
 
 __all__ = ["concat", "cumulative_sum", "gather", "scatter_elements"]
 
@@ -25,7 +26,7 @@ def gather(site: Site) -> IndexMap | None:
     data, indices = site.input("data"), site.input("indices")
     if data is None or indices is None or data.shape is None or indices.shape is None:
         return None
-    axis = site.view.integer("axis") % max(len(data.shape), 1)
+    axis = counted_axis(site.view.integer("axis"), len(data.shape))
     rank = len(indices.shape)
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     if not data.parts or not indices.parts:
@@ -77,10 +78,14 @@ def concat(site: Site) -> IndexMap | None:
     shapes = [piece.shape for piece in pieces if piece.shape is not None]
     if len(shapes) != len(pieces) or not shapes:
         return None
-    axis = site.view.integer("axis") % len(shapes[0])
+    axis = counted_axis(site.view.integer("axis"), len(shapes[0]))
+    if len({len(s) for s in shapes}) > 1:
+        raise MalformedNode("rank-mismatch", "`Concat` takes values of one rank")
     # On the other axes all sizes are equal, or the node fails.
-    shape = [_plainest([s[i] for s in shapes]) for i in range(len(shapes[0]))]
-    shape[axis] = total(s[axis] for s in shapes)
+    shape = [
+        total(sizes) if i == axis else _plainest(sizes)
+        for i, sizes in enumerate(zip(*shapes, strict=True))
+    ]
     length = shape[axis].number
     if length is None or length > MOST_PARTS:
         if len(pieces) == 1:
@@ -96,7 +101,13 @@ def concat(site: Site) -> IndexMap | None:
 
 
 def _plainest(sizes: Sequence[Expr]) -> Expr:
-    """Return the one of several equal sizes that says most."""
+    """Return the one of several equal sizes that says most.
+
+    Raises:
+        MalformedNode: If two of them are different numbers.
+    """
+    if len({s.number for s in sizes} - {None}) > 1:
+        raise MalformedNode("size-mismatch", "`Concat` takes values of one size along other axes")
     return min(sizes, key=lambda s: (s.number is None, isinstance(s.atom, Extent), s.weight))
 
 
@@ -130,7 +141,7 @@ def cumulative_sum(site: Site) -> IndexMap | None:
     number = None if scalar is None else scalar.number
     if number is None or site.dtype not in _INTEGERS:
         return None
-    axis = number % len(data.shape)
+    axis = counted_axis(number, len(data.shape))
     if data.element.depends_on(axis):
         return None
     count = coordinate(axis)

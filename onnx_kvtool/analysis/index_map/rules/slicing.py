@@ -10,8 +10,9 @@ from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
 from onnx_kvtool.analysis.index_map.forms import choose, divided, is_less, largest, smallest
 from onnx_kvtool.analysis.index_map.site import Site
 from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
 
-__all__ = ["slice_", "split"]
+__all__ = ["Cut", "cut_along", "slice_", "split"]
 
 _ZERO = integer(0)
 _HEAVIEST_SIZE = 24
@@ -19,7 +20,7 @@ _HEAVIEST_SIZE = 24
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
+class Cut:
     """What a slice takes along one axis: `offset + step * i`, `length` of them."""
 
     offset: Expr
@@ -39,12 +40,11 @@ def slice_(site: Site) -> IndexMap | None:
     steps = site.integers("steps") if site.has("steps") else (1,) * len(starts)
     if axes is None or steps is None or not len(axes) == len(steps) == len(starts):
         return None
-    rank = len(data.shape)
+    places = counted_axes(axes, len(data.shape))
     shape, cuts = list(data.shape), {}
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        place = axis % rank
-        cut = _cut(data.shape[place], start, end, step)
-        if cut is None or place in cuts:
+    for place, start, end, step in zip(places, starts, ends, steps, strict=True):
+        cut = cut_along(data.shape[place], start, end, step)
+        if cut is None:
             return None
         cuts[place] = cut
         length = cut.length
@@ -52,9 +52,7 @@ def slice_(site: Site) -> IndexMap | None:
     return _cut_out(site, data, tuple(shape), cuts)
 
 
-def _cut_out(
-    site: Site, data: IndexMap, shape: tuple[Expr, ...], cuts: dict[int, _Cut]
-) -> IndexMap:
+def _cut_out(site: Site, data: IndexMap, shape: tuple[Expr, ...], cuts: dict[int, Cut]) -> IndexMap:
     facts, parts, axis = Facts(shape), data.parts, data.axis
     if axis is not None and axis in cuts:
         cut = cuts.pop(axis)
@@ -76,17 +74,18 @@ def _expressions(site: Site, name: str) -> tuple[Expr, ...] | None:
     return None if given is None else given.vector()
 
 
-def _cut(size: Expr, start: Expr, end: Expr, step: int) -> _Cut | None:
+def cut_along(size: Expr, start: Expr, end: Expr, step: int) -> Cut | None:
+    """Return what a slice of an axis of `size` takes; None where that is not known."""
     facts = Facts()
     n, first, last = size.number, start.number, end.number
     if step == 0:
         return None
     if n is not None and first is not None and last is not None:
         taken = range(n)[slice(first, last, step)]
-        return _Cut(integer(taken.start), step, integer(len(taken)))
+        return Cut(integer(taken.start), step, integer(len(taken)))
     if step < 0:
         whole = (first is not None and at_least(start, size, facts)) or first == -1
-        return _Cut(size - 1, step, None) if whole else None
+        return Cut(size - 1, step, None) if whole else None
     # Behind the end there is no element, so that the start needs no upper limit.
     offset = choose(
         is_less(start, _ZERO, facts), largest((start + size, _ZERO), facts), start, facts
@@ -99,7 +98,7 @@ def _cut(size: Expr, start: Expr, end: Expr, step: int) -> _Cut | None:
     )
     reach = largest((stop - smallest((offset, size), facts), _ZERO), facts)
     length = reach if step == 1 else divided(reach + (step - 1), integer(step), facts)
-    return _Cut(offset, step, length if length.weight <= _HEAVIEST_SIZE else None)
+    return Cut(offset, step, length if length.weight <= _HEAVIEST_SIZE else None)
 
 
 def split(site: Site) -> IndexMap | None:
@@ -107,7 +106,7 @@ def split(site: Site) -> IndexMap | None:
     data = site.inputs[0]
     if data.shape is None:
         return None
-    axis = site.view.integer("axis") % len(data.shape)
+    axis = counted_axis(site.view.integer("axis"), len(data.shape))
     sizes = site.integers("split")
     if sizes is None:
         count, n = len(site.node.outputs), data.shape[axis].number
@@ -115,7 +114,10 @@ def split(site: Site) -> IndexMap | None:
             return None
         chunk = -(-n // count)
         sizes = tuple(min(chunk, max(0, n - chunk * i)) for i in range(count))
+    whole = data.shape[axis].number
+    if len(sizes) != len(site.node.outputs) or (whole is not None and sum(sizes) != whole):
+        raise MalformedNode("split-sizes", f"`split` is {list(sizes)}, which is not the whole axis")
     place = site.output.index() or 0
     offset, length = sum(sizes[:place]), sizes[place]
     shape = (*data.shape[:axis], integer(length), *data.shape[axis + 1 :])
-    return _cut_out(site, data, shape, {axis: _Cut(integer(offset), 1, integer(length))})
+    return _cut_out(site, data, shape, {axis: Cut(integer(offset), 1, integer(length))})

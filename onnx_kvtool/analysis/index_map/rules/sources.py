@@ -12,6 +12,7 @@ from onnx_kvtool.analysis.index_map.forms import choose, is_less, is_zero, large
 from onnx_kvtool.analysis.index_map.rules.constants import described
 from onnx_kvtool.analysis.index_map.site import Site
 from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.ops.view import MalformedNode, counted_axis
 
 __all__ = ["constant_of_shape", "one_hot", "range_", "shape", "size"]
 
@@ -62,12 +63,10 @@ def size(site: Site) -> IndexMap | None:
 
 def constant_of_shape(site: Site) -> IndexMap | None:
     """ConstantOfShape-9/...: one number everywhere; float zero where there is no `value`."""
-    attribute = site.node.attributes.get("value")
+    tensor = site.tensor("value")
     dtype, number = ir.DataType.FLOAT, integer(0)
-    if attribute is not None:
-        if attribute.is_ref():
-            return None
-        held = described(attribute.as_tensor())
+    if tensor is not None:
+        held = described(tensor)
         element = held.scalar() if held is not None else None
         if held is None or element is None or held.dtype is None:
             return None
@@ -76,6 +75,8 @@ def constant_of_shape(site: Site) -> IndexMap | None:
     sizes = None if given is None else given.vector()
     if sizes is None:
         sizes = site.declared
+    if sizes is not None and any((size.number or 0) < 0 for size in sizes):
+        raise MalformedNode("negative-size", "`ConstantOfShape` reads a size below 0")
     return None if sizes is None else IndexMap.whole(sizes, dtype, number)
 
 
@@ -89,8 +90,12 @@ def one_hot(site: Site) -> IndexMap | None:
         (count,) = depth.vector() or (None,)
     if indices.shape is None or indices.element is None or count is None or pair is None:
         return None
+    if len(pair) != 2 or (count.number or 0) < 0:
+        raise MalformedNode(
+            "one-hot-operands", "`OneHot` takes two values and a depth of 0 or more"
+        )
     rank = len(indices.shape) + 1
-    axis = site.view.integer("axis") % rank
+    axis = counted_axis(site.view.integer("axis"), rank)
     place = {i: coordinate(i + (i >= axis)) for i in range(rank - 1)}
     sizes = (*indices.shape[:axis], count, *indices.shape[axis:])
     facts = Facts(sizes)

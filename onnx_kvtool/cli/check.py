@@ -1,0 +1,193 @@
+"""`kvtool check`: look for what is wrong with models."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onnx_kvtool.cli.failure import show_failure
+from onnx_kvtool.cli.options import dim_option
+from onnx_kvtool.cli.output import write_data
+
+if TYPE_CHECKING:
+    from onnx_kvtool.lint.report import CheckReport
+
+__all__ = ["check"]
+
+_EPILOG = """\b
+Examples:
+  kvtool check                                  every *.onnx below the current directory
+  kvtool check decoder.onnx --target onnxruntime@1.25
+  kvtool check models/**/*.onnx --select KV0,KV1 --fail-on warning
+  kvtool check decoder.onnx --diff              what `--fix` would change
+  kvtool check --write-baseline kvtool-baseline.json
+  kvtool check --format sarif -o kvtool.sarif --jobs 2
+  kvtool check - < decoder.onnx
+"""
+
+_FORMATS = ["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
+
+
+def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Split lists of codes at their commas."""
+    codes = tuple(code.strip() for value in values for code in value.split(","))
+    if not all(codes):
+        raise click.BadParameter("a code between two commas is empty", ctx, param)
+    return codes
+
+
+def _optional_codes(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    return _codes(ctx, param, values) if values else None
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODES",
+    callback=_optional_codes,
+    help="Switch on these rules alone: codes, or beginnings such as KV1, with commas between them;"
+    " repeatable.  [default: all]",
+)
+@click.option(
+    "--ignore", multiple=True, metavar="CODES", callback=_codes, help="Switch off these rules."
+)
+@click.option(
+    "--extend-select",
+    multiple=True,
+    metavar="CODES",
+    callback=_codes,
+    help="Switch on these rules besides those that are on.",
+)
+@click.option(
+    "--per-file-ignores",
+    multiple=True,
+    metavar="GLOB:CODES",
+    help="Switch off rules in some files; repeatable.",
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="RUNTIME[@VERSION]",
+    help="Add the rules about this runtime; repeatable.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(_FORMATS),
+    help="How to report.  [default: text]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Where to write the report; standard output unless given.",
+)
+@click.option("--fix", is_flag=True, default=None, help="Apply safe fixes, in place.")
+@click.option(
+    "--unsafe-fixes",
+    is_flag=True,
+    default=None,
+    help="Let --fix and --diff take fixes that change what the model computes or its interface.",
+)
+@click.option("--diff", is_flag=True, help="Show what fixes would change, and write nothing.")
+@click.option("--baseline", metavar="FILE", help="Do not report what this file holds.")
+@click.option("--write-baseline", metavar="FILE", help="Write all findings to this file.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    help="Severity from which on the exit code is 1.  [default: error]",
+)
+@click.option("--exit-zero", is_flag=True, default=None, help="Exit with 0 whatever is found.")
+@click.option("--statistics", is_flag=True, default=None, help="Count what each rule finds.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="Configuration.  [default: the nearest kvtool.toml or pyproject.toml with [tool.kvtool]]",
+)
+@click.option("--isolated", is_flag=True, help="Read no configuration.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of worker processes.  [default: 1]",
+)
+@click.option("--shard", metavar="I/N", help="Check the I-th of N parts of the files.")
+@dim_option
+@click.option("-q", "--quiet", is_flag=True, help="Report findings, and nothing about the run.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what became of each file.")
+@click.pass_context
+def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any) -> None:
+    """Look for what is wrong with models, without running them.
+
+    PATH is a file, a directory (every *.onnx below it that .gitignore does not exclude), a glob, or
+    `-` for standard input; the current directory unless given. `kvtool rule` explains the rules.
+    """
+    from onnx_kvtool.cli.progress import progress_bar
+    from onnx_kvtool.commands.check import CheckRequest, run
+
+    with progress_bar(enabled=not quiet) as progress:
+        report = run(CheckRequest(**options), progress)
+    _write(report, options["output"], context.color)
+    if report.output_format == "github":
+        _write_step_summary(report)
+    if not quiet:
+        from onnx_kvtool.report.findings.text import closing, remarks
+        from onnx_kvtool.report.text import print_talk
+
+        print_talk(remarks(report, verbose=verbose), color=context.color)
+        print_talk(closing(report), color=context.color)
+    assert context.parent is not None
+    for path, failure in report.failures:
+        show_failure(path, failure, debug=context.parent.params["debug"])
+    context.exit(report.exit_code)
+
+
+def _write(report: CheckReport, output: str | None, color: bool | None) -> None:
+    """Write the report to a file, or print it."""
+    from onnx_kvtool.report.findings.table import RENDERERS
+    from onnx_kvtool.report.findings.text import blocks, changes
+
+    to_stdout = output in (None, "-")
+    if report.output_format != "text":
+        text = RENDERERS[report.output_format](report)
+    elif report.is_diff:
+        text = changes(report).rstrip("\n")
+    else:
+        from onnx_kvtool.report.text import print_blocks, text_of_blocks
+
+        if to_stdout:
+            print_blocks(blocks(report), color=color)
+            return
+        text = text_of_blocks(blocks(report)).rstrip("\n")
+    if not to_stdout:
+        from onnx_kvtool.core.atomic import write_bytes
+
+        assert output is not None
+        write_bytes(output, (f"{text}\n" if text else "").encode())
+    elif text:
+        write_data(text)
+
+
+def _write_step_summary(report: CheckReport) -> None:
+    """Add a summary to the page of a job, where GitHub Actions asks for one."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    from onnx_kvtool.core.errors import UnwritableOutput
+    from onnx_kvtool.report.findings.github import step_summary
+
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(step_summary(report))
+    except OSError as error:
+        raise UnwritableOutput(
+            f"cannot write the step summary `{path}`: {error.strerror or error}"
+        ) from error

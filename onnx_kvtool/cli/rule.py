@@ -1,0 +1,55 @@
+"""`kvtool rule`: explain what `kvtool check` looks for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from onnx_kvtool.cli.output import write_data
+
+__all__ = ["rule"]
+
+_EPILOG = """\b
+Examples:
+  kvtool rule KV001
+  kvtool rule KV008 --format markdown
+  kvtool rule --all                  a line for each rule
+  kvtool rule --all --format json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("code", required=False, metavar="[CODE]")
+@click.option("--all", "all_rules", is_flag=True, help="Explain all rules.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="Print text, JSON, or the page in Markdown; all on standard output.",
+)
+def rule(
+    code: str | None, all_rules: bool, output_format: Literal["text", "json", "markdown"]
+) -> None:
+    """Explain the rule CODE of `kvtool check`: what it finds, and why that is bad.
+
+    CODE may also be the name of a rule. As text, --all gives a line for each rule.
+    """
+    from onnx_kvtool.commands.rule import RuleRequest, run
+    from onnx_kvtool.lint.page import markdown, plain
+
+    report = run(RuleRequest(code, all_rules))
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        write_data(to_json("rule", report))
+    elif output_format == "markdown":
+        write_data("\n\n".join(map(markdown, report.rules)))
+    elif all_rules:
+        width = max(len(one.name) for one in report.rules)
+        for one in report.rules:
+            write_data(f"{one.code}  {one.name.ljust(width)}  {one.severity:<7}  {one.summary}")
+    else:
+        write_data(plain(report.rules[0]))

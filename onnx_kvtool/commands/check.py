@@ -1,0 +1,253 @@
+"""Check models: which files, in which processes, and what comes out."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import onnx_ir as ir
+
+from onnx_kvtool.commands.check_file import check_file, check_model, died
+from onnx_kvtool.commands.check_settings import Settings, resolve
+from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.lint.baseline import write_baseline
+from onnx_kvtool.lint.files import find_models, parse_shard, take_shard
+from onnx_kvtool.lint.jobs import run_jobs
+from onnx_kvtool.lint.report import CheckReport, FileReport
+from onnx_kvtool.lint.selection import nearest
+
+__all__ = ["CheckRequest", "check", "run"]
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What `kvtool check` was asked to do; None where a flag was not given.
+
+    Attributes:
+        paths: Files, directories, globs, or `-`; empty for the current directory.
+        select: Prefixes of the codes that are on; None for what the configuration says, or all.
+        ignore: Prefixes of codes that are off.
+        extend_select: Prefixes of further codes that are on.
+        per_file_ignores: `GLOB:CODES`.
+        targets: Releases of runtimes that must run the models, `RUNTIME[@VERSION]`.
+        fix: Whether to apply safe fixes.
+        unsafe_fixes: Whether to apply, or show, unsafe fixes as well.
+        diff: Whether to show what fixes would change, and write nothing.
+        baseline: File with findings that are not reported.
+        write_baseline: File that gets all findings, none of which is reported then.
+        fail_on: Severity from which on a finding makes the answer no.
+        exit_zero: Whether findings leave the exit code at 0.
+        statistics: Whether to count findings.
+        config: Configuration file; None for the nearest.
+        isolated: Whether to ignore configuration files.
+        jobs: Number of worker processes.
+        shard: `i/n`: which part of the files to check.
+        dims: Sizes of symbolic dimensions.
+        output_format: Format of the report.
+        output: File that gets the report, which must be none of the models.
+    """
+
+    paths: tuple[str, ...] = ()
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    per_file_ignores: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    fix: bool | None = None
+    unsafe_fixes: bool | None = None
+    diff: bool = False
+    baseline: str | None = None
+    write_baseline: str | None = None
+    fail_on: str | None = None
+    exit_zero: bool | None = None
+    statistics: bool | None = None
+    config: str | None = None
+    isolated: bool = False
+    jobs: int | None = None
+    shard: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    output_format: str | None = None
+    output: str | None = None
+
+
+def check(
+    model: ir.Model | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    select: Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    extend_select: Sequence[str] = (),
+    per_file_ignores: Sequence[str] = (),
+    targets: Sequence[str] = (),
+    baseline: str | os.PathLike[str] | None = None,
+    fail_on: Severity = "error",
+    config: str | os.PathLike[str] | None = None,
+    jobs: int = 1,
+    dims: Mapping[str, int] | None = None,
+) -> CheckReport:
+    """Return what the rules find in a model, or in several.
+
+    Nothing is run and nothing is written. Configuration files count only where `config` names one.
+
+    Args:
+        model: A model, which is the same afterwards; or a path, or several: files, directories,
+            globs.
+        select: Codes, or beginnings of codes, that are on; None for all.
+        ignore: Codes that are off. Where both say something, the longer one wins.
+        extend_select: Further codes that are on.
+        per_file_ignores: `GLOB:CODES`: codes that are off in some files.
+        targets: Releases of runtimes that must run the models, such as `onnxruntime@1.25`; they
+            switch on the rules of theirs.
+        baseline: File with findings that are not reported.
+        fail_on: Severity from which on a finding makes `exit_code` 1.
+        config: Configuration file.
+        jobs: Number of worker processes. Above 1, a script must guard its entry with
+            `if __name__ == "__main__"`, as everywhere with `multiprocessing`.
+        dims: Sizes of symbolic dimensions, by name.
+
+    Returns:
+        The report, a sequence of findings: each has `code`, `severity`, `message`, `help` and
+        `location`. Its `files` tell them apart.
+
+    Raises:
+        UnreadableModel: If the one file that is meant cannot be read; among several, that is a
+            finding.
+        UsageError: If a code, a target, a dimension or the configuration is wrong.
+    """
+    paths: tuple[str, ...] = ()
+    if not isinstance(model, ir.Model):
+        one = isinstance(model, str | os.PathLike)
+        named = [model] if one else model
+        paths = tuple(os.fspath(path) for path in cast(Sequence[str | os.PathLike[str]], named))
+    request = CheckRequest(
+        paths=paths,
+        select=None if select is None else tuple(select),
+        ignore=tuple(ignore),
+        extend_select=tuple(extend_select),
+        per_file_ignores=tuple(per_file_ignores),
+        targets=tuple(targets),
+        baseline=None if baseline is None else os.fspath(baseline),
+        fail_on=fail_on,
+        config=None if config is None else os.fspath(config),
+        isolated=config is None,
+        jobs=jobs,
+        dims=dims or {},
+    )
+    if isinstance(model, ir.Model):
+        settings = resolve(request)
+        files = (check_model(model, settings),)
+        _check_dims(files)
+        return _report(files, settings)
+    if not paths:
+        return _report((), resolve(request))
+    return replace(run(replace(request, fix=False)), output_format="text")
+
+
+def run(request: CheckRequest, progress: Progress | None = None) -> CheckReport:
+    """Carry out `kvtool check`, but for the writing of the report.
+
+    Args:
+        request: What to do.
+        progress: Called after each file with the number of files that are done, and of all.
+
+    Raises:
+        UsageError: If the flags or the configuration are wrong or contradict each other.
+        UnreadableModel: If the only file cannot be read.
+        UnwritableOutput: If a fixed model or the baseline cannot be written.
+    """
+    settings = resolve(request)
+    _refuse_nonsense(request, settings)
+    paths = find_models(request.paths)
+    several = len(paths) > 1
+    if request.shard is not None:
+        paths = take_shard(paths, parse_shard(request.shard))
+    _spare_models(request, paths)
+    settings = replace(settings, several=several)
+    files = tuple(_run(paths, settings, progress))
+    _check_dims(files)
+    notes: tuple[str, ...] = ()
+    if not files:
+        where = ", ".join(f"`{path}`" for path in request.paths) or "the current directory"
+        notes = (f"there is no model in {where}",)
+    if request.write_baseline is not None:
+        count = write_baseline(request.write_baseline, files)
+        noun = "finding" if count == 1 else "findings"
+        notes = (*notes, f"{count} {noun} written to the baseline `{request.write_baseline}`")
+        files = tuple(replace(file, findings=(), baselined=len(file.findings)) for file in files)
+    return _report(files, settings, notes, is_diff=request.diff)
+
+
+def _run(paths: Sequence[str], settings: Settings, progress: Progress | None) -> list[FileReport]:
+    jobs = 1 if "-" in paths else settings.jobs  # workers have another standard input
+    work = functools.partial(check_file, settings=settings)
+    reports = []
+    for report in run_jobs(work, paths, jobs, functools.partial(died, settings=settings)):
+        reports.append(report)
+        if progress is not None:
+            progress(len(reports), len(paths))
+    return reports
+
+
+def _report(
+    files: tuple[FileReport, ...],
+    settings: Settings,
+    notes: tuple[str, ...] = (),
+    *,
+    is_diff: bool = False,
+) -> CheckReport:
+    return CheckReport(
+        files=files,
+        fail_on=settings.fail_on,
+        exit_zero=settings.exit_zero,
+        output_format=settings.output_format,
+        statistics=settings.statistics,
+        is_diff=is_diff,
+        notes=notes,
+    )
+
+
+def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
+    """Raise `UsageError` for flags that contradict each other, before anything is read."""
+    if settings.fix == "apply" and "-" in request.paths:
+        raise UsageError(
+            "`--fix` replaces files, and standard input is none",
+            help="name a file, or show what would change with `--diff`",
+        )
+    if request.write_baseline is not None and settings.fix != "none":
+        raise UsageError(
+            "a baseline is written of the models as they are, not of fixed ones",
+            help="fix first, then write the baseline",
+        )
+    if request.jobs is not None and request.jobs < 1:
+        raise UsageError(f"`jobs` is {request.jobs}, expected at least 1")
+
+
+def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:
+    """Refuse to write a report or a baseline over a model that is checked."""
+    models = {os.path.realpath(path) for path in paths if path != "-"}
+    for target in (request.output, request.write_baseline):
+        if target is not None and target != "-" and os.path.realpath(target) in models:
+            raise UsageError(
+                f"`{target}` is one of the models, which would be overwritten",
+                help="name another file",
+            )
+
+
+def _check_dims(files: Sequence[FileReport]) -> None:
+    """Refuse a size for a dimension that no input of any model has."""
+    read = [file for file in files if file.is_read]
+    unknown = set.intersection(*(set(file.unknown_dims) for file in read)) if read else set()
+    if unknown:
+        name = min(unknown)
+        names = sorted({known for file in read for known in file.dims})
+        near = nearest(name, names)
+        known = f"the inputs have {', '.join(names)}" if names else "they have none"
+        raise UsageError(
+            f"no input has a dimension called `{name}`",
+            help=f"did you mean `{near}`?" if near else known,
+        )

@@ -1,0 +1,187 @@
+"""Checking one file: read, look, fix, verify, write."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from onnx_kvtool.commands.check_settings import Settings
+from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
+from onnx_kvtool.core.external_data import check_external_data
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.model import origin, read, write
+from onnx_kvtool.lint.binding import bound, dim_names
+from onnx_kvtool.lint.engine import look
+from onnx_kvtool.lint.finding import Applicability, Finding
+from onnx_kvtool.lint.fixing import apply_fixes, fixable
+from onnx_kvtool.lint.onnx_text import diff, readable
+from onnx_kvtool.lint.report import Applied, Failure, FileReport
+from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.rewrite.verify import Verifier
+from onnx_kvtool.targets.target import find_target
+
+__all__ = ["check_file", "check_model", "died"]
+
+_BUG = 4
+
+
+def check_file(path: str, settings: Settings) -> FileReport:
+    """Check one file; whatever happens, there is a report of it.
+
+    Args:
+        path: The file, or `-` for standard input.
+        settings: What to do.
+
+    Raises:
+        KvtoolError: If `settings.several` is false and the file cannot be checked.
+    """
+    start = time.monotonic()
+    try:
+        report = _Check(read(path), path, settings).run()
+    except KvtoolError as error:
+        if not settings.several:
+            raise
+        report = _failed(path, error, settings)
+    except Exception as error:
+        if not settings.several:
+            raise
+        text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        failure = Failure(text, None, _BUG, "".join(traceback.format_exception(error)))
+        report = FileReport(path, failure=failure, is_read=False)
+    return replace(report, seconds=time.monotonic() - start)
+
+
+def check_model(model: ir.Model, settings: Settings) -> FileReport:
+    """Check a model in memory, which is the same afterwards."""
+    return _Check(model, origin(model).path, settings).run()
+
+
+def died(path: str, settings: Settings) -> FileReport:
+    """Return the report of a file under which a worker process died."""
+    error = UnreadableModel(
+        "the process that read it died", help="report the model: no model may do that"
+    )
+    return _failed(path, error, settings)
+
+
+def _failed(path: str, error: KvtoolError, settings: Settings) -> FileReport:
+    """Return the report of a file that cannot be checked; unreadable ones have a finding."""
+    if not isinstance(error, UnreadableModel):
+        failure = Failure(error.message, error.help, error.exit_code)
+        return FileReport(path, failure=failure, is_read=False)
+    rule = RULES["MD400"]
+    if rule not in settings.selection.rules(path):
+        return FileReport(path, is_read=False)
+    finding = rule.found(Location(), error.message, help=error.help)
+    finding = replace(finding, fingerprint=rule.code.lower())
+    known = settings.baseline.known(path) if settings.baseline else frozenset()
+    if finding.fingerprint in known:
+        return FileReport(path, baselined=1, is_read=False)
+    return FileReport(path, (finding,), is_read=False)
+
+
+class _Check:
+    """The check of one model."""
+
+    def __init__(self, model: ir.Model, path: str, settings: Settings) -> None:
+        self.model = model
+        self.path = path
+        self.settings = settings
+        self.rules = settings.selection.rules(path)
+        self.targets = [find_target(name) for name in settings.targets]
+        self.known = settings.baseline.known(path) if settings.baseline else frozenset[str]()
+        self.suppressed = 0
+        self.baselined = 0
+        self.notes: list[str] = []
+
+    def look(self) -> list[Finding]:
+        """Look at the model as it is now."""
+        with bound(self.model, self.settings.dims):
+            found, self.suppressed = look(self.model, self.rules, self.targets)
+        left = [finding for finding in found if finding.fingerprint not in self.known]
+        self.baselined = len(found) - len(left)
+        return left
+
+    def run(self) -> FileReport:
+        """Look, and fix what is to be fixed."""
+        names = dim_names(self.model)
+        found = self.look()
+        report = FileReport(
+            self.path,
+            _portable(found),
+            suppressed=self.suppressed,
+            baselined=self.baselined,
+            unknown_dims=tuple(sorted(self.settings.dims.keys() - names)),
+            dims=tuple(sorted(names)),
+        )
+        if self.settings.fix == "none" or not fixable(found, self.settings.allowed):
+            return report
+        return self._fixed(report)
+
+    def _fixed(self, report: FileReport) -> FileReport:
+        """Apply fixes, prove that safe ones change nothing, and write or show the result."""
+        before = readable(self.model)
+        applied, found, flaw = self._apply()
+        if flaw is not None:
+            return replace(report, notes=(*self.notes, flaw))
+        if not applied:
+            return replace(report, notes=tuple(self.notes))
+        text = diff(before, readable(self.model), self.path)
+        show = self.settings.fix == "show"
+        if not show:
+            write(self.model, self.path)
+        return replace(
+            report,
+            findings=report.findings if show else _portable(found),
+            fixed=tuple(applied),
+            diff=text,
+            written=not show,
+            suppressed=self.suppressed,
+            baselined=self.baselined,
+            notes=tuple(self.notes),
+        )
+
+    def _apply(self) -> tuple[list[Applied], Sequence[Finding], str | None]:
+        """Return what was applied, what is left, and why the result must not be kept."""
+        safe = frozenset[Applicability](("safe",))
+        verifier = self._verifier()
+        applied, found = apply_fixes(self.look, safe)
+        if applied and verifier is not None:
+            result = verifier.compare(self.model)
+            if result.status == "different":
+                return [], (), f"not fixed: safe fixes changed the results, {result.detail}"
+            if result.status == "skipped":
+                self.notes.append(f"the fixed model was not compared: {result.detail}")
+        if self.settings.allowed > safe:
+            more, found = apply_fixes(self.look, self.settings.allowed)
+            applied += more
+        for defect in origin(self.model).defects:
+            if defect.severity == "error":
+                place = f"{defect.location}: {defect.message}"
+                return [], (), f"not fixed: the file cannot be written without loss, {place}"
+        return applied, found, None
+
+    def _verifier(self) -> Verifier | None:
+        """Return what compares the fixed model with the model as it is now."""
+        try:
+            check_external_data(self.model, need_bytes=True)
+            return Verifier(self.model, dims=self.settings.dims)
+        except KvtoolError as error:
+            self.notes.append(f"the fixed model was not compared: {error.message}")
+            return None
+
+
+def _portable(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return findings that no longer hold on to the model, for another process or to be kept."""
+    return tuple(
+        finding if finding.fix is None else replace(finding, fix=replace(finding.fix, apply=_spent))
+        for finding in findings
+    )
+
+
+def _spent() -> None:
+    """Stand in for the edit of a fix whose model is no longer at hand."""

@@ -1,0 +1,164 @@
+"""What flags and configuration together ask `kvtool check` to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.lint.baseline import Baseline, read_baseline
+from onnx_kvtool.lint.config import FORMATS, LEVELS, Config, discover, load
+from onnx_kvtool.lint.finding import Applicability
+from onnx_kvtool.lint.selection import PerFileIgnore, Selection, check_codes, split_codes
+from onnx_kvtool.targets.target import find_target
+
+if TYPE_CHECKING:
+    from onnx_kvtool.commands.check import CheckRequest
+
+__all__ = ["FixMode", "Settings", "resolve"]
+
+FixMode = Literal["none", "apply", "show"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What holds for every file of one run; picklable.
+
+    Attributes:
+        selection: Which rules are on.
+        targets: Releases of runtimes, each of which is known.
+        dims: Sizes of symbolic dimensions.
+        fix: Whether fixes are applied, shown, or neither.
+        allowed: Which fixes are applied or shown.
+        baseline: Findings that are not reported; None for no baseline.
+        fail_on: Severity from which on a finding makes the answer no.
+        exit_zero: Whether findings leave the exit code at 0.
+        output_format: Format of the report.
+        statistics: Whether to count findings.
+        jobs: Number of worker processes.
+        several: Whether a file that cannot be read is a finding.
+    """
+
+    selection: Selection = field(default_factory=Selection)
+    targets: tuple[str, ...] = ()
+    dims: Mapping[str, int] = field(default_factory=dict)
+    fix: FixMode = "none"
+    allowed: frozenset[Applicability] = frozenset()
+    baseline: Baseline | None = None
+    fail_on: Severity = "error"
+    exit_zero: bool = False
+    output_format: str = "text"
+    statistics: bool = False
+    jobs: int = 1
+    several: bool = False
+
+
+def resolve(request: CheckRequest) -> Settings:
+    """Put together what flags and the configuration file say; a flag that is given wins.
+
+    Raises:
+        UsageError: For a code, a target, a configuration key or a value that is not known, and for
+            files of configuration and baseline that cannot be read.
+    """
+    config = _config(request)
+    values = config.values
+    targets = tuple(request.targets or values.get("target", ()))
+    for target in targets:
+        find_target(target)
+    unsafe = _flag(request.unsafe_fixes, values, "unsafe-fixes")
+    allowed = frozenset[Applicability](("safe", "unsafe") if unsafe else ("safe",))
+    return Settings(
+        selection=_selection(request, config),
+        targets=targets,
+        dims=request.dims or values.get("dim", {}),
+        fix=_fix_mode(request, values),
+        allowed=allowed,
+        baseline=_baseline(request, config),
+        fail_on=cast(Severity, _word(request.fail_on, values, "fail-on", "error", LEVELS)),
+        exit_zero=_flag(request.exit_zero, values, "exit-zero"),
+        output_format=_word(request.output_format, values, "format", "text", FORMATS),
+        statistics=_flag(request.statistics, values, "statistics"),
+        jobs=request.jobs or values.get("jobs", 1),
+    )
+
+
+def _config(request: CheckRequest) -> Config:
+    if request.isolated:
+        if request.config is not None:
+            raise UsageError(
+                "`--config` and `--isolated` exclude each other", help="leave one of them out"
+            )
+        return Config()
+    return discover(request.paths) if request.config is None else load(request.config)
+
+
+def _selection(request: CheckRequest, config: Config) -> Selection:
+    """Return which rules are on; a `select` on the command line starts afresh."""
+    values = {} if request.select is not None else config.values
+    where = f"`{config.path}`"
+    select = request.select
+    if select is None and "select" in values:
+        select = check_codes(values["select"], f"{where}, `select`")
+    elif select is not None:
+        select = check_codes(select, "`--select`")
+    ignore = check_codes(values.get("ignore", ()), f"{where}, `ignore`")
+    extend = check_codes(values.get("extend-select", ()), f"{where}, `extend-select`")
+    return Selection(
+        select=select,
+        extend_select=extend + check_codes(request.extend_select, "`--extend-select`"),
+        ignore=ignore + check_codes(request.ignore, "`--ignore`"),
+        per_file=_per_file(request, config),
+    )
+
+
+def _per_file(request: CheckRequest, config: Config) -> tuple[PerFileIgnore, ...]:
+    if request.per_file_ignores:
+        return tuple(_per_file_flag(text) for text in request.per_file_ignores)
+    return tuple(
+        PerFileIgnore(
+            pattern, check_codes(codes, f"`{config.path}`, `per-file-ignores`"), config.base
+        )
+        for pattern, codes in config.values.get("per-file-ignores", {}).items()
+    )
+
+
+def _per_file_flag(text: str) -> PerFileIgnore:
+    pattern, colon, codes = text.rpartition(":")
+    if not (pattern and colon and codes.strip()):
+        raise UsageError(
+            f"`--per-file-ignores` is `{text}`, expected `GLOB:CODES`",
+            help="write it like `--per-file-ignores 'legacy/*.onnx:KV1,MD405'`",
+        )
+    checked = check_codes(split_codes(codes), "`--per-file-ignores`")
+    return PerFileIgnore(pattern, checked, os.getcwd())
+
+
+def _baseline(request: CheckRequest, config: Config) -> Baseline | None:
+    if request.write_baseline is not None:
+        return None  # everything that is found goes into the new one
+    if request.baseline is not None:
+        return read_baseline(request.baseline)
+    named = config.values.get("baseline")
+    return None if named is None else read_baseline(os.path.join(config.base, named))
+
+
+def _fix_mode(request: CheckRequest, values: Mapping[str, Any]) -> FixMode:
+    if request.diff:
+        return "show"
+    return "apply" if _flag(request.fix, values, "fix") else "none"
+
+
+def _flag(given: bool | None, values: Mapping[str, Any], key: str) -> bool:
+    return bool(values.get(key, False)) if given is None else given
+
+
+def _word(
+    given: str | None, values: Mapping[str, Any], key: str, default: str, words: Sequence[str]
+) -> str:
+    word = str(values.get(key, default)) if given is None else given
+    if word not in words:
+        raise UsageError(f"`--{key}` is `{word}`, expected one of {', '.join(words)}")
+    return word

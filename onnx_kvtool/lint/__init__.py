@@ -1,0 +1,1 @@
+"""Linting: rules that look at a model without running it, and the findings they make."""

@@ -1,0 +1,102 @@
+"""Baselines: findings that were there before, and are not reported again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onnx_kvtool.core.atomic import write_bytes
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.lint.report import FileReport
+
+__all__ = ["Baseline", "read_baseline", "write_baseline"]
+
+_VERSION = 1
+
+
+class Baseline:
+    """Fingerprints of known findings, by file.
+
+    Args:
+        files: The fingerprints of each file, by its path relative to `base`, with `/` in it.
+        base: Absolute directory of the baseline file.
+    """
+
+    def __init__(self, files: Mapping[str, Iterable[str]], base: str) -> None:
+        self._files = {path: frozenset(known) for path, known in files.items()}
+        self._base = base
+
+    def known(self, path: str) -> frozenset[str]:
+        """Return the fingerprints of the known findings of a file."""
+        return self._files.get(_relative(path, self._base), frozenset())
+
+
+def read_baseline(path: str) -> Baseline:
+    """Read a baseline file.
+
+    Raises:
+        UsageError: If it cannot be read, or is none.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = json.load(file)
+    except OSError as error:
+        raise UsageError(
+            f"the baseline `{path}` cannot be read: {error.strerror or error}",
+            help="make it with `--write-baseline`",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"`{path}` is no baseline: it is no JSON") from error
+    return Baseline(_files(path, data), os.path.dirname(os.path.abspath(path)))
+
+
+def _files(path: str, data: Any) -> dict[str, list[str]]:
+    if not isinstance(data, dict) or data.get("baseline_version") != _VERSION:
+        raise UsageError(
+            f"`{path}` is no baseline of version {_VERSION}", help="make it with `--write-baseline`"
+        )
+    files = {}
+    try:
+        for name, lines in data["files"].items():
+            files[str(name)] = [str(line["fingerprint"]) for line in lines]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"`{path}` is no baseline: it holds no list of findings for each file",
+            help="make it with `--write-baseline`",
+        ) from error
+    return files
+
+
+def write_baseline(path: str, files: Iterable[FileReport]) -> int:
+    """Write the findings of all files to a baseline file, and return how many they are.
+
+    Equal findings give equal bytes; each is a line of its own, so that a diff can be read.
+
+    Raises:
+        UnwritableOutput: If the system refuses.
+    """
+    base = os.path.dirname(os.path.abspath(path))
+    lines: dict[str, list[dict[str, str]]] = {}
+    count = 0
+    for file in files:
+        found = [
+            {"code": f.code, "fingerprint": f.fingerprint, "place": str(f.location)}
+            for f in file.findings
+        ]
+        count += len(found)
+        if found:
+            lines[_relative(file.path, base)] = found
+    data = {"baseline_version": _VERSION, "files": dict(sorted(lines.items()))}
+    write_bytes(path, (json.dumps(data, indent=1) + "\n").encode())
+    return count
+
+
+def _relative(path: str, base: str) -> str:
+    if path in ("", "-"):
+        return path
+    try:
+        return os.path.relpath(os.path.abspath(path), base).replace(os.sep, "/")
+    except ValueError:  # another drive
+        return os.path.abspath(path).replace(os.sep, "/")

@@ -1,0 +1,170 @@
+"""What rules can ask about the model they look at."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches import Cache, find_caches
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.index_map import IndexMaps
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.model import Origin, origin
+from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs, tensors
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.targets.target import Target
+
+if TYPE_CHECKING:
+    from onnx_kvtool.lint.misuse import Misuse
+
+__all__ = ["Context", "Site"]
+
+View = TypeVar("View", bound=NodeView)
+Fact = TypeVar("Fact")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node where it stands.
+
+    Attributes:
+        node: The node.
+        path: Path of its graph.
+        index: Its position there.
+        opset: Version of its domain that is imported there; None when none is.
+        root: The main graph, or the graph of the function in which it stands.
+    """
+
+    node: ir.Node
+    path: str
+    index: int
+    opset: int | None
+    root: ir.Graph
+
+    def location(self, value: ir.Value | str | None = None) -> Location:
+        """Return the place of the node, and of one of its values."""
+        name = value.name if isinstance(value, ir.Value) else value
+        return Location.of(self.path, self.node, self.index, name)
+
+    def view(self, kind: type[View]) -> View | None:
+        """Return the node read through its schema; None where that does not allow the node.
+
+        Whatever is wrong then is reported by the rules that hold nodes against their schemas.
+        """
+        if self.opset is None:
+            return None
+        try:
+            return kind(self.node, self.opset)
+        except MalformedNode:
+            return None
+
+
+class Context:
+    """A model and what is known of it; each fact is computed when it is asked for first.
+
+    Args:
+        model: The model, with inferred types and shapes on its values.
+        targets: Releases of runtimes that must run it.
+        failure: Why shape inference stopped; None when it did not.
+        agrees: Whether onnx's strict inference found no contradiction; None when it did not run.
+        completed: The values on which inference wrote, with the type and shape of the file.
+
+    Attributes:
+        model: The model.
+        targets: The releases.
+        inference_failure: Why shape inference stopped; None when it did not.
+        inference_agrees: Whether onnx's strict inference found no contradiction; None when it did
+            not run.
+        completed: The values on which inference wrote, with the type and shape of the file.
+        folder: What small integer values hold.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        targets: Sequence[Target] = (),
+        failure: str | None = None,
+        agrees: bool | None = None,
+        completed: Sequence[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]] = (),
+    ) -> None:
+        self.model = model
+        self.targets = tuple(targets)
+        self.inference_failure = failure
+        self.inference_agrees = agrees
+        self.completed = completed
+        self.folder = Folder()
+        self._maps: dict[int, IndexMaps] = {}
+        self._kept: dict[Hashable, object] = {}
+
+    @property
+    def origin(self) -> Origin:
+        """Where the model came from, and what was wrong with it there."""
+        return origin(self.model)
+
+    @functools.cached_property
+    def caches(self) -> tuple[Cache, ...]:
+        """The cache table."""
+        return tuple(find_caches(self.model))
+
+    @functools.cached_property
+    def tensors(self) -> tuple[tuple[Location, ir.TensorProtocol], ...]:
+        """Every tensor that the model holds, with its place; their values are not touched."""
+        return tuple(tensors(self.model))
+
+    @functools.cached_property
+    def external_tensors(self) -> tuple[tuple[Location, ir.ExternalTensor], ...]:
+        """The tensors whose values lie in another file."""
+        return tuple((p, t) for p, t in self.tensors if isinstance(t, ir.ExternalTensor))
+
+    @functools.cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """Every node of the model, those of bodies and functions included, each once."""
+        return tuple(self._walk())
+
+    @functools.cached_property
+    def misuses(self) -> Mapping[str, Sequence[Misuse]]:
+        """What operators do not allow about their nodes, by kind, in the order of the nodes."""
+        from onnx_kvtool.lint.misuse import misuses
+
+        found: dict[str, list[Misuse]] = {}
+        for misuse in misuses(self):
+            found.setdefault(misuse.kind, []).append(misuse)
+        return found
+
+    def once(self, key: Hashable, compute: Callable[[], Fact]) -> Fact:
+        """Return what `compute` gave when it was first asked for under this key."""
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return cast(Fact, self._kept[key])
+
+    def index_maps(self, site: Site) -> IndexMaps:
+        """Return what integer values hold in the graph or function in which a node stands."""
+        key = id(site.root)
+        if key not in self._maps:
+            self._maps[key] = IndexMaps(self._opsets(site.root).get("", 1))
+        return self._maps[key]
+
+    def _opsets(self, root: ir.Graph) -> dict[str, int]:
+        for function in self.model.functions.values():
+            if function.graph is root:
+                return function.opset_imports
+        return self.model.opset_imports
+
+    def _walk(self) -> Iterator[Site]:
+        graph = self.model.graph
+        yield from _sites(graph, graph_path(graph.name), graph, self.model.opset_imports)
+        for function in self.model.functions.values():
+            path = function_path(function.domain, function.name, function.overload)
+            yield from _sites(function.graph, path, function.graph, function.opset_imports)
+
+
+def _sites(graph: ir.Graph, path: str, root: ir.Graph, opsets: dict[str, int]) -> Iterator[Site]:
+    for index, node in enumerate(graph):
+        yield Site(node, path, index, opsets.get(node.domain), root)
+        if node.attributes.data:
+            for name, body in subgraphs(node):
+                yield from _sites(body, step_path(path, node.name, index, name), root, opsets)

@@ -1,0 +1,133 @@
+"""Which files a list of paths means: files, directories, globs, standard input."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+
+from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.lint.patterns import PathPatterns
+
+__all__ = ["find_models", "parse_shard", "take_shard"]
+
+_SUFFIX = ".onnx"
+_SKIPPED = frozenset({".git", ".hg", ".svn"})
+
+
+def find_models(paths: Sequence[str]) -> list[str]:
+    """Return the model files that `paths` mean, each once, in a stable order.
+
+    The order is that of `paths`, and within a directory or a glob that of the names. A file that is
+    named stands as it is, whatever it is called and whether or not it exists. A directory means the
+    files `*.onnx` in it and below it, but for what a `.gitignore` in, below or above it (up to the
+    root of the repository) excludes; links to directories are not followed.
+
+    Args:
+        paths: Files, directories, globs (`**` for any depth), or `-`; empty for the current
+            directory.
+
+    Raises:
+        UnreadableModel: If a glob matches no file.
+        UsageError: If `-` is given twice.
+    """
+    if list(paths).count("-") > 1:
+        raise UsageError("standard input holds one model, and `-` is given twice")
+    found: dict[str, None] = {}
+    for path in paths or (os.curdir,):
+        found.update(dict.fromkeys(_expand(path)))
+    return list(found)
+
+
+def _expand(path: str) -> Iterator[str]:
+    if path == "-":
+        yield path
+    elif os.path.isdir(path):
+        above = _enclosing(path)
+        # Like a file, a directory that is named is meant, whatever excludes it.
+        yield from _walk(os.path.normpath(path), [] if _is_ignored(path, True, above) else above)
+    elif glob.has_magic(path) and not os.path.lexists(path):
+        matched = sorted(glob.glob(path, recursive=True))
+        if not matched:
+            raise UnreadableModel(f"`{path}` matches no file")
+        for one in matched:
+            yield from _expand(one)
+    else:
+        yield path
+
+
+def _walk(directory: str, ignores: list[PathPatterns]) -> Iterator[str]:
+    """Yield the models in and below `directory`, which `ignores` do not exclude."""
+    own = _read_ignore(directory)
+    ignores = [*ignores, own] if own else ignores
+    try:
+        with os.scandir(directory) as entries:
+            lines = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise UnreadableModel(f"`{directory}` cannot be read: {error.strerror or error}") from error
+    for entry in lines:
+        path = entry.name if directory == os.curdir else os.path.join(directory, entry.name)
+        is_directory = entry.is_dir(follow_symlinks=False)
+        if not (is_directory or entry.name.endswith(_SUFFIX)) or entry.name in _SKIPPED:
+            continue
+        if _is_ignored(path, is_directory, ignores):
+            continue
+        if is_directory:
+            yield from _walk(path, ignores)
+        elif entry.is_file() or (entry.is_symlink() and not os.path.exists(path)):
+            yield path  # a link that leads nowhere is a model that cannot be read
+
+
+def _is_ignored(path: str, is_directory: bool, ignores: list[PathPatterns]) -> bool:
+    """Return what the innermost `.gitignore` that speaks of a path says."""
+    for patterns in reversed(ignores):
+        verdict = patterns.verdict(path, is_directory=is_directory)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _enclosing(directory: str) -> list[PathPatterns]:
+    """Return the `.gitignore` files above a directory, down from the root of its repository."""
+    found: list[PathPatterns] = []
+    here = os.path.abspath(directory)
+    while not os.path.exists(os.path.join(here, ".git")):
+        parent = os.path.dirname(here)
+        if parent == here:
+            return []  # in no repository, a `.gitignore` above means something else
+        here = parent
+        if own := _read_ignore(here):
+            found.append(own)
+    return found[::-1]
+
+
+def _read_ignore(directory: str) -> PathPatterns | None:
+    path = os.path.join(directory, ".gitignore")
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return PathPatterns(file.read().splitlines(), os.path.abspath(directory))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableModel(f"`{path}` cannot be read: {error.strerror or error}") from error
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the part and the number of parts that `i/n` names, counted from 1.
+
+    Raises:
+        UsageError: If it is not of that form, or `i` is not 1 to `n`.
+    """
+    part, slash, count = text.partition("/")
+    digits = part.isascii() and part.isdigit() and count.isascii() and count.isdigit()
+    if not (slash and digits and 1 <= int(part) <= int(count)):
+        raise UsageError(
+            f"`--shard` is `{text}`, expected `i/n` with i from 1 to n", help="write `--shard 1/4`"
+        )
+    return int(part), int(count)
+
+
+def take_shard(files: Sequence[str], shard: tuple[int, int]) -> list[str]:
+    """Return the files of one of `n` parts; together the parts hold each file once."""
+    part, count = shard
+    return list(files[part - 1 :: count])

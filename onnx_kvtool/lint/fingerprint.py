@@ -1,0 +1,81 @@
+"""What a finding is known by from one version of a model to the next."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.walk import step_path, subgraphs
+from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.finding import Finding
+
+__all__ = ["with_fingerprints"]
+
+_LENGTH = 32  # hexadecimal digits: 128 bits
+
+
+def with_fingerprints(findings: Sequence[Finding], context: Context) -> list[Finding]:
+    """Return the findings with fingerprints, unique within the model.
+
+    A fingerprint is made of the code and of the names around the place: those of graph, node and
+    value. Positions do not count, so that it survives nodes that are added or sorted otherwise; an
+    unnamed node goes by its operator and the name of its first output. Findings of one code that
+    cannot be told apart in this way are numbered.
+    """
+    places = _Places(context)
+    counts: Counter[tuple[str, ...]] = Counter()
+    marked = []
+    for finding in findings:
+        key = (finding.code, *places.logical(finding))
+        counts[key] += 1
+        text = "\0".join((*key, str(counts[key])))
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        marked.append(replace(finding, fingerprint=digest[:_LENGTH]))
+    return marked
+
+
+class _Places:
+    """Names for places that hold no position; worked out when the first position is met."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._paths: dict[str, str] | None = None
+        self._nodes: dict[tuple[str, int], ir.Node] = {}
+
+    def logical(self, finding: Finding) -> tuple[str, str, str]:
+        """Return graph, node and value of a finding as names."""
+        place = finding.location
+        unnamed = place.node is None and place.index is not None
+        if unnamed or "#" in place.graph:
+            self._look()
+        graph = (self._paths or {}).get(place.graph, place.graph)
+        label = place.node or ""
+        if unnamed and (node := self._nodes.get((place.graph, place.index or 0))) is not None:
+            label = _anchor(node)
+        return graph, label, place.value or ""
+
+    def _look(self) -> None:
+        if self._paths is not None:
+            return
+        self._paths = {}
+        for site in self._context.sites:
+            self._nodes[site.path, site.index] = site.node
+            if site.node.attributes.data:
+                self._enter(site, self._paths)
+
+    def _enter(self, site: Site, paths: dict[str, str]) -> None:
+        node = site.node
+        for name, _ in subgraphs(node):
+            outer = paths.get(site.path, site.path)
+            path = step_path(site.path, node.name, site.index, name)
+            paths[path] = step_path(outer, node.name or _anchor(node), site.index, name)
+
+
+def _anchor(node: ir.Node) -> str:
+    """Return what an unnamed node goes by."""
+    output = next((value.name for value in node.outputs if value.name), "")
+    return f"{node.domain}::{node.op_type} -> {output}"

@@ -1,0 +1,284 @@
+"""What the schemas of the default domain do not allow, in one walk over all nodes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.strangers import STRANGERS
+from onnx_kvtool.ops.attribute_values import STRINGS, TYPES
+from onnx_kvtool.ops.legality import Problem, examine
+from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts, operators, tensor_type, type_name
+
+__all__ = ["Misuse", "misuses"]
+
+_SCATTERS = frozenset({"ScatterND", "ScatterElements", "Scatter"})
+
+
+@dataclass(frozen=True, slots=True)
+class Misuse:
+    """One thing that a schema does not allow about one node.
+
+    Attributes:
+        kind: What it is: a kind of `examine`, or one that is found here only.
+        location: The node, and the value that is meant.
+        text: One sentence without a full stop.
+        help: What to do about it.
+        severity: None for that of the rule.
+    """
+
+    kind: str
+    location: Location
+    text: str
+    help: str | None = None
+    severity: Severity | None = None
+
+
+def misuses(context: Context) -> Iterator[Misuse]:
+    """Yield what the nodes of a model do that their operators do not allow.
+
+    Nodes of other domains and calls of model-local functions are left alone, but for a domain that
+    is not imported. What rules of TensorScatter and of the scatters say is left to them.
+    """
+    functions = {(f.domain, f.name) for f in context.model.functions.values()}
+    unimported: dict[tuple[int, str], list[Site]] = {}
+    strangers: dict[tuple[int, str], list[Site]] = {}
+    for site in context.sites:
+        node = site.node
+        if site.opset is None:
+            unimported.setdefault((id(site.root), node.domain), []).append(site)
+        elif not node.domain and (not functions or ("", node.op_type) not in functions):
+            facts = op_facts(node.op_type, site.opset)
+            if facts is not None and not facts.deprecated:
+                yield from _node(site, site.opset, facts)
+            elif facts is None and node.op_type in STRANGERS:
+                strangers.setdefault((id(site.root), node.op_type), []).append(site)
+            elif node.op_type != "TensorScatter":  # KV012
+                yield _unknown(site, site.opset, facts)
+    for sites in strangers.values():
+        yield _stranger(sites)
+    is_reported = any(d.code == "missing-opset-import" for d in context.origin.defects)
+    for (_, domain), sites in unimported.items():
+        if domain or not is_reported:
+            yield _unimported(domain, sites, context)
+
+
+def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
+    node = site.node
+    for problem in examine(node, opset):
+        if not _is_said_elsewhere(site, problem, facts):
+            yield _worded(site, problem, facts)
+    if len(node.inputs) < facts.min_inputs and facts.inputs[-1].variadic:
+        yield Misuse(
+            "arity",
+            site.location(),
+            f"`{node.op_type}` has {len(node.inputs)} inputs, expected at least {facts.min_inputs}",
+        )
+    for index, output in enumerate(node.outputs):
+        formal = facts.output(index)
+        if not output.name and formal is not None and not (formal.optional or formal.variadic):
+            yield Misuse(
+                "missing-output",
+                site.location(),
+                f"output `{formal.name}` of `{node.op_type}` is not optional and has no name",
+                "give the value a name, also where nothing reads it",
+            )
+    if node.attributes.data:
+        yield from _values(site, facts)
+    if node.op_type != "TensorScatter":
+        yield from _conflicts(site, facts)
+
+
+def _is_said_elsewhere(site: Site, problem: Problem, facts: OpFacts) -> bool:
+    """Return whether a rule of its own says it, or nothing is wrong for onnx."""
+    node = site.node
+    if problem.kind == "unknown-attribute":
+        return problem.subject.startswith("__")  # onnx's checker takes these for private notes
+    if problem.kind != "element-type":
+        return False
+    if node.op_type == "TensorScatter":  # KV010
+        return len(node.inputs) > 2 and _is(node.inputs[2], problem.subject)
+    if node.op_type in _SCATTERS:  # KV206
+        moved = (*node.inputs[:1], *node.inputs[2:], *node.outputs)
+        return any(_is(value, problem.subject) for value in moved)
+    return False
+
+
+def _is(value: ir.Value | None, name: str) -> bool:
+    return value is not None and value.name == name
+
+
+def _worded(site: Site, problem: Problem, facts: OpFacts) -> Misuse:
+    op, name = site.node.op_type, problem.subject
+    value = name if problem.kind == "element-type" else None
+    help: str | None = None
+    text = problem.text
+    if problem.kind == "unknown-attribute":
+        came = _first_with(op, name)
+        close = difflib.get_close_matches(name, facts.attributes, 1)
+        if came is not None:
+            text += f"; it came with opset {came}"
+            help = f"raise the opset import to {came}, or leave the attribute out"
+        else:
+            help = f"did you mean `{close[0]}`?" if close else "leave the attribute out"
+    elif problem.kind == "attribute-type":
+        expected = ir.AttributeType(facts.attributes[name].type).name
+        text += f", expected {expected}"
+    elif problem.kind == "missing-attribute":
+        text = f"attribute `{name}` of `{op}` is required at opset {site.opset} and missing"
+        help = "write the attribute; it has no default"
+    elif problem.kind == "attribute-value":
+        text += f", the node stands at opset {site.opset}"
+        help = "raise the opset import, or write the node without it"
+    elif problem.kind == "missing-input":
+        position = next(i for i, formal in enumerate(facts.inputs) if formal.name == name)
+        given = len(site.node.inputs)
+        text = f"input {position}, `{name}`, of `{op}` is required and " + (
+            "has an empty name" if position < given else f"absent: the node has {given} inputs"
+        )
+        help = "connect the value; only optional inputs may be left out"
+    elif problem.kind == "element-type":
+        help = "insert a Cast to a type that the operator takes"
+    return Misuse(problem.kind, site.location(value), text, help)
+
+
+def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
+    op = site.node.op_type
+    owner = f"is used at opset {opset}"
+    if facts is not None:
+        return Misuse(
+            "deprecated-operator",
+            site.location(),
+            f"`{op}` is gone since opset {facts.since_version} and {owner}",
+            "write it with the operators that replaced it, or lower the opset import",
+        )
+    first = next((v for v in range(opset + 1, NEWEST + 1) if op_facts(op, v) is not None), None)
+    if first is not None:
+        return Misuse(
+            "unknown-operator",
+            site.location(),
+            f"`{op}` came with opset {first} and {owner}",
+            f"raise the opset import to {first}, or replace the operator",
+        )
+    close = difflib.get_close_matches(op, sorted(operators()), 1)
+    return Misuse(
+        "unknown-operator",
+        site.location(),
+        f"the default domain has no operator `{op}` at any opset up to {NEWEST}",
+        f"did you mean `{close[0]}`?" if close else "put it into a domain of its own",
+    )
+
+
+def _stranger(sites: list[Site]) -> Misuse:
+    first, op = sites[0], sites[0].node.op_type
+    return Misuse(
+        "unknown-operator",
+        first.location(),
+        f"`{op}` is no operator of ONNX at opset {first.opset}: {STRANGERS[op]}{_more(sites)}",
+        "use the model with onnxruntime only, or export it without that optimisation",
+        "info",
+    )
+
+
+def _more(sites: list[Site]) -> str:
+    rest = len(sites) - 1
+    return f" ({rest} more node{'s' * (rest > 1)})" if rest else ""
+
+
+def _first_with(op: str, attribute: str) -> int | None:
+    for opset in range(1, NEWEST + 1):
+        facts = op_facts(op, opset)
+        if facts is not None and attribute in facts.attributes:
+            return opset
+    return None
+
+
+def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
+    """Yield strings and types that an attribute does not take at any opset."""
+    node = site.node
+    if node.op_type == "TensorScatter":  # KV003
+        return
+    for name, given in node.attributes.data.items():
+        if given.is_ref() or name not in facts.attributes:
+            continue
+        value = given.value
+        allowed = STRINGS.get((node.op_type, name))
+        if allowed is not None and isinstance(value, str) and value not in allowed:
+            close = difflib.get_close_matches(value, sorted(allowed), 1)
+            yield Misuse(
+                "attribute-value",
+                site.location(),
+                f'attribute `{name}` is "{value}", expected one of '
+                + ", ".join(f'"{text}"' for text in sorted(allowed)),
+                f'did you mean "{close[0]}"?' if close else None,
+            )
+        if (node.op_type, name) in TYPES and isinstance(value, int):
+            yield from _type(site, facts, name, value)
+
+
+def _type(site: Site, facts: OpFacts, name: str, number: int) -> Iterator[Misuse]:
+    formal = facts.outputs[0]
+    try:
+        dtype = ir.DataType(number)
+    except ValueError:
+        dtype = ir.DataType.UNDEFINED
+    if dtype == ir.DataType.UNDEFINED:
+        text = f"attribute `{name}` is {number}, which is no element type"
+    elif tensor_type(dtype) not in formal.types:
+        op = site.node.op_type
+        text = (
+            f"attribute `{name}` is {number} ({dtype.name}), a type that `{op}` does not give at "
+            f"opset {site.opset}"
+        )
+    else:
+        return
+    yield Misuse("attribute-value", site.location(), text)
+
+
+def _conflicts(site: Site, facts: OpFacts) -> Iterator[Misuse]:
+    """Yield values that share a type parameter and differ in type."""
+    node = site.node
+    values = [v for v in (*node.inputs, *node.outputs) if v is not None]
+    if len({v.dtype for v in values}) < 2 and all(v.dtype is not None for v in values):
+        return
+    bound: dict[str, tuple[ir.Value, str]] = {}
+    for kind, operands, formals in (
+        ("input", node.inputs, facts.input),
+        ("output", node.outputs, facts.output),
+    ):
+        for index, value in enumerate(operands):
+            formal = formals(index)
+            given = None if value is None else type_name(value)
+            if value is None or formal is None or given is None or not formal.homogeneous:
+                continue
+            if given not in formal.types:
+                continue  # ON607 says so
+            first, expected = bound.setdefault(formal.type_parameter, (value, given))
+            if given != expected:
+                yield Misuse(
+                    "type-conflict",
+                    site.location(value),
+                    f"{kind} `{value.name}` is {given}, but `{first.name}` is {expected}: "
+                    f"`{node.op_type}` wants one type {formal.type_parameter} for both",
+                    "insert a Cast"
+                    if kind == "input"
+                    else "declare the result with the type that the operator yields",
+                )
+
+
+def _unimported(domain: str, sites: list[Site], context: Context) -> Misuse:
+    first = sites[0]
+    owner = "model" if first.root is context.model.graph else "function"
+    return Misuse(
+        "unimported-domain",
+        first.location(),
+        f"the {owner} imports no version of the domain `{domain or 'ai.onnx'}` of the operator"
+        + _more(sites),
+        f"add an opset import of `{domain or 'ai.onnx'}` to the {owner}",
+    )

@@ -1,0 +1,106 @@
+"""Models as ONNX text for people, and how one differs from another."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import onnx
+import onnx.printer
+import onnx_ir as ir
+
+from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.forms import SparseInitializer
+from onnx_kvtool.core.message import MessageWriter
+from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.core.walk import function_path, graphs, nodes
+
+__all__ = ["diff", "readable"]
+
+_SHOWN_BYTES = 256
+"""Up to this size the values of a tensor are shown; of others type and shape alone."""
+_OWN_METADATA = "kvtool."
+
+
+def readable(model: ir.Model) -> list[str]:
+    """Return a model as lines of ONNX text, with type and shape alone for large tensors.
+
+    Metadata of kvtool on graphs and nodes, for which the text has no form, is added in comments.
+
+    Raises:
+        KvtoolError: If the model holds something that has no written form.
+    """
+    with collector_paused():
+        message = _Shown().model(model)
+    lines = onnx.printer.to_text(message).splitlines()
+    return [*(part for line in lines for part in _parts(line)), *_metadata(model)]
+
+
+def _parts(line: str) -> Iterator[str]:
+    """Yield a line; of one that lists inputs, outputs or values, each of them by itself.
+
+    onnx's printer puts them all on one line, in which nobody sees a difference.
+    """
+    stripped = line.lstrip()
+    if not (stripped.startswith("<") or "=> (" in line):
+        yield line
+        return
+    indent = " " * (len(line) - len(stripped))
+    begin = depth = 0
+    quoted = False
+    for place, char in enumerate(stripped):
+        if char == '"':
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+        elif char == "," and depth <= 0:
+            yield f"{indent}{stripped[begin : place + 1].strip()}"
+            begin = place + 1
+    yield f"{indent}{stripped[begin:].strip()}"
+
+
+def diff(before: list[str], after: list[str], path: str) -> str:
+    """Return the unified diff of two texts of the file `path`; "" when they are equal."""
+    lines = difflib.unified_diff(before, after, path, path, lineterm="")
+    return "".join(f"{line}\n" for line in lines)
+
+
+class _Shown(MessageWriter):
+    def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
+        if isinstance(tensor, ir.ExternalTensor) or tensor_bytes(tensor) <= _SHOWN_BYTES:
+            super().tensor(out, tensor)
+            return
+        out.data_type = int(tensor.dtype)
+        out.dims.extend(tensor.shape.numpy())
+        if tensor.name:
+            out.name = tensor.name
+
+    def initializer(self, out: onnx.GraphProto, name: str, tensor: ir.TensorProtocol) -> None:
+        if not isinstance(tensor, SparseInitializer):
+            super().initializer(out, name, tensor)
+
+    def metadata(self, out: Any, entries: Mapping[str, str]) -> None:
+        """Write that of kvtool alone: exporters put whole stack traces there."""
+        own = {key: text for key, text in entries.items() if key.startswith(_OWN_METADATA)}
+        super().metadata(out, own)
+
+
+def _metadata(model: ir.Model) -> Iterator[str]:
+    for path, graph in graphs(model):
+        yield from _comments(path, graph.metadata_props)
+    for function in model.functions.values():
+        path = function_path(function.domain, function.name, function.overload)
+        yield from _comments(f"function {path}", function.metadata_props)
+    for path, index, node in nodes(model):
+        yield from _comments(f"{path}, node {node.name or f'#{index}'}", node.metadata_props)
+
+
+def _comments(place: str, entries: Mapping[str, str]) -> Iterator[str]:
+    for key in sorted(entries):
+        if key.startswith(_OWN_METADATA):
+            yield f"# {place}: {key} = {entries[key]}"

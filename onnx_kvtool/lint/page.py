@@ -1,0 +1,98 @@
+"""The page of a rule, made of its docstring and its examples."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from onnx_kvtool.lint.rule import Rule
+
+__all__ = ["facts", "index", "markdown", "plain"]
+
+_BASIS = {
+    "constant": "values in the file",
+    "symbolic": "shapes and ranges that hold for every input",
+    "heuristic": "names and habits, so that it is never an error",
+}
+_GROUPS = {
+    "KV0": "The contract of TensorScatter",
+    "KV1": "Structure of caches",
+    "KV2": "Scatters",
+    "KV3": "Runtimes, with `--target` alone",
+    "MD4": "The model as a file",
+    "XD5": "External data",
+    "ON6": "How operators are used",
+}
+
+
+def facts(rule: Rule) -> str:
+    """Return severity, basis, fix and runtime of a rule in one sentence without a full stop."""
+    parts = [f"severity {rule.severity}", f"rests on {_BASIS[rule.basis]}"]
+    if rule.runtime == "any":
+        parts.append("needs a `--target`")
+    elif rule.runtime:
+        parts.append(f"needs `--target {rule.runtime}`")
+    parts.append(f"has {_a(rule.fix)} fix" if rule.fix else "has no fix")
+    return "; ".join(parts)
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def markdown(rule: Rule) -> str:
+    """Return the page of a rule in Markdown, without a line end after the last line."""
+    head, references, tail = rule.text.partition("## References")
+    told = facts(rule)
+    parts = [f"# {rule.code} {rule.name}", f"{rule.summary}.", f"{told[0].upper()}{told[1:]}."]
+    parts += [head.strip(), "## Example", _example(rule.bad), _beside(rule)]
+    parts += ["## Use instead", _example(rule.good), (references + tail).strip()]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _example(text: str) -> str:
+    return f"```text\n{textwrap.dedent(text).strip()}\n```"
+
+
+def _beside(rule: Rule) -> str:
+    """Return what else there is in the directory of the examples."""
+    things = [f"`{name}` of {size} bytes" for name, size in rule.example_files.items()]
+    things += [f"`{name}`, a link to `{to}`" for name, to in rule.example_links.items()]
+    target = f"Checked with `--target {rule.example_target}`." if rule.example_target else ""
+    beside = f"Beside the model lies {' and '.join(things)}." if things else ""
+    return " ".join(part for part in (target, beside) if part)
+
+
+def plain(rule: Rule) -> str:
+    """Return the page of a rule for a terminal: headings without marks, examples indented."""
+    lines, inside = [], False
+    for line in markdown(rule).splitlines():
+        if line.startswith("```"):
+            inside = not inside
+        elif inside:
+            lines.append(f"    {line}".rstrip())
+        elif line.startswith("#"):
+            lines.append(line.lstrip("#").strip())
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def index(rules: Iterable[Rule]) -> str:
+    """Return the page that lists rules, with a table for each group."""
+    groups: dict[str, list[Rule]] = {}
+    for rule in rules:
+        groups.setdefault(rule.code[:3], []).append(rule)
+    parts = [
+        "# Rules",
+        "What [`kvtool check`](../check.md) looks for. `kvtool rule CODE` prints a page.",
+    ]
+    for group, members in groups.items():
+        rows = ["| code | name | severity | fix | |", "| --- | --- | --- | --- | --- |"]
+        for rule in members:
+            code = f"[{rule.code}]({rule.code}.md)"
+            rows.append(
+                f"| {code} | {rule.name} | {rule.severity} | {rule.fix or '-'} | {rule.summary} |"
+            )
+        parts += [f"## {group}: {_GROUPS[group]}", "\n".join(rows)]
+    return "\n\n".join(parts)

@@ -1,0 +1,64 @@
+"""What the data on a release of a runtime says of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.lint.context import Context, Site
+    from onnx_kvtool.targets.target import Limit, Target
+
+__all__ = ["dtype_word", "has_operator", "limited", "limits_named", "runtime_words"]
+
+
+def runtime_words(target: Target) -> str:
+    """Return what messages call a target, with the release whose limits hold if it is another."""
+    if target.is_known:
+        return target.asked
+    return f"{target.asked} (as known of {target.release.version})"
+
+
+def has_operator(target: Target, name: str) -> bool:
+    """Return whether the release has a newer operator, as `TensorScatter-24`."""
+    return name in target.release.native
+
+
+def limits_named(target: Target, *names: str) -> list[Limit]:
+    """Return the limits of a release with these names, in the order of the data file."""
+    return [limit for limit in target.release.limits if limit.name in names]
+
+
+def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
+    """Yield each node that a limit of the release strikes, with the limit.
+
+    A fact that is unknown strikes. Nodes that their schemas do not allow are left to others.
+    """
+    from onnx_kvtool.analysis.conditions import CONDITIONS
+    from onnx_kvtool.ops.view import MalformedNode
+
+    by_operator: dict[str, list[Limit]] = {}
+    for limit in target.release.limits:
+        by_operator.setdefault(limit.operator, []).append(limit)
+    for site in context.sites:
+        if site.node.domain not in ("", "ai.onnx") or site.opset is None:
+            continue
+        for limit in by_operator.get(site.node.op_type, ()):
+            if site.opset < limit.since:
+                continue
+            try:
+                strikes = CONDITIONS[limit.when](site.node, site.opset, limit, context.folder)
+            except MalformedNode:
+                continue
+            if strikes:
+                yield site, limit
+
+
+def dtype_word(node: ir.Node) -> str | None:
+    """Return the element type of a node's first input or output, as the data file writes it."""
+    for value in (*node.inputs[:1], *node.outputs[:1]):
+        if value is not None and value.dtype is not None and value.dtype.name != "UNDEFINED":
+            return value.dtype.name.lower()
+    return None

@@ -1,0 +1,149 @@
+"""KV105: the names of a past and its present do not say that they belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.lint.rule import ModelRule
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.analysis.caches import Cache
+    from onnx_kvtool.lint.context import Context
+    from onnx_kvtool.lint.finding import Finding, Fix
+    from onnx_kvtool.lint.name_templates import Template
+
+__all__ = ["PastPresentNamePairing"]
+
+
+class PastPresentNamePairing(ModelRule):
+    """A past and its present have names that pair under no known template, or that cross.
+
+    ## What it does
+
+    Follows each cache from its input to its output and compares the two names. It knows the
+    templates of optimum (`past_key_values.0.key` and `present.0.key`), onnxruntime-genai (also
+    `past_key_self_0`, `past_0`) and mobius (`key_cache.0` and `updated_key_cache.0`), and reads
+    `genai_config.json` where it lies beside the model and names it; then its templates alone count.
+    Other names are fine as long as they differ in words such as `past` and `present` only.
+
+    It looks for a key that comes out under a name of a value, for one layer that comes out as
+    another, and, in a model of two caches or more, for names that have nothing in common.
+
+    ## Why is this bad?
+
+    A runtime that feeds the caches back knows them by their names alone. One that cannot pair them
+    refuses the model; crossed names make it feed the keys in as values, or one layer's cache into
+    another, with wrong tokens and no error.
+
+    ## Fix safety
+
+    The fix is unsafe because it renames an output of the model. It is offered where the name of the
+    past has a template, so that the name of the present follows from it.
+
+    ## References
+
+    - [Configuration of onnxruntime-genai](https://onnxruntime.ai/docs/genai/reference/config.html):
+      `past_key_names`, `past_value_names`, `present_key_names`, `present_value_names`.
+    - [Export of decoders in optimum](https://huggingface.co/docs/optimum-onnx/index):
+      `past_key_values.{i}.key` and `present.{i}.key`.
+    """
+
+    code = "KV105"
+    name = "past-present-name-pairing"
+    severity = "warning"
+    basis = "heuristic"
+    fix = "unsafe"
+
+    bad = """
+        <ir_version: 10, opset_import: ["": 24]>
+        decoder (float[2, 3, 7, 5] "key_cache.0", float[2, 3, 7, 5] "value_cache.0",
+            float[2, 3, 1, 5] key, float[2, 3, 1, 5] value, int64[2] start)
+            => (float[2, 3, 7, 5] "updated_key_cache.0", float[2, 3, 7, 5] scatter_17) {
+            [keys] "updated_key_cache.0" = TensorScatter ("key_cache.0", key, start)
+            [values] scatter_17 = TensorScatter ("value_cache.0", value, start)
+        }
+    """
+    good = """
+        <ir_version: 10, opset_import: ["": 24]>
+        decoder (float[2, 3, 7, 5] "key_cache.0", float[2, 3, 7, 5] "value_cache.0",
+            float[2, 3, 1, 5] key, float[2, 3, 1, 5] value, int64[2] start)
+            => (float[2, 3, 7, 5] "updated_key_cache.0",
+                float[2, 3, 7, 5] "updated_value_cache.0") {
+            [keys] "updated_key_cache.0" = TensorScatter ("key_cache.0", key, start)
+            [values] "updated_value_cache.0" = TensorScatter ("value_cache.0", value, start)
+        }
+    """
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Compare the names at both ends of each cache that goes from an input to an output."""
+        from onnx_kvtool.lint.name_templates import TEMPLATES, configured_templates
+
+        graph = context.model.graph
+        inputs = {id(value) for value in graph.inputs}
+        outputs = {value.name: value for value in graph.outputs}
+        caches = [
+            c
+            for c in context.caches
+            if id(c.past_value) in inputs and c.present in outputs and c.past != c.present
+        ]
+        configured = configured_templates(context.origin.path)
+        for cache in caches:
+            assert cache.past is not None and cache.present is not None
+            problem = _problem(cache.past, cache.present, configured, len(caches))
+            if problem is None:
+                continue
+            yield self.found(
+                cache.location,
+                f"the present of `{cache.past}` leaves as `{cache.present}`, {problem}",
+                help="name the present after its past, as `past_key_values.0.key` and "
+                "`present.0.key`",
+                fix=_fix(cache, outputs, configured or TEMPLATES),
+            )
+
+
+def _problem(past: str, present: str, configured: tuple[Template, ...], count: int) -> str | None:
+    """Return what is wrong with a pair of names; None where it is understood."""
+    from onnx_kvtool.lint.layers import place_of
+    from onnx_kvtool.lint.name_templates import TEMPLATES, counterpart, same_but_direction
+
+    before, after = place_of(past), place_of(present)
+    if before.role is not None and after.role is not None and before.role != after.role:
+        return f"which is the name of a {after.role}, not of a {before.role}"
+    if None not in (before.layer, after.layer) and before.layer != after.layer:
+        is_named = before.role is not None and after.role is not None
+        if is_named or any(t.present_layer(present) is not None for t in TEMPLATES):
+            return f"which is the name of layer {after.layer}, not of layer {before.layer}"
+    if configured:
+        wanted = counterpart(past, configured)
+        if wanted is None:
+            return "and `genai_config.json` beside the model has no template for its past"
+        return None if present == wanted else f"where `genai_config.json` says `{wanted}`"
+    if counterpart(past, TEMPLATES) == present or same_but_direction(past, present):
+        return None
+    return "a name that no known template pairs with it" if count > 1 else None
+
+
+def _fix(
+    cache: Cache, outputs: dict[str | None, ir.Value], templates: tuple[Template, ...]
+) -> Fix | None:
+    """Return the fix that renames the present, where its right name is known and free."""
+    from onnx_kvtool.lint.finding import Fix
+    from onnx_kvtool.lint.name_templates import counterpart
+
+    assert cache.past is not None
+    wanted = counterpart(cache.past, templates)
+    value = outputs[cache.present]
+    if wanted is None or wanted == value.name or wanted in outputs:
+        return None
+    return Fix("unsafe", f"rename `{value.name}` to `{wanted}`", _renaming(value, wanted))
+
+
+def _renaming(value: ir.Value, name: str) -> Callable[[], None]:
+    def apply() -> None:
+        if value.is_graph_output():
+            value.name = name
+
+    return apply

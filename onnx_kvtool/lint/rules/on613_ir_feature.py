@@ -1,0 +1,130 @@
+"""ON613: a model holds what its IR version does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.lint.rule import ModelRule
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.core.location import Location
+    from onnx_kvtool.lint.context import Context
+    from onnx_kvtool.lint.finding import Finding
+
+__all__ = ["IrFeature"]
+
+
+class IrFeature(ModelRule):
+    """A model holds what its IR version does not have.
+
+    ## What it does
+
+    Looks for element types (8-bit floats came with IR 9, 4-bit integers with 10), model-local
+    functions (8) and overloads of them (10) in a model of a lower IR version; there is one finding
+    for each, at the first place. In IR 3 and below, where an initializer has to be an input as
+    well, one that is not is an error.
+
+    ## Why is this bad?
+
+    A reader of that IR version skips what it does not know: it sees a tensor of an unknown type, or
+    a call of a function that is not there. onnx's checker reports initializers only.
+
+    ## References
+
+    - [ONNX versioning](https://onnx.ai/onnx/repo-docs/Versioning.html): the changes of the IR.
+    """
+
+    code = "ON613"
+    name = "ir-feature"
+    severity = "warning"
+    basis = "constant"
+
+    bad = """
+        <ir_version: 7, opset_import: ["": 18, "local": 1]>
+        main (float[2, 5] x) => (float[2, 5] y) {
+            [act] y = local.twice (x)
+        }
+        <opset_import: ["": 18], domain: "local"> twice (a) => (b) {
+            b = Add (a, a)
+        }
+    """
+    good = """
+        <ir_version: 8, opset_import: ["": 18, "local": 1]>
+        main (float[2, 5] x) => (float[2, 5] y) {
+            [act] y = local.twice (x)
+        }
+        <opset_import: ["": 18], domain: "local"> twice (a) => (b) {
+            b = Add (a, a)
+        }
+    """
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Compare each feature with the IR version."""
+        from onnx_kvtool.core.location import Location
+        from onnx_kvtool.core.walk import function_path
+        from onnx_kvtool.ops.element_type import dtype_name
+        from onnx_kvtool.ops.ir_versions import FIRST_IR, FUNCTIONS, OVERLOADS
+
+        model, version = context.model, context.model.ir_version
+        if version is None:
+            return
+        if version < 4:
+            yield from self._initializers(context)
+        for function in model.functions.values():
+            path = function_path(function.domain, function.name, function.overload)
+            for what, since in (("a function", FUNCTIONS), ("an overload", OVERLOADS)):
+                if version < since and (since == FUNCTIONS or function.overload):
+                    yield self._found(Location(path), f"is {what}, which", since, version)
+                    break
+        if version >= max(FIRST_IR.values()):
+            return
+        seen: set[ir.DataType] = set()
+        for place, dtype in _types(context):
+            since = FIRST_IR.get(dtype, 0)
+            if since > version and dtype not in seen:
+                seen.add(dtype)
+                yield self._found(place, f"is of type {dtype_name(dtype)}, which", since, version)
+
+    def _found(self, place: Location, what: str, since: int, version: int) -> Finding:
+        name = f"`{place.value}` " if place.value else ""
+        return self.found(
+            place,
+            f"{name}{what} came with IR version {since}; the model states IR version {version}",
+            help=f"raise `ir_version` to {since}",
+        )
+
+    def _initializers(self, context: Context) -> Iterator[Finding]:
+        from onnx_kvtool.core.location import Location
+        from onnx_kvtool.core.walk import graphs
+
+        version = context.model.ir_version
+        for path, graph in graphs(context.model):
+            for name, value in graph.initializers.items():
+                if not value.is_graph_input():
+                    yield self.found(
+                        Location(path, value=name),
+                        f"initializer `{name}` is no input of its graph, as IR version {version} "
+                        "demands",
+                        help="raise `ir_version` to 4, or declare the initializer as an input",
+                        severity="error",
+                    )
+
+
+def _types(context: Context) -> Iterator[tuple[Location, ir.DataType]]:
+    """Yield the element types of inputs, constants and results, with a place for each."""
+    from onnx_kvtool.core.location import Location
+    from onnx_kvtool.core.walk import graphs, tensors
+
+    for path, graph in graphs(context.model):
+        for value in graph.inputs:
+            if value.dtype is not None:
+                yield Location(path, value=value.name), value.dtype
+    for place, tensor in tensors(context.model):
+        yield place, tensor.dtype
+    for site in context.sites:
+        for output in site.node.outputs:
+            if output.dtype is not None:
+                yield site.location(output), output.dtype

@@ -1,0 +1,71 @@
+"""Findings as workflow commands of GitHub Actions, which shows them as annotations."""
+
+from __future__ import annotations
+
+from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.report import RANK, CheckReport
+from onnx_kvtool.report.escape import escape
+from onnx_kvtool.report.findings.names import qualified_name
+from onnx_kvtool.report.findings.paths import shown_path
+
+__all__ = ["step_summary", "to_github"]
+
+_COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "notice"}
+_LONGEST_SUMMARY = 500  # rows; GitHub refuses a summary above 1 MiB
+
+
+def to_github(report: CheckReport) -> str:
+    """Return one command for each finding, errors first: GitHub shows ten of each kind alone."""
+    lines = [(file.path, finding) for file in report.files for finding in file.findings]
+    lines.sort(key=lambda line: RANK[line[1].severity])
+    return "\n".join(_command(path, finding) for path, finding in lines)
+
+
+def _command(path: str, finding: Finding) -> str:
+    title = f"{finding.code} {finding.name}"
+    place = qualified_name(finding.location)
+    text = f"{place}: {finding.message}" if place else finding.message
+    if finding.help:
+        text += f"\nhelp: {finding.help}"
+    properties = f"file={_property(shown_path(path))},line=1,title={_property(title)}"
+    return f"::{_COMMANDS[finding.severity]} {properties}::{_data(text)}"
+
+
+def _data(text: str) -> str:
+    """Escape a message: only what would end the command, or be taken for an escape, is written."""
+    safe = "\n".join(escape(line) for line in text.split("\n"))
+    return safe.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(escape(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+def step_summary(report: CheckReport) -> str:
+    """Return the summary of a job in Markdown: counts, and a table of the findings."""
+    summary = report.summary
+    counts = f"{summary.error} errors, {summary.warning} warnings, {summary.info} remarks"
+    lines = ["## kvtool check", "", f"{counts} in {summary.files} models.", ""]
+    rows = [(file.path, finding) for file in report.files for finding in file.findings]
+    rows.sort(key=lambda row: RANK[row[1].severity])
+    if rows:
+        lines += ["| | rule | model | place | message |", "| --- | --- | --- | --- | --- |"]
+    for path, finding in rows[:_LONGEST_SUMMARY]:
+        cells = (
+            finding.severity,
+            f"{finding.code} {finding.name}",
+            shown_path(path),
+            qualified_name(finding.location),
+            finding.message,
+        )
+        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
+    if len(rows) > _LONGEST_SUMMARY:
+        lines += ["", f"and {len(rows) - _LONGEST_SUMMARY} more"]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    r"""Escape what would end a cell, or begin a tag of HTML."""
+    safe = escape(text)
+    return safe.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;")

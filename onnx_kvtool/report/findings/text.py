@@ -1,0 +1,112 @@
+"""Findings for people: grouped by file, each with its remedy below it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.report import CheckReport, FileReport
+from onnx_kvtool.report.blocks import Block, Grid, Line
+
+__all__ = ["blocks", "changes", "closing", "remarks"]
+
+_STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
+
+
+def blocks(report: CheckReport) -> Iterator[Block]:
+    """Yield the findings file by file, or with `statistics` the counts of each rule."""
+    if report.statistics:
+        header = ("code", "name", "severity", "findings", "with a fix")
+        rows = [
+            (code, name, severity, str(count), str(fixable))
+            for code, name, severity, count, fixable in report.counts()
+        ]
+        if rows:
+            yield Grid(header, tuple(rows))
+        return
+    for file in report.files:
+        if file.findings:
+            yield Line(_name(file.path), _number(len(file.findings), "finding"))
+            for finding in file.findings:
+                yield from _finding(finding)
+
+
+def _finding(finding: Finding) -> Iterator[Block]:
+    label = f"  {finding.severity} {finding.code} {finding.name}"
+    yield Line(label, f"{finding.location}: {finding.message}", _STYLES[finding.severity])
+    if finding.help is not None:
+        yield Line("    help", finding.help)
+    if finding.fix is not None:
+        how = _SAFE if finding.fix.applicability == "safe" else _UNSAFE
+        yield Line("    fix", f"{finding.fix.title}, with {how}")
+
+
+def changes(report: CheckReport) -> str:
+    """Return how the models would change, one diff after the other."""
+    return "".join(file.diff for file in report.files)
+
+
+def remarks(report: CheckReport, *, verbose: bool) -> Iterator[Block]:
+    """Yield what there is to say of files beside their findings; of all of them if `verbose`."""
+    for file in report.files:
+        for applied in file.fixed:
+            label = "would fix" if report.is_diff else "fixed"
+            yield Line(label, f"{_name(file.path)}: {applied.code} {applied.title}", "green")
+        for note in file.notes:
+            yield Line("note", f"{_name(file.path)}: {note}")
+        if verbose and file.failure is None:
+            yield Line("checked", f"{_name(file.path)}: {_counts(file)}")
+
+
+def _counts(file: FileReport) -> str:
+    parts = [_number(len(file.findings), "finding")]
+    if file.suppressed:
+        parts.append(f"{file.suppressed} suppressed in the model")
+    if file.baselined:
+        parts.append(f"{file.baselined} in the baseline")
+    return f"{', '.join(parts)}; {file.seconds:.2f} s"
+
+
+def closing(report: CheckReport) -> Iterator[Block]:
+    """Yield the last lines: notes on the run, and what was found in all."""
+    for note in report.notes:
+        yield Line("note", note)
+    summary = report.summary
+    if not summary.files:
+        return
+    in_files = f"in {_number(summary.files, 'file')}"
+    total = summary.error + summary.warning + summary.info
+    hidden = _hidden(summary.suppressed, summary.baselined)
+    if not total:
+        yield Line("checked", f"no findings {in_files}{hidden}", "green")
+    else:
+        parts = [
+            _number(summary.error, "error"),
+            _number(summary.warning, "warning"),
+            _number(summary.info, "remark"),
+        ]
+        style = "bold red" if report.exit_code else "bold"
+        yield Line("found", f"{', '.join(parts)} {in_files}{hidden}", style)
+    if summary.fixable and not report.is_diff:
+        yield Line("fixable", f"{summary.fixable} with {_SAFE}")
+    if summary.unsafe_fixable and not report.is_diff:
+        yield Line("fixable", f"{summary.unsafe_fixable} with {_UNSAFE}")
+
+
+def _hidden(suppressed: int, baselined: int) -> str:
+    parts = []
+    if suppressed:
+        parts.append(f"{suppressed} suppressed")
+    if baselined:
+        parts.append(f"{baselined} in the baseline")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path or "the model"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

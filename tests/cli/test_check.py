@@ -1,0 +1,256 @@
+"""`kvtool check` and `kvtool rule` on the command line: streams, exit codes, formats."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onnx_kvtool.lint.table import RULES
+from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
+
+ROUND = ("--isolated", "--select", "KV001,KV003,MD400,MD410")
+UNUSED = scatter('mode: string = "linear"', ', metadata_props: ["kvtool.ignore": "KV003"]')
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    save(CLEAN, tmp_path / "clean.onnx")
+    save(BAD_MODE, tmp_path / "deep" / "bad.onnx")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    return tmp_path
+
+
+def test_findings_are_data_and_the_summary_is_talk(kvtool) -> None:
+    result = kvtool("check", *ROUND)
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "deep/bad.onnx: 1 finding\n"
+        "  error KV003 bad-mode: decoder, node `cache` (TensorScatter): "
+        "`mode` is `ring`, expected `linear` or `circular`\n"
+        "    help: write `linear`, or `circular` for a cache that starts again at its front\n"
+    )
+    assert result.stderr == "found: 1 error, 0 warnings, 0 remarks in 2 files\n"
+
+
+def test_the_guide_shows_what_is_printed(kvtool, root: Path) -> None:
+    guide = (root / "docs" / "check.md").read_text(encoding="utf-8")
+    shown = guide.partition("    $ kvtool check decoder.onnx\n")[2].partition("\n\n")[0]
+    save(scatter("axis: int = 0"), Path("decoder.onnx"))
+    printed = kvtool("check", "decoder.onnx", "--isolated").stdout
+    assert [line.removeprefix("    ") for line in shown.splitlines()] == printed.splitlines()
+
+
+def test_a_clean_model_is_silent_on_standard_output(kvtool) -> None:
+    result = kvtool("check", "clean.onnx", *ROUND)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "checked: no findings in 1 file\n"
+
+
+def test_quiet_and_verbose(kvtool) -> None:
+    assert kvtool("check", *ROUND, "-q").stderr == ""
+    talk = kvtool("check", *ROUND, "-v").stderr.splitlines()
+    assert talk[0].startswith("checked: clean.onnx: 0 findings; ")
+    assert talk[1].startswith("checked: deep/bad.onnx: 1 finding; ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [
+        (("deep/bad.onnx",), 1),
+        (("deep/bad.onnx", "--exit-zero"), 0),
+        (("deep/bad.onnx", "--ignore", "KV003"), 0),
+        (("clean.onnx",), 0),
+        (("missing.onnx",), 3),
+        (("missing.onnx", "clean.onnx"), 1),
+        (("deep/bad.onnx", "--select", "KV0O3"), 2),
+        (("deep/bad.onnx", "--target", "onyxruntime"), 2),
+        (("deep/bad.onnx", "--format", "yaml"), 2),
+        (("deep/bad.onnx", "--fail-on", "fatal"), 2),
+        (("deep/bad.onnx", "--jobs", "0"), 2),
+        (("deep/bad.onnx", "--select", "KV001,,KV003"), 2),
+        (("deep/bad.onnx", "--config", "none.toml"), 2),
+        (("*.pt",), 3),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_exit_codes(kvtool, arguments: tuple[str, ...], exit_code: int) -> None:
+    options = ROUND if "--config" not in arguments else ROUND[1:]
+    result = kvtool("check", *options, *arguments)
+    assert result.exit_code == exit_code, result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_directory_without_models_says_so(kvtool, directory: Path) -> None:
+    (directory / "empty").mkdir()
+    result = kvtool("check", "empty", *ROUND)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "note: there is no model in `empty`\n"
+
+
+def test_standard_input(kvtool_process, directory: Path) -> None:
+    with open(directory / "deep" / "bad.onnx", "rb") as file:
+        result = kvtool_process(
+            "check", "-", *ROUND, "--format", "json", cwd=directory, input=file.read()
+        )
+    assert result.returncode == 1
+    (file_report,) = json.loads(result.stdout)["files"]
+    assert file_report["path"] == "-"
+    assert [line["code"] for line in file_report["findings"]] == ["KV003"]
+
+
+@pytest.mark.parametrize("name", ["text", "concise", "json", "jsonl", "sarif", "junit", "gitlab"])
+def test_a_report_in_a_file_is_that_of_standard_output(kvtool, name: str) -> None:
+    shown = kvtool("check", *ROUND, "--format", name)
+    written = kvtool("check", *ROUND, "--format", name, "-o", "report")
+    assert written.stdout == "" and shown.exit_code == written.exit_code == 1
+    assert Path("report").read_text(encoding="utf-8") == shown.stdout
+
+
+def test_the_format_can_stand_in_the_configuration(kvtool) -> None:
+    Path("kvtool.toml").write_text('format = "concise"\nselect = ["KV003"]\n', encoding="utf-8")
+    assert kvtool("check").stdout.startswith("deep/bad.onnx:decoder:cache: KV003 ")
+    assert json.loads(kvtool("check", "--format", "json").stdout)["command"] == "check"
+
+
+def test_a_wrong_key_names_the_nearest(kvtool) -> None:
+    Path("kvtool.toml").write_text("selct = []\n", encoding="utf-8")
+    result = kvtool("check")
+    assert result.exit_code == 2
+    assert "unknown key `selct`" in result.stderr and "did you mean `select`?" in result.stderr
+
+
+def test_github_gets_annotations_and_a_summary(kvtool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    Path("summary.md").write_text("before\n", encoding="utf-8")
+    result = kvtool("check", *ROUND, "--format", "github")
+    assert result.stdout.startswith("::error file=deep/bad.onnx,line=1,title=KV003 bad-mode::")
+    summary = Path("summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("before\n## kvtool check\n") and "| error | KV003" in summary
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "no/such/directory.md")
+    refused = kvtool("check", *ROUND, "--format", "github")
+    assert refused.exit_code == 2 and "cannot write the step summary" in refused.stderr
+
+
+def test_statistics(kvtool) -> None:
+    lines = kvtool("check", *ROUND, "--statistics").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["code", "name", "severity", "findings", "with", "a", "fix"],
+        ["KV003", "bad-mode", "error", "1", "0"],
+    ]
+
+
+def test_fix_and_diff(kvtool) -> None:
+    path = save(UNUSED, Path("unused.onnx"))
+    before = path.read_bytes()
+    shown = kvtool("check", "unused.onnx", *ROUND, "--diff")
+    assert shown.exit_code == 1 and shown.stdout.startswith("--- unused.onnx\n+++ unused.onnx\n")
+    assert path.read_bytes() == before
+    fixed = kvtool("check", "unused.onnx", *ROUND, "--fix")
+    assert fixed.exit_code == 0
+    assert fixed.stderr.startswith("fixed: unused.onnx: MD410 remove `KV003`")
+    assert kvtool("check", "unused.onnx", *ROUND, "--diff").stdout == ""
+
+
+def test_a_pointer_among_models_is_a_finding(kvtool) -> None:
+    Path("pointer.onnx").write_text(POINTER, encoding="utf-8")
+    result = kvtool("check", *ROUND, "--format", "concise")
+    assert "pointer.onnx: MD400 `pointer.onnx` is a Git LFS pointer" in result.stdout
+
+
+def test_a_bug_in_one_file_is_said_and_ends_in_4(kvtool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnx_kvtool.commands import check_file
+
+    def look(*args: object) -> None:
+        raise ZeroDivisionError("by none")
+
+    monkeypatch.setattr(check_file, "look", look)
+    result = kvtool("check", *ROUND)
+    assert result.exit_code == 4
+    assert "kvtool: bug: `clean.onnx`: ZeroDivisionError: by none" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in kvtool("--debug", "check", *ROUND).stderr
+
+
+def run_on_terminal(*command: str) -> bytes:
+    """Run a command whose standard error is a terminal, and return what it shows there."""
+    ours, theirs = pty.openpty()
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 1 << 16):
+                shown += part
+        except OSError:  # the other end is closed
+            pass
+        process.wait(60)
+    os.close(ours)
+    return shown
+
+
+@pytest.mark.parametrize(("delay", "is_seen"), [(0.7, True), (0.0, False)], ids=["long", "short"])
+def test_a_bar_appears_for_work_over_a_second(delay: float, is_seen: bool) -> None:
+    code = f"""
+import time
+from onnx_kvtool.cli.progress import progress_bar
+with progress_bar(enabled=True) as progress:
+    for done in range(1, 5):
+        time.sleep({delay})
+        progress(done, 4)
+"""
+    shown = run_on_terminal(sys.executable, "-c", code)
+    assert (b"/4" in shown) == is_seen
+
+
+def test_off_a_terminal_there_is_no_bar() -> None:
+    from onnx_kvtool.cli.progress import progress_bar
+
+    with progress_bar(enabled=True) as progress:
+        assert progress is None
+
+
+class TestRule:
+    @pytest.mark.parametrize("code", ["KV003", "kv003", "bad-mode"])
+    def test_one_rule_as_text(self, kvtool, code: str) -> None:
+        result = kvtool("rule", code)
+        assert result.exit_code == 0
+        assert result.stdout.startswith("KV003 bad-mode\n\nThe mode of a TensorScatter is neither")
+
+    def test_markdown_is_the_page(self, kvtool, root: Path) -> None:
+        page = (root / "docs" / "rules" / "KV003.md").read_text(encoding="utf-8")
+        assert kvtool("rule", "KV003", "--format", "markdown").stdout == page
+
+    def test_all_is_a_line_for_each(self, kvtool) -> None:
+        lines = kvtool("rule", "--all").stdout.splitlines()
+        assert [line.split()[0] for line in lines] == list(RULES)
+
+    def test_json(self, kvtool) -> None:
+        data = json.loads(kvtool("rule", "--all", "--format", "json").stdout)
+        assert [line["code"] for line in data["rules"]] == list(RULES)
+        line = data["rules"][list(RULES).index("MD410")]
+        assert line["name"] == "unused-suppression" and line["severity"] == "warning"
+        assert line["fix"] == "safe" and line["url"] == "docs/rules/MD410.md"
+        assert line["summary"] == "A suppression in the model suppresses nothing"
+        assert line["documentation"].startswith("# MD410 unused-suppression\n")
+        (one,) = json.loads(kvtool("rule", "MD410", "--format", "json").stdout)["rules"]
+        assert one == line
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("KV0O3",), "did you mean `KV003`?"),
+            ((), "neither a code nor `--all`"),
+            (("KV003", "--all"), "both a code and `--all`"),
+        ],
+        ids=["an unknown code", "nothing", "both"],
+    )
+    def test_wrong_usage(self, kvtool, arguments: tuple[str, ...], said: str) -> None:
+        result = kvtool("rule", *arguments)
+        assert result.exit_code == 2 and said in result.stderr

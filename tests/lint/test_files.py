@@ -1,0 +1,115 @@
+"""Paths mean files in a stable order, without what .gitignore excludes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.lint.files import find_models, parse_shard, take_shard
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (
+        "b.onnx",
+        "a.onnx",
+        "notes.txt",
+        "deep/c.onnx",
+        "deep/er/d.onnx",
+        "build/e.onnx",
+        ".git/f.onnx",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "g.onnx").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+EVERYTHING = ["a.onnx", "b.onnx", "build/e.onnx", "deep/c.onnx", "deep/er/d.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        pytest.param([], EVERYTHING, id="nothing is the current directory"),
+        pytest.param(["."], EVERYTHING, id="the current directory"),
+        pytest.param(["deep"], ["deep/c.onnx", "deep/er/d.onnx"], id="a directory below"),
+        pytest.param(["deep/", "a.onnx"], ["deep/c.onnx", "deep/er/d.onnx", "a.onnx"], id="order"),
+        pytest.param(["a.onnx", "."], EVERYTHING, id="each file once"),
+        pytest.param(["*.onnx"], ["a.onnx", "b.onnx"], id="a glob"),
+        pytest.param(["**/d.onnx"], ["deep/er/d.onnx"], id="a glob of any depth"),
+        pytest.param(["notes.txt"], ["notes.txt"], id="a file of another name"),
+        pytest.param(["missing.onnx"], ["missing.onnx"], id="a file that is missing"),
+        pytest.param(["-"], ["-"], id="standard input"),
+    ],
+)
+def test_paths(tree: Path, paths: list[str], expected: list[str]) -> None:
+    assert find_models(paths) == expected
+
+
+@pytest.mark.parametrize(
+    ("ignores", "expected"),
+    [
+        pytest.param({".gitignore": "build/\n"}, [0, 1, 3, 4], id="a directory"),
+        pytest.param({".gitignore": "*.onnx\n!a.onnx\n"}, [0], id="all but one"),
+        pytest.param({"deep/.gitignore": "d.onnx\n"}, [0, 1, 2, 3], id="a file below"),
+        pytest.param({".gitignore": "d.onnx", "deep/.gitignore": "!d.onnx"}, range(5), id="undone"),
+        pytest.param({"deep/.gitignore": "/d.onnx\n"}, range(5), id="a slash in front"),
+        pytest.param({".gitignore": "# *.onnx\n\n"}, range(5), id="comments"),
+    ],
+)
+def test_gitignore(tree: Path, ignores: dict[str, str], expected: list[int]) -> None:
+    for name, text in ignores.items():
+        (tree / name).write_text(text, encoding="utf-8")
+    assert find_models([]) == [EVERYTHING[place] for place in expected]
+
+
+def test_the_gitignore_of_the_repository_counts_below(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / ".gitignore").write_text("d.onnx\n", encoding="utf-8")
+    monkeypatch.chdir(tree / "deep")
+    assert find_models([]) == ["c.onnx"]
+    assert find_models(["er/d.onnx"]) == ["er/d.onnx"], "a file that is named is meant"
+
+
+def test_a_directory_that_is_named_is_meant(tree: Path) -> None:
+    (tree / ".gitignore").write_text("build/\n", encoding="utf-8")
+    assert find_models(["build"]) == ["build/e.onnx"]
+
+
+def test_links(tree: Path) -> None:
+    os.symlink("a.onnx", tree / "link.onnx")
+    os.symlink("nowhere", tree / "lost.onnx")
+    os.symlink(tree, tree / "deep" / "loop")
+    found = find_models([])
+    assert found == sorted([*EVERYTHING, "link.onnx", "lost.onnx"])
+
+
+def test_a_glob_without_a_match_is_said(tree: Path) -> None:
+    with pytest.raises(UnreadableModel, match=r"`\*.pt` matches no file"):
+        find_models(["*.pt"])
+
+
+def test_standard_input_can_be_named_once(tree: Path) -> None:
+    with pytest.raises(UsageError, match="`-` is given twice"):
+        find_models(["-", "-"])
+
+
+def test_shards_hold_each_file_once() -> None:
+    files = [str(number) for number in range(7)]
+    parts = [take_shard(files, parse_shard(f"{part}/3")) for part in (1, 2, 3)]
+    assert sorted(file for part in parts for file in part) == files
+    assert [len(part) for part in parts] == [3, 2, 2]
+    assert take_shard(files, (5, 5)) == ["4"] and take_shard(files[:2], (5, 5)) == []
+
+
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "²/3"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="expected `i/n`"):
+        parse_shard(text)

@@ -1,0 +1,51 @@
+"""The pages under docs/rules are those of the rules."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from onnx_kvtool.lint.page import facts, markdown, plain
+from onnx_kvtool.lint.table import RULES
+from tests.lint.pages import DIRECTORY, pages
+
+REMEDY = "run `python -m tests.lint.pages`"
+
+
+def test_there_is_a_page_for_each_rule_and_no_other() -> None:
+    assert {path.name for path in DIRECTORY.glob("*")} == set(pages()), REMEDY
+
+
+@pytest.mark.parametrize("name", pages())
+def test_pages_are_current(name: str) -> None:
+    assert (DIRECTORY / name).read_text(encoding="utf-8") == pages()[name], REMEDY
+
+
+def test_a_page_begins_with_what_counts() -> None:
+    page = markdown(RULES["KV003"]).splitlines()
+    assert page[:5] == [
+        "# KV003 bad-mode",
+        "",
+        "The mode of a TensorScatter is neither linear nor circular.",
+        "",
+        "Severity error; rests on values in the file; has no fix.",
+    ]
+    headings = [line for line in page if line.startswith("## ")]
+    assert headings == [
+        "## What it does",
+        "## Why is this bad?",
+        "## Example",
+        "## Use instead",
+        "## References",
+    ]
+
+
+def test_facts_name_the_fix() -> None:
+    assert facts(RULES["MD410"]) == "severity warning; rests on values in the file; has a safe fix"
+
+
+def test_plain_text_has_no_marks() -> None:
+    text = plain(RULES["MD410"])
+    assert not re.search(r"^(#|```)", text, re.MULTILINE)
+    assert "\n    <ir_version: 12" in text
