@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Literal
 
 import click
@@ -15,7 +14,7 @@ from onnx_kvtool.cli.options import (
     verify_options,
 )
 from onnx_kvtool.cli.output import write_data
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.cli.rewriting import refuse_nonsense
 
 __all__ = ["lower"]
 
@@ -47,13 +46,13 @@ def _operators(
     "--opset",
     type=click.IntRange(11, 23),
     metavar="N",
-    help="Opset of the result; 18 unless given.",
+    help="Opset of the result.  [default: 18, or what --target chooses]",
 )
 @click.option(
     "--target",
     metavar="RUNTIME[@VERSION]",
-    help="Release that must load the result: chooses opset, IR version and operators for it;"
-    " `kvtool targets` lists them. Without a version the newest that is known.",
+    help="Release that must load the result, which chooses its opset, IR version and operators;"
+    " without a version the newest that is known. `kvtool targets` lists them.",
 )
 @click.option(
     "--only",
@@ -93,12 +92,13 @@ def lower(
 ) -> None:
     """Rewrite MODEL for an older opset and verify the result.
 
-    MODEL is a path, or `-` for standard input. The result goes to `<stem>.opset18.onnx` beside the
+    MODEL is a path, or `-` for standard input. The result goes to `<stem>.opset<N>.onnx` beside the
     input unless -o or --in-place says otherwise; standard input is answered on standard output.
     All or nothing: if any node cannot be lowered, nothing is written, every refusal is reported,
-    and the exit code is 1.
+    and the exit code is 1. Before it is written, the result runs on the same inputs as MODEL, step
+    by step; one that differs is not written either.
     """
-    _refuse_nonsense(options, output_format)
+    refuse_nonsense(options, output_format)
 
     from onnx_kvtool.commands.lower import LowerRequest, run
 
@@ -112,47 +112,3 @@ def lower(
 
         print_lower(report, color=context.color, dry_run=options["dry_run"])
     context.exit(1 if report.refused or report.verification.status == "different" else 0)
-
-
-def _refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
-    """Raise `UsageError` for options that contradict each other, before anything is read."""
-    output = options["output"] or ("-" if options["model"] == "-" else None)
-    to_stdout = output == "-" and not options["dry_run"]
-    for wrong, message, help in (
-        (
-            options["in_place"] and options["model"] == "-",
-            "`--in-place` needs a file, got standard input",
-            "give the result a name with `-o OUT`",
-        ),
-        (
-            options["in_place"] and options["output"] is not None,
-            "`--in-place` and `-o` exclude each other",
-            "drop one of them",
-        ),
-        (
-            options["verify"] is False and options["verify_steps"] is not None,
-            "`--verify-steps` needs verification, which `--no-verify` switches off",
-            "drop one of them",
-        ),
-        (
-            output == "-" and options["external_data"] is not None,
-            "`--external-data` places files beside the output, and standard output has no place",
-            "write the model to a file with `-o OUT`",
-        ),
-        (
-            to_stdout and output_format == "json",
-            "the model and the JSON report cannot both go to standard output",
-            "write the model to a file with `-o OUT`",
-        ),
-        (
-            to_stdout and _stdout_is_terminal(),
-            "a model is binary and is not written to a terminal",
-            "redirect standard output, or name a file with `-o OUT`",
-        ),
-    ):
-        if wrong:
-            raise UsageError(message, help=help)
-
-
-def _stdout_is_terminal() -> bool:
-    return sys.stdout.isatty()

@@ -95,7 +95,7 @@ def _spare_model(model: ir.Model, output: str) -> None:
 
 def _inspect(model: ir.Model, path: str, dims: Mapping[str, int], nodes: bool) -> InspectReport:
     if dims:
-        from onnx_kvtool.commands.lower_checks import check_dims
+        from onnx_kvtool.commands.rewriting import check_dims
 
         check_dims(model, dims)
     with collector_paused():

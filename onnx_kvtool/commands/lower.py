@@ -5,24 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-import onnx
-import onnx.checker
 import onnx_ir as ir
 
-from onnx_kvtool.commands.lower_checks import (
+from onnx_kvtool.commands.lower_checks import check_request
+from onnx_kvtool.commands.rewriting import (
     check_data,
     check_dims,
     check_output,
-    check_request,
-    keep_other_file,
+    check_result,
+    output_path,
+    write_result,
 )
 from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.external_data import place_external_data
-from onnx_kvtool.core.model import clone, origin, read, serialize, write
-from onnx_kvtool.core.weightless import weightless
+from onnx_kvtool.core.model import clone, origin, read
 from onnx_kvtool.rewrite.lower import Outcome, legalise
 from onnx_kvtool.rewrite.lowering.context import Options
 from onnx_kvtool.rewrite.release_limits import highest_opset
@@ -157,18 +154,8 @@ def run(request: LowerRequest) -> LowerReport:
     report = _lower(model, request, source)
     if report.refused or report.verification.status == "different" or request.dry_run:
         return report
-    output = _output(request, report.target_opset)
-    with collector_paused():
-        data = serialize(model)
-    if output == "-":
-        write(model, output, data=data)
-        report.output = output
-        return report
-    if request.output is None and not request.in_place:
-        keep_other_file(output, data)
-    report.notes += place_external_data(model, os.path.dirname(output), request.external_data)
-    write(model, output, data=data)
-    report.output = output
+    output = output_path(request, f"opset{report.target_opset}")
+    write_result(model, request, output, report)
     return report
 
 
@@ -207,7 +194,7 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
-    _check(model, source or request.model, report)
+    check_result(model, source or request.model, report.notes)
     if verifier is None:
         report.verification = Verification("skipped", detail="switched off with `--no-verify`")
     else:
@@ -233,38 +220,3 @@ def _report(model: ir.Model, request: LowerRequest, outcome: Outcome) -> LowerRe
         refused=outcome.refused,
         notes=outcome.notes,
     )
-
-
-def _complaint(model: ir.Model) -> str | None:
-    """Return what onnx's checker says against a model; None when it accepts it."""
-    try:
-        onnx.checker.check_model(weightless(model))
-    except onnx.checker.ValidationError as error:
-        return str(error).strip().splitlines()[0]
-    return None
-
-
-def _check(model: ir.Model, source: ir.Model | str, report: LowerReport) -> None:
-    """Hold the result against onnx's checker, where the source passes it.
-
-    Raises:
-        AssertionError: If the checker rejects the result of a source that it accepts.
-    """
-    after = _complaint(model)
-    if after is None:
-        return
-    if _complaint(read(source) if isinstance(source, str) else source) is None:
-        raise AssertionError(f"onnx's checker rejects the result: {after}")
-    report.notes.append(f"onnx's checker rejects the source and the result: {after}")
-
-
-def _output(request: LowerRequest, opset: int) -> str:
-    """Return where to write a result of `opset`."""
-    if request.in_place:
-        return request.model
-    if request.output is not None:
-        return request.output
-    if request.model == "-":
-        return "-"
-    source = Path(request.model)
-    return str(source.with_name(f"{source.stem}.opset{opset}.onnx"))

@@ -1,19 +1,11 @@
-"""What can be wrong with a request to lower, before and after the model is known."""
+"""What can be wrong with a request to lower, before the model is known."""
 
 from __future__ import annotations
 
 import difflib
-import os
-import re
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-
-from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.external_data import check_external_data
-from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.rewrite.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
@@ -22,7 +14,7 @@ from onnx_kvtool.targets.target import find_target
 if TYPE_CHECKING:
     from onnx_kvtool.commands.lower import LowerRequest
 
-__all__ = ["check_data", "check_dims", "check_output", "check_request", "keep_other_file"]
+__all__ = ["check_request"]
 
 
 def check_request(request: LowerRequest) -> None:
@@ -77,57 +69,3 @@ def _check_operator(name: str) -> None:
             f"kvtool cannot replace `{name}` by other operators",
             help=f"it can replace {', '.join(removable)} and the operators with a function body",
         )
-
-
-def check_data(model: ir.Model, request: LowerRequest) -> None:
-    """Refuse external data that cannot be trusted, or is missing where the models are run."""
-    try:
-        check_external_data(model, need_bytes=request.verify is not False)
-    except UnreadableModel as error:
-        path = request.model or origin(model).path
-        message = f"{path}: {error.message}" if path else error.message
-        raise UnreadableModel(message, help=error.help) from error
-
-
-def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
-    """Refuse a value for a dimension that no input has."""
-    text = " ".join(
-        d.value or ""
-        for value in model.graph.inputs
-        for d in value.shape or ()
-        if isinstance(d, ir.SymbolicDim)
-    )
-    names = set(re.findall(r"[^\W\d]\w*", text))
-    for name in dims:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            known = f"the inputs have {', '.join(sorted(names))}" if names else "they have none"
-            raise UsageError(
-                f"no input has a dimension called `{name}`",
-                help=f"did you mean `{close[0]}`?" if close else known,
-            )
-
-
-def check_output(request: LowerRequest) -> None:
-    """Refuse an output path that is the input."""
-    output, source = request.output, request.model
-    if output is None or "-" in (output, source) or request.in_place:
-        return
-    if os.path.exists(output) and os.path.samefile(output, source):
-        raise UsageError(
-            f"the output `{output}` is the input",
-            help="use `--in-place` to replace the input",
-        )
-
-
-def keep_other_file(output: str, data: bytes) -> None:
-    """Refuse to replace a file that nobody named, unless it holds the very same model."""
-    path = Path(output)
-    if not path.exists():
-        return
-    if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
-        return
-    raise UsageError(
-        f"`{output}` exists and holds something else",
-        help=f"name the output with `-o {output}` to replace it",
-    )

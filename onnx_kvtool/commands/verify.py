@@ -10,7 +10,7 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.lower_checks import check_dims
+from onnx_kvtool.commands.rewriting import check_dims
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.external_data import check_external_data
 from onnx_kvtool.core.model import origin, read
@@ -29,6 +29,8 @@ __all__ = ["VerifyRequest", "run", "verify"]
 
 RuntimeChoice = Literal["auto", "reference", "onnxruntime"]
 
+# Defects with which no runtime can make sense of a model.
+_UNRUNNABLE = frozenset({"bad-dims", "recursive-function", "tensor-data-length"})
 _RUNTIMES = ("auto", "reference", "onnxruntime")
 
 
@@ -163,6 +165,16 @@ def _verify(a: ir.Model, b: ir.Model, request: VerifyRequest) -> VerifyReport:
 
 
 def _check_data(model: ir.Model, path: str) -> None:
+    """Refuse a model that cannot be run, because a part of it cannot be read.
+
+    Raises:
+        UnreadableModel: If external data is missing, data of a tensor does not fit its shape, or
+            functions call each other in a circle.
+    """
+    for defect in origin(model).defects:
+        if defect.code in _UNRUNNABLE:
+            message = f"{defect.location}: {defect.message}"
+            raise UnreadableModel(f"{path}: {message}" if path else message, help=defect.help)
     try:
         check_external_data(model, need_bytes=True)
     except UnreadableModel as error:

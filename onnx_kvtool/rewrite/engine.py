@@ -14,7 +14,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.ops.legality import Problem, examine, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.expand import Body, body_key, schema_body
 from onnx_kvtool.rewrite.instantiate import instantiate
@@ -171,6 +171,7 @@ class Engine:
         """
         rule = self.rules.get(node.op_type)
         opset = context.opset_of(node)
+        _require_meaning(node, opset)
         if rule is not None and rule.applies(opset, context.target, forced):
             for keep_fused in (True, False) if context.keep_fused else (False,):
                 replacement = rule.apply(replace(context, keep_fused=keep_fused), node, em)
@@ -262,6 +263,24 @@ class Engine:
             finally:
                 em.discard()
         return None
+
+
+def _require_meaning(node: ir.Node, opset: int) -> None:
+    """Refuse a node that its own opset does not allow: no other form means what it means.
+
+    Raises:
+        MalformedNode: As `NodeView`.
+        Refusal: With the first thing that is not allowed; an operator that nobody knows, or that is
+            deprecated at `opset`, is not judged.
+    """
+    facts = op_facts(node.op_type, opset)
+    if facts is None or facts.deprecated:
+        return
+    NodeView(node, opset)
+    problem = next(examine(node, opset), None)
+    if problem is not None:
+        help = "check the node in the exporter; `kvtool check` finds every one"
+        raise Refusal(problem.code, f"the node is malformed: {problem.text}", help=help)
 
 
 def _illegal(em: Emitter) -> Problem | None:

@@ -15,6 +15,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.simplify import simplify
 from onnx_kvtool.shapes.infer import forget_invented_names
+from onnx_kvtool.shapes.propagation import infer_with_data
 
 __all__ = ["Body", "body_key", "has_body", "schema_body"]
 
@@ -104,7 +105,7 @@ def schema_body(node: ir.Node, opset: int, folder: Folder) -> Body | None:
 def _typed(model: onnx.ModelProto) -> ir.Model:
     """Infer and simplify in turns: sizes that fold to constants let inference see further."""
     for _ in range(2):
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        inferred = infer_with_data(model)
         result = ir.from_proto(inferred)
         forget_invented_names(result.graph)
         simplify(result)

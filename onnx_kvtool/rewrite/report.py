@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
+
+if TYPE_CHECKING:
+    from onnx_kvtool.rewrite.raise_report import RaiseReport
 
 __all__ = ["LowerReport", "Lowered", "Refused", "Verification"]
 
@@ -86,6 +89,11 @@ class LowerReport:
     )
     target: str | None = None
 
+    @property
+    def reasons(self) -> list[Diagnostic]:
+        """Why nothing was written, but for a result that is not equal."""
+        return self.refused
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes, without the header."""
         return {
@@ -127,11 +135,11 @@ class Refused(KvtoolError):
         report: What was refused and why.
     """
 
-    def __init__(self, report: LowerReport) -> None:
-        refusals = report.refused
-        if refusals:
-            message = f"{len(refusals)} refusal(s), the first: {refusals[0]}"
-        else:
+    def __init__(self, report: LowerReport | RaiseReport) -> None:
+        if report.verification.status == "different":
             message = f"the result was not equal to the source: {report.verification.detail}"
+        else:
+            refusals = report.reasons
+            message = f"{len(refusals)} refusal(s), the first: {refusals[0]}"
         super().__init__(message)
         self.report = report

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -58,22 +59,35 @@ class Verifier:
         except KvtoolError as error:
             self._skip = error.message
 
-    def compare(self, result: ir.Model) -> Verification:
+    def compare(
+        self,
+        result: ir.Model,
+        *,
+        dims: Mapping[str, int] | None = None,
+        positions: Collection[str] = (),
+    ) -> Verification:
         """Run the source and `result` on the same inputs and compare every output.
 
         Args:
             result: The rewritten model; it is not changed.
+            dims: Sizes at which the source is known to run, where none was asked for.
+            positions: Inputs that are taken to be positions which count up by one.
 
         Returns:
             `equal`, `different` with the first difference, or `skipped` with the reason.
         """
+        settings = replace(
+            self._settings,
+            dims={**(dims or {}), **self._settings.dims},
+            positions=frozenset(positions),
+        )
         if isinstance(self._source, Subject):
-            report = compare_models(self._source, capture(result, _RESULT), self._settings)
+            report = compare_models(self._source, capture(result, _RESULT), settings)
             return _verification(report)
         reason = self._skip
         if isinstance(self._source, Large):
             try:
-                report = compare_shrunk(self._source, Large(result, _RESULT), self._settings)
+                report = compare_shrunk(self._source, Large(result, _RESULT), settings)
             except KvtoolError as error:
                 reason = error.message
             else:

@@ -1,0 +1,95 @@
+"""`kvtool raise`: turn the cache updates of a model into TensorScatter."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import click
+
+from onnx_kvtool.cli.options import (
+    dim_option,
+    format_option,
+    model_argument,
+    output_options,
+    verify_options,
+)
+from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.rewriting import refuse_nonsense
+
+__all__ = ["raise_"]
+
+_EPILOG = """\b
+Examples:
+  kvtool raise decoder.onnx                              writes decoder.raised.onnx
+  kvtool raise decoder.onnx --opset 25 -o new.onnx
+  kvtool raise decoder.onnx --dry-run --format json
+  kvtool raise decoder.onnx --assume contiguous          positions count up by one
+  kvtool raise decoder.onnx --assume same-dim:batch=s28 --assume in-range:pos
+  kvtool raise decoder.onnx --require-all
+  kvtool raise - -o - < decoder.onnx > raised.onnx
+"""
+
+
+@click.command(
+    "raise",
+    epilog=_EPILOG,
+    short_help="Turn cache updates into TensorScatter.",
+)
+@model_argument
+@output_options
+@click.option(
+    "--opset",
+    type=click.IntRange(min=24),
+    default=24,
+    show_default=True,
+    metavar="N",
+    help="Lowest opset of the result; a model that is at a later one stays there.",
+)
+@click.option(
+    "--assume",
+    multiple=True,
+    metavar="WHAT",
+    help="Take for granted what the graph does not say: `contiguous[:VALUE]`, `same-dim:A=B`,"
+    " `in-range[:VALUE]` or `finite[:VALUE]`; a refusal names what it lacks. Without a value, for"
+    " every input. Repeatable.",
+)
+@click.option(
+    "--require-all",
+    is_flag=True,
+    help="Fail and write nothing if any candidate cannot be raised.",
+)
+@dim_option
+@verify_options
+@format_option
+@click.pass_context
+def raise_(
+    context: click.Context,
+    /,
+    output_format: Literal["text", "json"],
+    **options: Any,
+) -> None:
+    """Turn the cache updates of MODEL into TensorScatter and verify the result.
+
+    MODEL is a path, or `-` for standard input. Updates written as ScatterND, ScatterElements,
+    Where, sums of masked products or Concat of slices are raised where it is proven that they write
+    `start + s` along one axis. What cannot be proven stays as it is, and the missing fact is named.
+    The result goes to `<stem>.raised.onnx` beside the input unless -o or --in-place says otherwise;
+    standard input is answered on standard output. If there is nothing to raise, nothing is written.
+    """
+    refuse_nonsense(options, output_format)
+
+    from onnx_kvtool.commands.raise_ import RaiseRequest, failed, run
+
+    request = RaiseRequest(**options)
+    report = run(request)
+    is_failure = failed(report, request)
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        write_data(to_json("raise", report))
+    else:
+        from onnx_kvtool.report.text import print_raise
+
+        dry_run = request.dry_run
+        print_raise(report, color=context.color, failed=is_failure, dry_run=dry_run)
+    context.exit(1 if is_failure else 0)

@@ -1,0 +1,54 @@
+"""What the commands that write a model refuse before anything is read."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from onnx_kvtool.core.errors import UsageError
+
+__all__ = ["refuse_nonsense"]
+
+
+def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
+    """Raise `UsageError` for options that contradict each other, before anything is read."""
+    output = options["output"] or ("-" if options["model"] == "-" else None)
+    to_stdout = output == "-" and not options["dry_run"]
+    for wrong, message, help in (
+        (
+            options["in_place"] and options["model"] == "-",
+            "`--in-place` needs a file, got standard input",
+            "give the result a name with `-o OUT`",
+        ),
+        (
+            options["in_place"] and options["output"] is not None,
+            "`--in-place` and `-o` exclude each other",
+            "drop one of them",
+        ),
+        (
+            options["verify"] is False and options["verify_steps"] is not None,
+            "`--verify-steps` needs verification, which `--no-verify` switches off",
+            "drop one of them",
+        ),
+        (
+            output == "-" and options["external_data"] is not None,
+            "`--external-data` places files beside the output, and standard output has no place",
+            "write the model to a file with `-o OUT`",
+        ),
+        (
+            to_stdout and output_format == "json",
+            "the model and the JSON report cannot both go to standard output",
+            "write the model to a file with `-o OUT`",
+        ),
+        (
+            to_stdout and _stdout_is_terminal(),
+            "a model is binary and is not written to a terminal",
+            "redirect standard output, or name a file with `-o OUT`",
+        ),
+    ):
+        if wrong:
+            raise UsageError(message, help=help)
+
+
+def _stdout_is_terminal() -> bool:
+    return sys.stdout.isatty()

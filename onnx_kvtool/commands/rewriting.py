@@ -1,0 +1,183 @@
+"""What the commands that rewrite a model share: their output, and checks before and after."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Protocol
+
+import onnx
+import onnx.checker
+import onnx_ir as ir
+
+from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.external_data import check_external_data, place_external_data
+from onnx_kvtool.core.model import origin, read, serialize, write
+from onnx_kvtool.core.weightless import weightless
+
+__all__ = [
+    "Report",
+    "Request",
+    "check_data",
+    "check_dims",
+    "check_output",
+    "check_result",
+    "output_path",
+    "write_result",
+]
+
+ExternalData = Literal["reference", "link", "copy"]
+
+
+class Request(Protocol):
+    """What every request to rewrite a model says; see `LowerRequest` for the meaning."""
+
+    @property
+    def model(self) -> str:
+        """Path of the model, or `-`."""
+
+    @property
+    def output(self) -> str | None:
+        """Path to write, or `-`; None for one beside the input."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the result replaces the input."""
+
+    @property
+    def external_data(self) -> ExternalData | None:
+        """How data files reach an output in another directory."""
+
+    @property
+    def verify(self) -> bool | None:
+        """Whether both models are run and compared."""
+
+
+class Report(Protocol):
+    """What is said of a written result."""
+
+    output: str | None
+    notes: list[str]
+
+
+def check_data(model: ir.Model, request: Request) -> None:
+    """Refuse external data that cannot be trusted, or is missing where the models are run."""
+    try:
+        check_external_data(model, need_bytes=request.verify is not False)
+    except UnreadableModel as error:
+        path = request.model or origin(model).path
+        message = f"{path}: {error.message}" if path else error.message
+        raise UnreadableModel(message, help=error.help) from error
+
+
+def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
+    """Refuse a value for a dimension that no input has."""
+    text = " ".join(
+        d.value or ""
+        for value in model.graph.inputs
+        for d in value.shape or ()
+        if isinstance(d, ir.SymbolicDim)
+    )
+    names = set(re.findall(r"[^\W\d]\w*", text))
+    for name in dims:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            known = f"the inputs have {', '.join(sorted(names))}" if names else "they have none"
+            raise UsageError(
+                f"no input has a dimension called `{name}`",
+                help=f"did you mean `{close[0]}`?" if close else known,
+            )
+
+
+def check_output(request: Request) -> None:
+    """Refuse an output path that is the input."""
+    output, source = request.output, request.model
+    if output is None or "-" in (output, source) or request.in_place:
+        return
+    if os.path.exists(output) and os.path.samefile(output, source):
+        raise UsageError(
+            f"the output `{output}` is the input",
+            help="use `--in-place` to replace the input",
+        )
+
+
+def output_path(request: Request, suffix: str) -> str:
+    """Return where to write the result.
+
+    Args:
+        request: What was asked for.
+        suffix: What is put behind the stem of the input where no output is named (`opset18`).
+    """
+    if request.in_place:
+        return request.model
+    if request.output is not None:
+        return request.output
+    if request.model == "-":
+        return "-"
+    source = Path(request.model)
+    return str(source.with_name(f"{source.stem}.{suffix}.onnx"))
+
+
+def write_result(model: ir.Model, request: Request, output: str, report: Report) -> None:
+    """Write a result, its external data beside it, and say so in the report.
+
+    Raises:
+        UsageError: If a file that nobody named would be replaced.
+        KvtoolError: If the output cannot be written; nothing is left behind.
+    """
+    with collector_paused():
+        data = serialize(model)
+    if output == "-":
+        write(model, output, data=data)
+        report.output = output
+        return
+    if request.output is None and not request.in_place:
+        _keep_other_file(output, data)
+    report.notes += place_external_data(model, os.path.dirname(output), request.external_data)
+    write(model, output, data=data)
+    report.output = output
+
+
+def _keep_other_file(output: str, data: bytes) -> None:
+    """Refuse to replace a file that nobody named, unless it holds the very same model."""
+    path = Path(output)
+    if not path.exists():
+        return
+    if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+        return
+    raise UsageError(
+        f"`{output}` exists and holds something else",
+        help=f"name the output with `-o {output}` to replace it",
+    )
+
+
+def check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:
+    """Hold a result against onnx's checker, where the source passes it.
+
+    Args:
+        model: The result.
+        source: The model as it was, or the path to read it from again.
+        notes: Gets a remark if the checker accepts neither.
+
+    Raises:
+        AssertionError: If the checker rejects the result of a source that it accepts.
+    """
+    after = _complaint(model)
+    if after is None:
+        return
+    if _complaint(read(source) if isinstance(source, str) else source) is None:
+        raise AssertionError(f"onnx's checker rejects the result: {after}")
+    notes.append(f"onnx's checker rejects the source and the result: {after}")
+
+
+def _complaint(model: ir.Model) -> str | None:
+    """Return what onnx's checker says against a model; None when it accepts it."""
+    try:
+        onnx.checker.check_model(weightless(model))
+    except onnx.checker.ValidationError as error:
+        return str(error).strip().splitlines()[0]
+    return None

@@ -1,0 +1,90 @@
+"""What `raise` did, in lines and tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
+
+__all__ = ["blocks"]
+
+
+def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
+    """Yield what was raised with its proof, what stays and why, and remarks.
+
+    Updates that differ in names only share one proof, that of the first.
+
+    Args:
+        report: What to say.
+        failed: Whether the raise failed, so that nothing was written.
+    """
+    yield _head(report, failed)
+    for defect in report.blocked:
+        yield Line(defect.code, f"{defect.location}: {defect.message}", "red")
+        if defect.help is not None:
+            yield Line("  help", defect.help)
+    if report.raised:
+        yield Grid(("node", "axis", "mode", "past", "write_indices", "present"), _rows(report))
+        yield from _proofs(report.raised)
+    for refusals in _grouped(report.refused):
+        for refusal in refusals:
+            yield Line(refusal.code, f"{refusal.location}: {refusal.message}", "yellow")
+        assumption = refusals[0].assumption
+        if assumption is not None:
+            yield Line("  help", f"if it holds, grant it with `--assume {assumption}`")
+    for note in report.notes:
+        yield Line("note", note)
+
+
+def _head(report: RaiseReport, failed: bool) -> Line:
+    text = "standard input" if report.model == "-" else report.model
+    text += f", opset {report.source_opset}"
+    if report.target_opset != report.source_opset:
+        text += f" to {report.target_opset}"
+    if failed:
+        return Line("not raised", f"{text}; nothing was written", "bold red")
+    if not report.raised:
+        found = _number(len(report.refused), "candidate") if report.refused else "no candidate"
+        return Line("nothing to raise", f"{text}; {found}, nothing was written")
+    text += f", IR version {report.ir_version}; {_number(len(report.raised), 'update')}"
+    if report.refused:
+        text += f", {_number(len(report.refused), 'candidate')} left as before"
+    return Line("raised", f"{text}, {_number(report.removed, 'node')} less needed")
+
+
+def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (
+            done.location.node_label or "",
+            str(done.axis),
+            done.mode,
+            done.past,
+            done.write_indices or "0",
+            done.present,
+        )
+        for done in report.raised
+    )
+
+
+def _proofs(raised: Sequence[Raised]) -> Iterator[Line]:
+    """Yield each proof once, under the first node that has it."""
+    said: set[tuple[str, ...]] = set()
+    for done in raised:
+        if done.proof in said:
+            continue
+        said.add(done.proof)
+        for sentence in done.proof:
+            yield Line(f"proof of {done.location.node_label}", sentence)
+
+
+def _grouped(refusals: Sequence[Unraised]) -> list[list[Unraised]]:
+    """Gather refusals that one assumption would lift, in the order of the first of each."""
+    groups: dict[tuple[str, str | None], list[Unraised]] = {}
+    for refusal in refusals:
+        groups.setdefault((refusal.code, refusal.assumption), []).append(refusal)
+    return list(groups.values())
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

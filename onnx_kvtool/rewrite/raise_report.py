@@ -1,0 +1,144 @@
+"""What `raise` did, and what it lacked for what it did not do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.rewrite.report import Verification
+
+__all__ = ["RaiseReport", "Raised", "Unraised"]
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One update of the source model that became a TensorScatter.
+
+    Attributes:
+        location: Where the scatter (or Where, Add, Concat) stood in the source model.
+        pattern: Name of the rule that proved it (`scatter_nd`, `concat`, ...).
+        axis: The sequence axis of the cache.
+        mode: Whether positions wrap.
+        past: Name of the cache.
+        update: Name of the value with the new rows.
+        write_indices: Name of the value with the start of each sequence; None when every one is 0.
+        present: Name of the updated cache.
+        proof: Why this is equal, one sentence each.
+        assumed: The assumptions that were needed, as they were granted.
+    """
+
+    location: Location
+    pattern: str
+    axis: int
+    mode: Mode
+    past: str
+    update: str
+    write_indices: str | None
+    present: str
+    proof: tuple[str, ...]
+    assumed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unraised:
+    """A candidate that stays as it was.
+
+    Attributes:
+        location: Where it stands in the source model.
+        code: Stable identifier of the reason.
+        message: The missing fact, one sentence without a full stop.
+        assumption: What to grant with `--assume` if it holds; None when nothing would help.
+    """
+
+    location: Location
+    code: str
+    message: str
+    assumption: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.location}: {self.message}"
+
+
+@dataclass(slots=True)
+class RaiseReport:
+    """What `raise` did.
+
+    Attributes:
+        model: Path of the source model, `-` for standard input, or "" for one in memory.
+        output: Path that was written; None when nothing was written.
+        source_opset: Version of the default domain in the source.
+        target_opset: Version of the default domain in the result; that of the source when nothing
+            was raised.
+        ir_version: IR version of the result.
+        raised: Every update that became a TensorScatter, in the order of the source model.
+        refused: Every candidate that did not, in that order.
+        blocked: Why nothing was raised although there are proven updates: what cannot be brought
+            to the target opset, and what is wrong with the model as a whole.
+        removed: Number of nodes that nobody reads any more and that were removed.
+        notes: Remarks for people.
+        verification: How the result compared with the source.
+    """
+
+    model: str
+    output: str | None
+    source_opset: int
+    target_opset: int
+    ir_version: int
+    raised: list[Raised] = field(default_factory=list)
+    refused: list[Unraised] = field(default_factory=list)
+    blocked: list[Diagnostic] = field(default_factory=list)
+    removed: int = 0
+    notes: list[str] = field(default_factory=list)
+    verification: Verification = field(
+        default_factory=lambda: Verification("skipped", detail="not run")
+    )
+
+    @property
+    def reasons(self) -> list[Diagnostic | Unraised]:
+        """Why nothing was written, but for a result that is not equal."""
+        return [*self.blocked, *self.refused]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes, without the header."""
+        return {
+            "model": self.model,
+            "output": self.output,
+            "source_opset": self.source_opset,
+            "target_opset": self.target_opset,
+            "ir_version": self.ir_version,
+            "raised": [
+                {
+                    "graph": done.location.graph,
+                    "node": done.location.node_label,
+                    "pattern": done.pattern,
+                    "axis": done.axis,
+                    "mode": done.mode,
+                    "past": done.past,
+                    "update": done.update,
+                    "write_indices": done.write_indices,
+                    "present": done.present,
+                    "proof": list(done.proof),
+                    "assumed": list(done.assumed),
+                }
+                for done in self.raised
+            ],
+            "refused": [
+                *(_refusal(r.location, r.code, r.message, r.assumption) for r in self.refused),
+                *(_refusal(d.location, d.code, d.message, None) for d in self.blocked),
+            ],
+            "removed_nodes": self.removed,
+            "verification": self.verification.to_json(),
+        }
+
+
+def _refusal(location: Location, code: str, reason: str, assumption: str | None) -> dict[str, Any]:
+    return {
+        "graph": location.graph,
+        "node": location.node_label,
+        "reason_code": code,
+        "reason": reason,
+        "assumption": assumption,
+    }

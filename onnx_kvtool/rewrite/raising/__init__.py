@@ -1,0 +1,1 @@
+"""Raising: one update form per file, and what proves that it is a TensorScatter."""

@@ -1,0 +1,206 @@
+"""Values that are another one with its axes in another order, or with more or fewer of size 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.index_map import Expr, IndexMaps
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+
+__all__ = ["Arrangement", "Axes", "Sizes", "completed", "compose", "rearranges", "seen_through"]
+
+Axes = tuple[int | None, ...]
+"""For each axis of a value the axis of its base that it is; None for an axis of size 1 that the
+base lacks. Axes of the base that do not occur have size 1."""
+
+Sizes = tuple[tuple[Expr, ...], ...]
+"""For each axis of a value what is known of its size, in one or several ways that are all true."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """A value, as an arrangement of the axes of another.
+
+    Attributes:
+        base: The other value.
+        rank: Rank of `base`.
+        axes: Its axes in the order of those of the value.
+    """
+
+    base: ir.Value
+    rank: int
+    axes: Axes
+
+    @property
+    def inverse(self) -> Axes:
+        """Axes of the base over those of the value; None for one of size 1 that it lacks."""
+        places = {axis: place for place, axis in enumerate(self.axes) if axis is not None}
+        return tuple(places.get(axis) for axis in range(self.rank))
+
+
+def compose(outer: Sequence[int | None], inner: Sequence[int | None]) -> Axes:
+    """Return the axes of a value over the base of its base.
+
+    Args:
+        outer: Axes of the value over its base.
+        inner: Axes of that base over its own.
+    """
+    return tuple(None if axis is None else inner[axis] for axis in outer)
+
+
+def completed(axes: Sequence[int | None], rank: int) -> Axes:
+    """Let axes of size 1 that the base has stand for those that it lacks: both have one element."""
+    unused = [axis for axis in range(rank) if axis not in axes]
+    return tuple(unused.pop(0) if a is None and unused else a for a in axes)
+
+
+def seen_through(
+    value: ir.Value, maps: IndexMaps, opset: int, sizes: Sizes | None = None
+) -> Iterator[Arrangement]:
+    """Yield a value as an arrangement of itself, of what it is made from, and so on upwards.
+
+    Args:
+        value: The value.
+        maps: What the values of its graph hold.
+        opset: Version of the default domain where it stands.
+        sizes: What its sizes are, where more is known than the graph says. Nothing is yielded for
+            a value of unknown rank without it.
+    """
+    shape = maps.shape(value)
+    if shape is not None and sizes is None:
+        sizes = tuple((size,) for size in shape)
+    if sizes is None:
+        return
+    axes: Axes = tuple(range(len(sizes)))
+    rank = len(sizes)
+    yield Arrangement(value, rank, axes)
+    while (node := value.producer()) is not None:
+        found = rearranges(node, maps, opset, sizes)
+        if found is None:
+            return
+        sizes = None
+        source = node.inputs[0]
+        above = None if source is None else maps.shape(source)
+        if source is None or above is None:
+            return
+        value, rank = source, len(above)
+        axes = compose(axes, found)
+        yield Arrangement(value, rank, axes)
+
+
+def rearranges(
+    node: ir.Node, maps: IndexMaps, opset: int, sizes: Sizes | None = None
+) -> Axes | None:
+    """Return the axes of the output of a node over its first input; None for any other node.
+
+    Args:
+        node: A node.
+        maps: What the values of its graph hold.
+        opset: Version of the default domain where it stands.
+        sizes: What is known of the sizes of the output; None for what the graph says.
+    """
+    if node.domain != "" or node.op_type not in _READERS or len(node.outputs) != 1:
+        return None
+    try:
+        view = NodeView(node, node.version if node.version is not None else opset)
+        source = node.inputs[0]
+        shape = None if source is None else maps.shape(source)
+        if shape is None:
+            return None
+        if sizes is None:
+            result = maps.shape(node.outputs[0])
+            sizes = None if result is None else tuple((size,) for size in result)
+        found = _READERS[node.op_type](view, maps, len(shape), sizes)
+    except MalformedNode:
+        return None
+    if found is None or (sizes is not None and len(sizes) != len(found)):
+        return None
+    return found
+
+
+def _identity(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
+    return tuple(range(rank))
+
+
+def _transpose(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
+    perm = view.attribute("perm")
+    if perm is None:
+        return tuple(reversed(range(rank)))
+    found = tuple(p for p in perm if isinstance(p, int)) if isinstance(perm, tuple) else ()
+    return found if sorted(found) == list(range(rank)) else None
+
+
+def _squeeze(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
+    axes = _axes(view, maps)
+    if axes is None or any(not -rank <= axis < rank for axis in axes):
+        return None
+    gone = {axis % rank for axis in axes}
+    return tuple(axis for axis in range(rank) if axis not in gone)
+
+
+def _unsqueeze(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
+    axes = _axes(view, maps)
+    if axes is None:
+        return None
+    full = rank + len(axes)
+    new = {axis % full for axis in axes if -full <= axis < full}
+    if len(new) != len(axes):
+        return None
+    old = iter(range(rank))
+    return tuple(None if axis in new else next(old) for axis in range(full))
+
+
+def _axes(view: NodeView, maps: IndexMaps) -> tuple[int, ...] | None:
+    """Return the axes that a Squeeze or Unsqueeze names; None where they are no constants."""
+    if "axes" in view.facts.attributes:
+        given = view.attribute("axes")
+        if not isinstance(given, tuple):
+            return None
+        return tuple(axis for axis in given if isinstance(axis, int))
+    value = view.input("axes")
+    if value is None:
+        return None
+    described = maps.of(value)
+    elements = described.vector() or ((described.scalar(),) if described.shape == () else None)
+    if elements is None:
+        return None
+    found = tuple(e.number for e in elements if e is not None and e.number is not None)
+    return found if len(found) == len(elements) else None
+
+
+def _same_elements(view: NodeView, maps: IndexMaps, rank: int, sizes: Sizes | None) -> Axes | None:
+    """Read a Reshape or Expand that changes nothing but axes of size 1, by the sizes alone."""
+    source = view.node.inputs[0]
+    assert source is not None
+    before = maps.shape(source)
+    if before is None or sizes is None:
+        return None
+    old = [axis for axis, size in enumerate(before) if size.number != 1]
+    new = [axis for axis, known in enumerate(sizes) if all(size.number != 1 for size in known)]
+    if len(old) != len(new):
+        return None
+    partner = dict(zip(new, old, strict=True))
+    differing = [axis for axis, other in partner.items() if before[other] not in sizes[axis]]
+    # As many elements as before: where all other sizes are numbers above 0, the last is equal too.
+    others = [before[other].number for axis, other in partner.items() if axis not in differing]
+    is_forced = view.node.op_type == "Reshape" and len(differing) == 1 and all(others)
+    if differing and not is_forced:
+        return None
+    return completed([partner.get(axis) for axis in range(len(sizes))], rank)
+
+
+_READERS: Table[str, Callable[[NodeView, IndexMaps, int, Sizes | None], Axes | None]] = Table(
+    "rearrangement",
+    [
+        ("Expand", _same_elements),
+        ("Identity", _identity),
+        ("Reshape", _same_elements),
+        ("Squeeze", _squeeze),
+        ("Transpose", _transpose),
+        ("Unsqueeze", _unsqueeze),
+    ],
+)

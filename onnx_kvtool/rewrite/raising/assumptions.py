@@ -1,0 +1,149 @@
+"""What a user may grant that a graph does not say."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import Dim, Equalities, dims_of
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.walk import graphs
+
+__all__ = ["KINDS", "Assumptions", "Kind", "ValueKind"]
+
+ValueKind = Literal["contiguous", "in-range", "finite"]
+Kind = Literal["contiguous", "same-dim", "in-range", "finite"]
+
+KINDS: dict[Kind, str] = {
+    "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
+    "same-dim": "same-dim:A=B: two symbolic dimensions, or one and a number, are one size",
+    "in-range": "in-range[:VALUE]: positions lie within the cache, where the source ignores others",
+    "finite": "finite[:VALUE]: a tensor holds neither NaN, infinities nor negative zeros",
+}
+"""Every assumption, with what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """The assumptions of one request.
+
+    Attributes:
+        granted: As the user wrote them, each once.
+        dims: Pairs of dimensions that are one size.
+        values: For each kind about values, the names it is granted for; None among them grants it
+            for every value that the caller of the graph supplies.
+    """
+
+    granted: tuple[str, ...] = ()
+    dims: tuple[tuple[Dim, Dim], ...] = ()
+    values: dict[str, frozenset[str | None]] = field(default_factory=dict)
+
+    @staticmethod
+    def parse(texts: Iterable[str]) -> Assumptions:
+        """Read assumptions as `--assume` takes them.
+
+        Raises:
+            UsageError: If a text is no assumption, or two of them contradict each other.
+        """
+        granted = tuple(dict.fromkeys(texts))
+        dims: list[tuple[Dim, Dim]] = []
+        values: dict[str, frozenset[str | None]] = {}
+        for text in granted:
+            kind, colon, rest = text.partition(":")
+            if kind not in KINDS or (colon and not rest):
+                raise _unknown(text, kind)
+            if kind == "same-dim":
+                dims.append(_pair(text, rest))
+            else:
+                values[kind] = values.get(kind, frozenset()) | {rest or None}
+        try:
+            Equalities(dims)
+        except ValueError as error:
+            raise UsageError(f"the assumptions contradict each other: {error}") from error
+        return Assumptions(granted, tuple(dims), values)
+
+    @property
+    def same_dims(self) -> tuple[str, ...]:
+        """The granted texts that are about dimensions."""
+        return tuple(text for text in self.granted if text.startswith("same-dim:"))
+
+    def without_dims(self) -> Assumptions:
+        """Return the assumptions that are not about dimensions."""
+        kept = tuple(text for text in self.granted if text not in self.same_dims)
+        return Assumptions(kept, (), self.values)
+
+    def grants(self, kind: ValueKind, value: ir.Value) -> str | None:
+        """Return the text that grants `kind` for a value; None when nothing does.
+
+        Without a name an assumption covers what the caller supplies, inputs of the graph or of a
+        body, and not what the graph computes: nobody looked at that.
+        """
+        names = self.values.get(kind, frozenset())
+        if value.name in names:
+            return f"{kind}:{value.name}"
+        if None in names and value.producer() is None:
+            return kind
+        return None
+
+    def check(self, model: ir.Model) -> None:
+        """Refuse assumptions about values or dimensions that the model does not have.
+
+        Raises:
+            UsageError: If a name is unknown; the nearest one is suggested.
+        """
+        named = {n for given in self.values.values() for n in given if n is not None}
+        dims = {dim for pair in self.dims for dim in pair if isinstance(dim, str)}
+        if not named and not dims:
+            return
+        values = list(_values(model))
+        known = {value.name for value in values if value.name}
+        for kind, given in self.values.items():
+            for name in given:
+                if name is not None and name not in known:
+                    raise UsageError(
+                        f"`--assume {kind}:{name}` names no value of the model",
+                        help=_nearest(name, known),
+                    )
+        declared = {d for v in values for d in dims_of(v) or () if isinstance(d, str)}
+        for dim in dims - declared:
+            if Equalities().canonical(dim) not in {Equalities().canonical(d) for d in declared}:
+                raise UsageError(
+                    f"`--assume same-dim` names `{dim}`, which is no dimension of the model",
+                    help=_nearest(dim, declared),
+                )
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    for _, graph in graphs(model):
+        yield from graph.inputs
+        yield from graph.initializers.values()
+        for node in graph:
+            yield from node.outputs
+
+
+def _pair(text: str, rest: str) -> tuple[Dim, Dim]:
+    one, equals, other = rest.partition("=")
+    if not (one.strip() and equals and other.strip()):
+        raise UsageError(f"`{text}` is no assumption, expected `same-dim:A=B`")
+    return _dim(one.strip()), _dim(other.strip())
+
+
+def _dim(text: str) -> Dim:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def _unknown(text: str, kind: str) -> UsageError:
+    close = difflib.get_close_matches(kind, KINDS, 1)
+    return UsageError(
+        f"`{text}` is no assumption",
+        help=f"did you mean `{close[0]}`?" if close else "; ".join(KINDS.values()),
+    )
+
+
+def _nearest(name: str, names: Iterable[str]) -> str | None:
+    close = difflib.get_close_matches(name, list(names), 1)
+    return f"did you mean `{close[0]}`?" if close else None

@@ -1,0 +1,63 @@
+"""Removing what nobody reads any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.walk import subgraphs
+
+__all__ = ["remove_dead"]
+
+
+def remove_dead(nodes: Iterable[ir.Node]) -> int:
+    """Remove nodes of which no output is read, then what only they read, and so on upwards.
+
+    Nodes that were dead before and served nobody stay, as does everything that is read elsewhere.
+    A constant that only removed nodes read goes too, unless the caller may supply it.
+
+    Args:
+        nodes: Where to start.
+
+    Returns:
+        How many nodes were removed.
+    """
+    pending = list(nodes)
+    dead: dict[ir.Graph, dict[ir.Node, None]] = {}
+    while pending:
+        node = pending.pop()
+        graph = node.graph
+        if graph is None or node in dead.setdefault(graph, {}):
+            continue
+        if any(_is_needed(output) for output in node.outputs):
+            continue
+        dead[graph][node] = None
+        for value in _release(node):
+            producer = value.producer()
+            if producer is not None:
+                pending.append(producer)
+            elif value.is_initializer() and not value.is_graph_input() and not _is_needed(value):
+                holder = value.graph
+                if holder is not None and value.name is not None:
+                    holder.initializers.pop(value.name, None)
+    # At once, because each removal looks at all outputs of the graph.
+    for graph, gone in dead.items():
+        graph.remove(gone)
+    return sum(map(len, dead.values()))
+
+
+def _is_needed(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _release(node: ir.Node) -> Iterable[ir.Value]:
+    """Take away the inputs of a node and of the nodes in its bodies, and return them."""
+    read = [value for value in node.inputs if value is not None]
+    for index in range(len(node.inputs)):
+        node.replace_input_with(index, None)
+    for _, body in subgraphs(node):
+        read += [value for value in body.outputs if value.producer() is None]
+        for inner in body:
+            read += _release(inner)
+    return read

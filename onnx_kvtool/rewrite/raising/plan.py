@@ -1,0 +1,180 @@
+"""From a proof to an edit: which value is the cache, and in which order its axes stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.dims import Dim
+from onnx_kvtool.analysis.index_map import Expr, Facts, coordinate, integer, substitute, text
+from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.rewrite.raising.arrangement import (
+    Arrangement,
+    Axes,
+    completed,
+    compose,
+    rearranges,
+    seen_through,
+)
+from onnx_kvtool.rewrite.raising.layout import cache_of
+from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
+from onnx_kvtool.rewrite.raising.run_dims import implied
+from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
+from onnx_kvtool.rewrite.raising.unproven import Unproven
+
+__all__ = ["Plan", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One TensorScatter to be.
+
+    Attributes:
+        node: The node that it stands for.
+        past: The cache.
+        rank: Rank of `past`.
+        update: The new rows in the layout of the cache, as an arrangement of a value.
+        output: What the node gives.
+        output_axes: Axes of `output` over those of the cache.
+        presents: Values that are `output` brought back into the layout of the cache.
+        axis: The sequence axis.
+        mode: Whether positions wrap.
+        start: The first position, over the coordinate of axis 0, the batch.
+        batch_size: Size of axis 0 of the cache.
+        sizes: How the graph held its sizes before any edit.
+        implied: Dimensions that are equal in every run of the source.
+        counting: Values that are assumed to hold positions which count up by one.
+        sentences: The proof.
+        assumed: The assumptions that it used.
+    """
+
+    node: ir.Node
+    past: ir.Value
+    rank: int
+    update: Arrangement
+    output: ir.Value
+    output_axes: Axes
+    presents: tuple[ir.Value, ...]
+    axis: int
+    mode: Mode
+    start: Expr
+    batch_size: Expr
+    sizes: Measures
+    implied: tuple[tuple[Dim, Dim], ...]
+    counting: tuple[str, ...]
+    sentences: tuple[str, ...]
+    assumed: tuple[str, ...]
+
+    def batch(self, cache: ir.Value) -> Batch:
+        """Return the batch axis; `cache` is what stands for `past` by now."""
+        return Batch(cache, self.batch_size, 0 not in self.output_axes)
+
+
+def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
+    """Choose the layout of a proven update.
+
+    TensorScatter wants the batch first and the sequence elsewhere. The cache as the graph gets it
+    is preferred, with the transposes around the scatter gone; else the nearest value that has its
+    axes in such an order.
+
+    Raises:
+        Unproven: If no layout puts the batch first, or if the cache is a constant of the model.
+    """
+    past = cache_of(proof, found.data, found.axis)
+    back = past.inverse
+    base = past.base
+    _check_batch(found, base, back)
+    over_updates = tuple(None if d is None else found.places[d] for d in back)
+    update = _update(proof, found, over_updates)
+    if past.base is not found.data:
+        proof.say(
+            f"`{found.data.name}` is `{base.name}` with its axes in the order {_shown(past.axes)}"
+        )
+    shape = proof.maps.shape(base)
+    assert shape is not None
+    moved = {d: coordinate(a) for a, d in enumerate(back) if d is not None}
+    start = substitute(found.start, moved, Facts(shape))
+    squeezed = [(shape[k], integer(1)) for k in range(len(shape)) if k not in past.axes]
+    sizes = Measures(proof.maps, proof.carriers)
+    check_expressible(start, sizes)
+    return Plan(
+        node=node,
+        past=base,
+        rank=len(shape),
+        update=update,
+        output=found.output,
+        output_axes=past.axes,
+        presents=tuple(_presents(proof, found.output, past.axes, len(shape))),
+        axis=back.index(found.axis),
+        mode=found.mode,
+        start=start,
+        batch_size=shape[0],
+        sizes=sizes,
+        implied=tuple(implied([*found.sizes, *squeezed])),
+        counting=tuple(value.name or "" for value in proof.granted["contiguous"]),
+        sentences=tuple(proof.sentences),
+        assumed=tuple(proof.assumed),
+    )
+
+
+def _check_batch(found: ProvenUpdate, base: ir.Value, back: Axes) -> None:
+    """Refuse a start that changes with anything but the batch.
+
+    Raises:
+        Unproven: If it does.
+    """
+    axes = found.start.axes
+    if len(axes) > 1 or found.axis in axes:
+        raise Unproven("start-per-row", f"the first position is `{text(found.start)}`")
+    batch = next(iter(axes), None)
+    if batch is not None and back[0] != batch:
+        raise Unproven(
+            "start-not-per-batch",
+            f"the first position changes along axis {back.index(batch)} of `{base.name}`, "
+            "expected axis 0, the batch",
+        )
+
+
+def _update(proof: Proof, found: ProvenUpdate, wanted: Axes) -> Arrangement:
+    """Return the value that holds the rows, and its axes in the order `wanted`.
+
+    A value that has them in that order already is preferred; else the one furthest up, so that two
+    transposes become one.
+    """
+    ways = seen_through(found.updates, proof.maps, proof.opset, found.sizes)
+    fitted = []
+    for way in ways:
+        axes = completed(compose(wanted, way.axes), way.rank)
+        fitted.append(Arrangement(way.base, way.rank, axes))
+    for way in fitted:
+        if way.axes == tuple(range(way.rank)):
+            return way
+    return fitted[-1]
+
+
+def _presents(proof: Proof, output: ir.Value, axes: Axes, rank: int) -> list[ir.Value]:
+    """Return the values that are made from `output` and have the layout of the cache."""
+    if completed(axes, rank) == tuple(range(rank)):
+        return [output]
+    found: list[ir.Value] = []
+    pending: list[tuple[ir.Value, Axes]] = [(output, axes)]
+    while pending:
+        value, here = pending.pop(0)
+        for node in value.consumers():
+            arranged = rearranges(node, proof.maps, proof.opset)
+            if arranged is None or node.inputs[0] is not value:
+                continue
+            result = node.outputs[0]
+            if result.is_graph_output() and node.graph is not output.producer().graph:  # type: ignore[union-attr]
+                continue  # a body returns what it computes itself
+            over = compose(arranged, here)
+            if completed(over, rank) == tuple(range(rank)):
+                found.append(result)
+            else:
+                pending.append((result, over))
+    return found
+
+
+def _shown(axes: Axes) -> str:
+    return ", ".join("-" if axis is None else str(axis) for axis in axes)

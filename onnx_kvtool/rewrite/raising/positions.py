@@ -1,0 +1,221 @@
+"""Where rows go, read off an index: `start + s`, perhaps modulo the size of the axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.index_map import (
+    Choice,
+    Dimension,
+    Element,
+    Expr,
+    Extent,
+    Facts,
+    IsNegative,
+    Largest,
+    Modulo,
+    as_index,
+    at_least,
+    below,
+    coordinate,
+    integer,
+    interval,
+    simplified,
+    substitute,
+    text,
+    variable,
+)
+from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
+from onnx_kvtool.rewrite.raising.unproven import Unproven
+
+__all__ = ["Positions", "check_start", "legal_index", "read_positions", "unrelated"]
+
+_ZERO = integer(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where the rows of an update go.
+
+    Attributes:
+        start: The first position, over the coordinates of the index.
+        mode: Whether positions wrap.
+    """
+
+    start: Expr
+    mode: Mode
+
+
+def legal_index(proof: Proof, index: Expr, size: Expr, grid: Sequence[Expr]) -> Expr:
+    """Return what an index is in every run that TensorScatter allows too.
+
+    Such a run has no index outside [-size, size - 1], where scatters fail, and none that counts
+    from the end: TensorScatter refuses a negative start.
+
+    Args:
+        proof: The attempt.
+        index: The index, over the coordinates of its tensor.
+        size: Size of the axis that it addresses.
+        grid: Size of each axis of the index.
+    """
+    facts = Facts(tuple(grid)).given(size - 1)
+    found = as_index(index, size, facts)
+    if not isinstance(found.atom, Modulo):
+        # A number that does not fit in 32 bits is no start of a cache, unless it wraps afterwards.
+        wide = as_index(proof.maps.widened(index, facts), size, facts)
+        found = found if isinstance(wide.atom, Modulo) else wide
+    wraps = {a: start for a in found.atoms() if (start := _wrapped(a, size)) is not None}
+    return substitute(found, {}, facts, wraps) if wraps else found
+
+
+def _wrapped(atom: object, size: Expr) -> Expr | None:
+    """Return x for `x where x >= 0, else x + size`, the second perhaps not below 0."""
+    if not isinstance(atom, Choice) or not isinstance(atom.condition.atom, IsNegative):
+        return None
+    for start, other in ((atom.yes, atom.no), (atom.no, atom.yes)):
+        if atom.condition.atom.of not in (start, -start - 1):
+            continue
+        # Which branch is that of a negative number follows from the condition.
+        if (atom.condition.atom.of == start) != (other == atom.yes):
+            continue
+        largest = other.atom
+        if other == start + size:
+            return start
+        if isinstance(largest, Largest) and largest.of == {_ZERO, start + size}:
+            return start
+    return None
+
+
+def read_positions(
+    proof: Proof, index: Expr, size: Expr, grid: Sequence[Expr], row: int | None, what: str
+) -> Positions:
+    """Read an index as `start + s`, or that modulo `size`.
+
+    Args:
+        proof: The attempt, to which sentences are added.
+        index: What `legal_index` returns.
+        size: Size of the axis of the cache.
+        grid: Size of each axis of the index.
+        row: Axis of the index along which s counts; None for a single row.
+        what: The index, in words.
+
+    Raises:
+        Unproven: If it is something else, or is so only under an assumption that is not granted.
+    """
+    mode: Mode = "linear"
+    found = index
+    if row is not None and below(size, grid[row], Facts(tuple(grid))):
+        raise Unproven(
+            "more-rows-than-cache",
+            f"the update has {text(grid[row])} rows, and the axis has size {text(size)}",
+        )
+    if isinstance(index.atom, Modulo):
+        mode, found = "circular", index.atom.of
+        _check_modulus(proof, index.atom.by, size, grid, row)
+    start = found if row is None else found - coordinate(row)
+    if row is not None and start.depends_on(row):
+        start = _counted(proof, found, row, what)
+    names = {row: "s"} if row is not None else {}
+    rows = text(found if row is None else start + coordinate(row), names)
+    wrap = f"mod({rows}, {text(size)})" if mode == "circular" else rows
+    if row is None:
+        proof.say(f"the one row of the update goes to `{wrap}`")
+    else:
+        proof.say(f"row s of the update goes to `{wrap}`")
+    if not at_least(start, _ZERO, Facts(tuple(grid))) and mode == "linear":
+        proof.say("a start below 0, which counts from the end, is one that TensorScatter refuses")
+    if mode == "circular":
+        proof.say(
+            "more rows than the axis is long would be written over each other in an order "
+            "that ONNX leaves open; TensorScatter refuses them"
+        )
+    return Positions(start, mode)
+
+
+def _check_modulus(
+    proof: Proof, by: Expr, size: Expr, grid: Sequence[Expr], row: int | None
+) -> None:
+    facts = Facts(tuple(grid)).given(size - 1)
+    if row is not None:
+        facts = facts.given(size - grid[row])
+    same = at_least(by, size, facts) and at_least(size, by, facts)
+    if not same and simplified(by, facts) != size:
+        raise Unproven(
+            "other-modulus",
+            f"positions wrap at `{text(by)}`, and the axis has size `{text(size)}`",
+            assumption=same_dim(size, by),
+        )
+
+
+def _counted(proof: Proof, found: Expr, row: int, what: str) -> Expr:
+    """Return the first position where every position is an element of a tensor.
+
+    Raises:
+        Unproven: If the tensor is not assumed to count up by one, or positions are something else.
+    """
+    for atom, coefficient in found.linear():
+        if not isinstance(atom, Element) or coefficient != 1:
+            continue
+        rest = found - variable(atom)
+        along = [i for i, part in enumerate(atom.index) if part.depends_on(row)]
+        if rest.depends_on(row) or len(along) != 1 or atom.index[along[0]] != coordinate(row):
+            continue
+        proof.assume(
+            "contiguous",
+            atom.value,
+            "free-positions",
+            f"{what} holds the elements of `{atom.value.name}`, and nothing says that they count "
+            "up by one",
+        )
+        index = tuple(_ZERO if i == along[0] else part for i, part in enumerate(atom.index))
+        return rest + variable(Element(atom.value, index))
+    shown = text(found, {row: "s"})
+    if any(isinstance(atom, Element) and _depends(atom, row) for atom in found.atoms()):
+        raise Unproven("data-dependent-positions", f"{what} holds `{shown}` for row s")
+    raise Unproven("not-counting", f"{what} holds `{shown}` for row s, expected a start plus s")
+
+
+def _depends(atom: Element, axis: int) -> bool:
+    return any(part.depends_on(axis) for part in atom.index)
+
+
+def unrelated(proof: Proof, value: ir.Value, what: str) -> None:
+    """Refuse an index that is opaque because sizes are broadcast that may differ.
+
+    Raises:
+        Unproven: If there are such sizes.
+    """
+    found = proof.maps.unrelated(value)
+    if not found:
+        return
+    pairs = [f"`{text(u.size)}` and `{text(u.other)}`" for u in found]
+    assumption = None
+    for one in found:
+        sizes = [one.other, *(u.other for u in found), *(u.size for u in found)]
+        assumption = assumption or next(
+            (s for other in sizes if other != one.size and (s := same_dim(one.size, other))), None
+        )
+    raise Unproven(
+        "sizes-unrelated",
+        f"{what} is made by a broadcast of sizes that may differ: {', '.join(pairs)}",
+        assumption=assumption,
+    )
+
+
+def check_start(start: Expr, grid: Sequence[Expr]) -> None:
+    """Refuse a start that is a constant below zero, for any sequence.
+
+    Raises:
+        Unproven: If it is one: the source counts from the end, TensorScatter fails.
+    """
+    low, high = interval(start, Facts(tuple(grid)))
+    fixed = not any(isinstance(a, (Element, Dimension, Extent)) for a in start.atoms())
+    if high < 0 or (fixed and low < 0):
+        raise Unproven(
+            "negative-start",
+            f"the first position is `{text(start)}`, which counts from the end of the axis",
+        )

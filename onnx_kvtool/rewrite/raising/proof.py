@@ -1,0 +1,134 @@
+"""What a rule is given, and what it proves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.index_map import Dimension, Expr, IndexMaps, text
+from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.rewrite.raising.arrangement import Sizes
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions, ValueKind
+from onnx_kvtool.rewrite.raising.unproven import Unproven
+
+__all__ = ["Proof", "ProvenUpdate"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenUpdate:
+    """A node that writes rows of an update, `start + s`, along one axis of a tensor.
+
+    Attributes:
+        data: The tensor that is written to, (D0, ..., S, ..., Dn).
+        updates: The rows.
+        sizes: What is known of the size of each axis of `updates`.
+        output: The result, as `data`.
+        axis: The axis of `data` along which the rows count.
+        places: For each axis of `data` the axis of `updates` that runs along it; None where
+            `updates` lacks it because it has size 1. Axes of `updates` that do not occur have
+            size 1.
+        start: The first row, over the coordinates of `data`.
+        mode: Whether rows wrap at the end of the axis.
+    """
+
+    data: ir.Value
+    updates: ir.Value
+    sizes: Sizes
+    output: ir.Value
+    axis: int
+    places: tuple[int | None, ...]
+    start: Expr
+    mode: Mode
+
+
+@dataclass(slots=True)
+class Proof:
+    """One attempt to prove that a node is an update.
+
+    Attributes:
+        maps: What the values of the graph hold.
+        carriers: For each symbolic dimension of the inputs one that has it, and the axis.
+        assumptions: What may be assumed.
+        opset: Version of the default domain where the node stands.
+        sentences: The proof so far, in words.
+        assumed: The assumptions that it used.
+        granted: The values that it used each kind of them for.
+    """
+
+    maps: IndexMaps
+    carriers: Mapping[str, tuple[ir.Value, int]]
+    assumptions: Assumptions
+    opset: int
+    sentences: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    granted: defaultdict[ValueKind, list[ir.Value]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def say(self, sentence: str) -> None:
+        """Add a sentence to the proof."""
+        self.sentences.append(sentence)
+
+    def assume(self, kind: ValueKind, value: ir.Value, code: str, missing: str) -> None:
+        """Use an assumption.
+
+        Args:
+            kind: The assumption.
+            value: What it is about.
+            code: Reason of the refusal when it is not granted.
+            missing: The fact that is missing, in words.
+
+        Raises:
+            Unproven: If it is not granted.
+        """
+        granted = self.assumptions.grants(kind, value)
+        if granted is None:
+            raise Unproven(code, missing, assumption=f"{kind}:{value.name}")
+        self.granted[kind].append(value)
+        if granted not in self.assumed:
+            self.assumed.append(granted)
+
+    def whole(self, axis: int, size: Expr, others: Sequence[Expr]) -> None:
+        """Prove that an update covers the whole of an axis of the cache.
+
+        Args:
+            axis: The axis of the tensor that is written to.
+            size: Its size.
+            others: What is known of the size of the update there, in several ways.
+
+        Raises:
+            Unproven: If none of `others` is certainly `size`.
+        """
+        if size in others:
+            self.say(f"axis {axis} is written whole: it has size `{text(size)}` in both")
+            return
+        known = next((o for o in others if same_dim(size, o) is not None), others[0])
+        if size.number is not None and known.number is not None:
+            raise Unproven(
+                "part-of-axis",
+                f"axis {axis} has size {size.number}, of which {known.number} are written",
+            )
+        raise Unproven(
+            "sizes-unrelated",
+            f"axis {axis} has size `{text(size)}` in the cache and `{text(known)}` in the update, "
+            "and only a part of it is written if they differ",
+            assumption=same_dim(size, known),
+        )
+
+
+def same_dim(a: Expr, b: Expr) -> str | None:
+    """Return the assumption that two sizes are equal; None for one that has no name."""
+    one, other = _dim(a), _dim(b)
+    if one is None or other is None or (a.number is not None and b.number is not None):
+        return None
+    return f"same-dim:{other}={one}" if a.number is not None else f"same-dim:{one}={other}"
+
+
+def _dim(size: Expr) -> str | None:
+    if size.number is not None:
+        return str(size.number)
+    atom = size.atom
+    return atom.name if isinstance(atom, Dimension) else None

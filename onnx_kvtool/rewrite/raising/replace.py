@@ -1,0 +1,123 @@
+"""The edit: a TensorScatter in the place of a proven update."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
+from onnx_kvtool.rewrite.raising.plan import Plan
+from onnx_kvtool.rewrite.raising.start import write_indices
+
+__all__ = ["Replaced", "replace_update"]
+
+Replaced = dict[ir.Value, ir.Value]
+"""What took the place of a value that an earlier edit removed."""
+
+
+def replace_update(
+    plan: Plan,
+    em: Emitter,
+    replaced: Replaced,
+) -> ir.Node:
+    """Put a TensorScatter in the place of a proven update, in place.
+
+    The present takes the name and the type of the value that had its layout, so that graph outputs
+    keep theirs. Readers of the result in another layout get it from the present.
+
+    Args:
+        plan: What was proven.
+        em: Where to build, at the place of the node; it is committed.
+        replaced: Values that earlier edits replaced; those of this one are added.
+
+    Returns:
+        The TensorScatter.
+    """
+    node, graph = plan.node, plan.node.graph
+    assert graph is not None
+    past = replaced.get(plan.past, plan.past)
+    rows = plan.update
+    update = arranged(em, replaced.get(rows.base, rows.base), rows.rank, rows.axes, "update")
+    starts = write_indices(em, plan.start, plan.batch(past), plan.sizes, replaced)
+    if starts is not None and starts.shape is None and past.shape is not None:
+        starts.shape = ir.Shape([past.shape[0]])
+    present = em.op(
+        "TensorScatter",
+        past,
+        update,
+        *([] if starts is None else [starts]),
+        attributes={"axis": plan.axis, "mode": plan.mode},
+        dtype=past.dtype or plan.output.dtype or ir.DataType.UNDEFINED,
+        hint=node.name or "TensorScatter",
+    )
+    scatter = present.producer()
+    assert scatter is not None
+    pairs = _presents(em, plan, present)
+    if plan.output not in [old for old, _ in pairs] and _is_read(plan):
+        pairs.append((plan.output, arranged(em, present, plan.rank, plan.output_axes, "layout")))
+    for old, new in reversed(pairs):  # the first of those that one value stands for counts
+        new.type, new.shape = old.type or new.type, old.shape or new.shape
+        new.name = old.name
+    nodes = em.commit()
+    graph.insert_before(node, nodes)
+    for old, new in pairs:
+        if old.name == new.name:
+            new.doc_string = old.doc_string
+            new.metadata_props.update(old.metadata_props)
+        old.name = None
+        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        replaced[old] = new
+    for emitted in nodes:
+        emitted.metadata_props.update(node.metadata_props)
+    if node.name:
+        scatter.name, node.name = node.name, None
+    scatter.doc_string = node.doc_string
+    scatter.device_configurations = node.device_configurations
+    return scatter
+
+
+def _presents(em: Emitter, plan: Plan, present: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
+    """Pair the values that the present stands for with it, or with a copy under another name."""
+    pairs: list[tuple[ir.Value, ir.Value]] = []
+    # The one that leaves the graph first: its name is the one to keep.
+    for old in sorted(plan.presents, key=lambda value: not value.is_graph_output()):
+        new = present
+        if pairs and old.is_graph_output():
+            new = em.op("Identity", present, dtype=present.dtype or ir.DataType.UNDEFINED)
+        pairs.append((old, new))
+    return pairs
+
+
+def _is_read(plan: Plan) -> bool:
+    """Return whether anybody reads the result in the layout of the scatter."""
+    output = plan.output
+    if output.is_graph_output():
+        return True
+    gone = {value.producer() for value in plan.presents}
+    return any(reader not in gone for reader in output.consumers())
+
+
+def arranged(em: Emitter, value: ir.Value, rank: int, axes: Axes, hint: str) -> ir.Value:
+    """Return `value` with its axes in the given order; no node where they are in it already.
+
+    Args:
+        em: Where to build.
+        value: The value.
+        rank: Its rank.
+        axes: Its axes in the order of the result; None for a new one of size 1. Those that do not
+            occur have size 1.
+        hint: Last part of the names of new nodes.
+    """
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    axes = completed(axes, rank)
+    unused = [axis for axis in range(rank) if axis not in axes]
+    if unused:
+        value = em.op("Squeeze", value, em.constant(unused, "axes"), dtype=dtype, hint=hint)
+    kept = [axis for axis in range(rank) if axis in axes]
+    perm = [kept.index(axis) for axis in axes if axis is not None]
+    if perm != sorted(perm):
+        value = em.op("Transpose", value, attributes={"perm": perm}, dtype=dtype, hint=hint)
+    new = [place for place, axis in enumerate(axes) if axis is None]
+    if new:
+        value = em.op("Unsqueeze", value, em.constant(new, "axes"), dtype=dtype, hint=hint)
+    return value

@@ -1,0 +1,64 @@
+"""The table of raisings: which rule reads an update off which operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.rewrite.raising.concat import raise_concat
+from onnx_kvtool.rewrite.raising.one_hot_sum import raise_one_hot_sum
+from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
+from onnx_kvtool.rewrite.raising.scatter_elements import raise_scatter_elements
+from onnx_kvtool.rewrite.raising.scatter_nd import raise_scatter_nd
+from onnx_kvtool.rewrite.raising.where import raise_where
+
+__all__ = ["RAISINGS", "Raising"]
+
+
+@dataclass(frozen=True, slots=True)
+class Raising:
+    """One rule.
+
+    Attributes:
+        name: What the report calls the pattern.
+        may_be: Whether a look at a node and those above it leaves it possible that it is one, so
+            that most nodes of a graph are never asked about.
+        prove: Returns the update that a node is, or None for a node that is no candidate. Raises
+            `Unproven` or `MalformedNode` for one that looks like an update and lacks a fact.
+    """
+
+    name: str
+    may_be: Callable[[ir.Node], bool]
+    prove: Callable[[Proof, ir.Node], ProvenUpdate | None]
+
+
+def _any(node: ir.Node) -> bool:
+    return True
+
+
+def _is_sum_of_products(node: ir.Node) -> bool:
+    return [_op(value) for value in node.inputs] == ["Mul", "Mul"]
+
+
+def _is_between_slices(node: ir.Node) -> bool:
+    return len(node.inputs) == 3 and {_op(node.inputs[0]), _op(node.inputs[2])} == {"Slice"}
+
+
+def _op(value: ir.Value | None) -> str | None:
+    node = None if value is None else value.producer()
+    return None if node is None else node.op_type
+
+
+RAISINGS: Mapping[str, Raising] = Table(
+    "raising",
+    [
+        ("Add", Raising("one_hot_sum", _is_sum_of_products, raise_one_hot_sum)),
+        ("Concat", Raising("concat", _is_between_slices, raise_concat)),
+        ("ScatterElements", Raising("scatter_elements", _any, raise_scatter_elements)),
+        ("ScatterND", Raising("scatter_nd", _any, raise_scatter_nd)),
+        ("Where", Raising("where", _any, raise_where)),
+    ],
+)
