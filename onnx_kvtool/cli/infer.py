@@ -1,0 +1,79 @@
+"""`kvtool infer`: types and shapes of every value, with the reason for every unknown."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+import click
+
+from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument
+from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.core.errors import UsageError
+
+__all__ = ["infer"]
+
+_EPILOG = """\b
+Examples:
+  kvtool infer decoder.onnx                            what is known, and why the rest is not
+  kvtool infer decoder.onnx -o annotated.onnx          with the shape of every value
+  kvtool infer decoder.onnx --dim batch=2 --dim past=1024
+  kvtool infer decoder.onnx --strict --format json
+  kvtool infer - -o - < decoder.onnx > annotated.onnx
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Infer the type and shape of every value of a model.")
+@model_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(allow_dash=True),
+    metavar="OUT",
+    help="Write the model with the type and shape of every value; `-` is standard output.",
+)
+@dim_option
+@click.option("--strict", is_flag=True, help="Exit with 1 when something stays unknown.")
+@data_format_option
+@click.pass_context
+def infer(
+    context: click.Context,
+    /,
+    model: str,
+    output: str | None,
+    dims: dict[str, int],
+    strict: bool,
+    output_format: Literal["text", "json"],
+) -> None:
+    """Infer the type and shape of every value of MODEL, and say why the rest is unknown.
+
+    MODEL is a path, or `-` for standard input. Weights are not read. A size is known when it is a
+    number or an expression over the names that inputs of the model declare. Where the file declares
+    what cannot be, both shapes and the way to the inferred one are shown, nothing is written and
+    the exit code is 1.
+    """
+    to_stdout = output == "-"
+    if to_stdout and output_format == "json":
+        raise UsageError(
+            "the model and the JSON report cannot both go to standard output",
+            help="write the model to a file with `-o OUT`",
+        )
+    if to_stdout and sys.stdout.isatty():
+        raise UsageError(
+            "a model is binary and is not written to a terminal",
+            help="redirect standard output, or name a file with `-o OUT`",
+        )
+
+    from onnx_kvtool.commands.infer import InferRequest, run
+
+    report = run(InferRequest(model=model, output=output, dims=dims, strict=strict))
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        write_data(to_json("infer", report))
+    else:
+        from onnx_kvtool.report.infer_text import blocks
+        from onnx_kvtool.report.text import print_blocks, print_talk
+
+        (print_talk if to_stdout else print_blocks)(blocks(report), color=context.color)
+    context.exit(1 if report.failed else 0)

@@ -1,0 +1,125 @@
+"""Infer types and shapes: read, infer, compare with what is declared, perhaps write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.commands.rewriting import check_dims, check_output, write_result
+from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.external_data import check_external_data
+from onnx_kvtool.core.model import clone, origin, read
+from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.report import InferReport
+
+__all__ = ["InferRequest", "infer", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class InferRequest:
+    """What `kvtool infer` was asked to do.
+
+    Attributes:
+        model: Path of the model, or `-` for standard input.
+        output: Path to write, `-` for standard output; None to write nothing.
+        dims: Values of symbolic dimensions, which take the place of the names everywhere.
+        strict: Whether nothing may stay unknown.
+    """
+
+    model: str
+    output: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    strict: bool = False
+
+    # What is the same for every request to write a model.
+    in_place: ClassVar[bool] = False
+    external_data: ClassVar[Literal["reference", "link", "copy"] | None] = None
+    verify: ClassVar[bool | None] = False
+
+
+def infer(
+    model: ir.Model | str | os.PathLike[str],
+    *,
+    dims: Mapping[str, int] | None = None,
+    strict: bool = False,
+) -> tuple[ir.Model, InferReport]:
+    """Return a copy of a model with the type and shape of every value, and what was found.
+
+    Weights are not read, and data files need not be there. Nothing is raised for a conflict or a
+    value that stays unknown: the report has them, and `report.failed` counts them up.
+
+    Args:
+        model: A model, which is not changed, or the path of one.
+        dims: Values of symbolic dimensions, which take the place of the names everywhere.
+        strict: Whether a value that stays unknown makes the report a failed one.
+
+    Raises:
+        UnreadableModel: If the model cannot be read.
+        UsageError: If no input has a dimension that `dims` names.
+        KvtoolError: If the model cannot be copied, or holds something without a written form.
+    """
+    if isinstance(model, ir.Model):
+        work, path = clone(model), origin(model).path
+    else:
+        path = os.fspath(model)
+        work = read(path)
+    inference = _infer(work, path, dims or {}, strict)
+    inference.annotate()
+    return work, inference.report
+
+
+def run(request: InferRequest) -> InferReport:
+    """Carry out `kvtool infer`.
+
+    Returns:
+        The report; its `output` is None when nothing was written: none was asked for, or the
+        report is a failed one.
+
+    Raises:
+        UnreadableModel: If the model cannot be read, or its external data cannot be trusted where
+            the result refers to it.
+        UsageError: If no input has a dimension that `dims` names, or the output is the input.
+        KvtoolError: If the model must not be rewritten, or the output cannot be written; nothing
+            is left behind.
+    """
+    model = read(request.model)
+    check_output(request)
+    if request.output is not None:
+        _check_sound(model)
+        check_external_data(model, need_bytes=False)
+    inference = _infer(model, request.model, request.dims, request.strict)
+    report = inference.report
+    if request.output is None:
+        return report
+    if report.failed:
+        what = "a conflict" if report.conflicts else "an unknown value"
+        report.notes.append(f"nothing was written because of {what}")
+        return report
+    inference.annotate(frozen=True)
+    write_result(model, request, request.output, report)
+    return report
+
+
+def _infer(model: ir.Model, path: str, dims: Mapping[str, int], strict: bool) -> Inference:
+    if dims:
+        check_dims(model, dims)
+    with collector_paused():
+        inference = infer_everything(model, dims)
+    inference.report.model = path
+    inference.report.strict = strict
+    return inference
+
+
+def _check_sound(model: ir.Model) -> None:
+    """Refuse to write a model that onnx_ir holds otherwise than the file says."""
+    for defect in origin(model).defects:
+        if defect.severity == "error":
+            raise KvtoolError(
+                f"the model cannot be written: {defect.location}: {defect.message}",
+                help="infer without `-o`, which shows what is known of it",
+            )

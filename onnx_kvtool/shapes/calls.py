@@ -1,0 +1,90 @@
+"""Calls of model-local functions, each with the types of its own inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.walk import function_path, subgraphs
+from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.shapes.rules.site import Unknown
+
+if TYPE_CHECKING:
+    from onnx_kvtool.shapes.forward import Forward, Scope
+
+__all__ = ["call"]
+
+_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
+
+
+def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Sequence[Outcome]:
+    """Return what a function makes of the inputs of a call; its body is gone through for it."""
+    if function in run.calls:
+        circle = f"`{function.domain}::{function.name}` calls itself"
+        return [Outcome(None, Unknown("recursive-function", circle))] * len(node.outputs)
+    body = function.graph.clone(allow_outer_scope_values=True)
+    attributes = {**function.attributes, **node.attributes}
+    for inner in body:
+        _bind(inner, attributes)
+    opset = function.opset_imports.get("", scope.opset)
+    inside = replace(
+        scope,
+        path=function_path(function.domain, function.name, function.overload),
+        opset=opset,
+        contents=run.contents(opset),
+        is_main=False,
+        in_function=True,
+    )
+    for index, formal in enumerate(body.inputs):
+        actual = node.inputs[index] if index < len(node.inputs) else None
+        if actual is None:
+            for use in tuple(formal.uses()):
+                use.node.replace_input_with(use.idx, None)
+        else:
+            _pass(run, actual, formal, scope, inside)
+    run.calls.append(function)
+    run.graph(body, inside)
+    run.calls.pop()
+    outcomes = []
+    for result, output in zip(body.outputs, node.outputs, strict=False):
+        type_ = run.knowledge.types.get(result)
+        shape = run.knowledge.shapes.get(result)
+        unknown = Unknown("unknown-input", "", result)
+        outcomes.append(Outcome(type_, unknown if shape is None else shape))
+        if isinstance(type_, ir.TensorType) and type_.dtype in _INTEGERS:
+            scope.contents.put(output, inside.contents.of(result))
+    return outcomes
+
+
+def _pass(run: Forward, actual: ir.Value, formal: ir.Value, scope: Scope, inside: Scope) -> None:
+    """Make a formal input what the call gives it."""
+    knowledge = run.knowledge
+    formal.type = knowledge.types.get(actual)
+    if formal.type is not None:
+        knowledge.types[formal] = formal.type
+    if actual in knowledge.shapes:
+        knowledge.shapes[formal] = knowledge.shapes[actual]
+    if actual in knowledge.lost:
+        knowledge.lost[formal] = knowledge.lost[actual]
+    if formal.dtype in _INTEGERS:
+        inside.contents.put(formal, scope.contents.of(actual))
+
+
+def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:
+    """Replace references to parameters, also in bodies; one without a value is left out."""
+    for name, attribute in tuple(node.attributes.items()):
+        if not attribute.is_ref():
+            continue
+        actual = attributes.get(attribute.ref_attr_name or "")
+        if actual is None or actual.value is None:
+            del node.attributes[name]
+        else:
+            node.attributes[name] = ir.Attr(name, actual.type, actual.value)
+    for output in node.outputs:
+        output.type = output.shape = None
+    for _, graph in subgraphs(node):
+        for inner in graph:
+            _bind(inner, attributes)

@@ -1,0 +1,128 @@
+"""Which sizes are one, as the operators of a model demand it while inference goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onnx_kvtool.analysis.index_map import Dimension, Expr, Extent, Facts, interval, substitute
+from onnx_kvtool.analysis.index_map.atoms import Atom, Element
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.shapes.sizes import HEAVIEST, words
+
+__all__ = ["Equality", "SizeEqualities"]
+
+_FACTS = Facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """Two texts that stand for one size.
+
+    Attributes:
+        name: A name, or an expression over names.
+        equals: Another one, or a number.
+        location: The value whose size it is, and the node that demands it.
+        why: The demand, in words.
+    """
+
+    name: str
+    equals: str
+    location: Location
+    why: str
+
+
+class SizeEqualities:
+    """The sizes that are equal in every run that does not fail.
+
+    A run fails where an operator meets sizes that it does not allow, so what an operator demands
+    holds for the sizes of every output.
+    """
+
+    def __init__(self) -> None:
+        self._meaning: dict[Atom, Expr] = {}
+        self._found: dict[tuple[str, str], Equality] = {}
+
+    def __iter__(self) -> Iterator[Equality]:
+        """Yield the equalities between names, in the order in which they were found."""
+        return iter(self._found.values())
+
+    def same(self, a: Expr, b: Expr) -> bool:
+        """Return whether the two are certainly one size."""
+        return a == b or (bool(self._meaning) and self.resolved(a) == self.resolved(b))
+
+    def differ(self, a: Expr, b: Expr) -> bool:
+        """Return whether the two are certainly different sizes."""
+        if a == b:
+            return False
+        low, high = interval(self.resolved(a) - self.resolved(b), _FACTS)
+        return low > 0 or high < 0
+
+    def resolved(self, size: Expr, *, unnamed_only: bool = False) -> Expr:
+        """Return a size with each atom that equals something else replaced.
+
+        Args:
+            size: The size.
+            unnamed_only: Whether names stay and only sizes without one are replaced.
+        """
+        if not self._meaning:
+            return size
+        for _ in range(len(self._meaning) + 1):
+            known = {
+                atom: self._meaning[atom]
+                for atom in size.atoms()
+                if atom in self._meaning and not (unnamed_only and isinstance(atom, Dimension))
+            }
+            if not known or size.weight > HEAVIEST:
+                break
+            size = substitute(size, {}, _FACTS, known)
+        return size
+
+    def equate(self, a: Expr, b: Expr, location: Location, why: str) -> bool:
+        """Take two sizes for one; return False where that cannot be.
+
+        Args:
+            a: A size.
+            b: Another one.
+            location: The value and the node at which they meet.
+            why: What demands it, for the report.
+        """
+        if a == b:
+            return True
+        one, other = self.resolved(a), self.resolved(b)
+        if one == other:
+            return True
+        low, high = interval(one - other, _FACTS)
+        if low > 0 or high < 0:
+            return False
+        self._learn(one, other)
+        self.note(a, b, location, why)
+        return True
+
+    def note(self, a: Expr, b: Expr, location: Location, why: str) -> None:
+        """Remember for the report that two texts stand for one size, and use it for nothing."""
+        left, right = words(a), words(b)
+        if left is None or right is None or left == right:
+            return
+        if a.number is not None:
+            left, right = right, left
+        self._found.setdefault((left, right), Equality(left, right, location, why))
+
+    def _learn(self, one: Expr, other: Expr) -> None:
+        """Let an atom of the two stand for the rest, the least telling atom there is."""
+        choices = [
+            (_rank(expr), atom, rest)
+            for expr, rest in ((other, one), (one, other))
+            if isinstance(atom := expr.atom, (Extent, Element, Dimension))
+            and atom not in set(rest.atoms())
+        ]
+        if choices:
+            _, atom, rest = min(choices, key=lambda choice: choice[0])
+            self._meaning[atom] = rest
+
+
+def _rank(expr: Expr) -> int:
+    atom = expr.atom
+    if isinstance(atom, Extent):
+        return 0
+    return 1 if isinstance(atom, Element) else 2

@@ -1,0 +1,171 @@
+"""Types and shapes of all values of a model, with the reason for everything that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.index_map import Element, Expr, Extent, variable
+from onnx_kvtool.analysis.index_map.atoms import Atom
+from onnx_kvtool.core.forms import VerbatimType
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.model import origin
+from onnx_kvtool.shapes.forward import Forward
+from onnx_kvtool.shapes.knowledge import Lost
+from onnx_kvtool.shapes.onnx_inference import of_model
+from onnx_kvtool.shapes.report import InferReport, UnknownValue
+from onnx_kvtool.shapes.sizes import shape_words, words
+from onnx_kvtool.shapes.writing import Writer
+
+__all__ = ["Inference", "infer_everything"]
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What was found of one model.
+
+    Attributes:
+        report: What there is to say.
+        run: The facts, on the values of the model.
+    """
+
+    report: InferReport
+    run: Forward
+
+    def annotate(self, *, frozen: bool = False) -> None:
+        """Write what was found on the values of the model, in place.
+
+        Every value of the main graph and of bodies gets its type and shape. A size that is not
+        known stays as the file declares it, and so does a size of a graph output that the file
+        gives in names of inputs.
+
+        Args:
+            frozen: Whether values of one shape may share one object, which then cannot be edited.
+        """
+        writer = Writer(self.run, frozen=frozen)
+        for value in self.run.values:
+            writer.annotate(value)
+
+
+def infer_everything(model: ir.Model, dims: Mapping[str, int] | None = None) -> Inference:
+    """Infer the types and shapes of all values.
+
+    Args:
+        model: The model; values without a type get the one that is found, nothing else changes.
+        dims: Values of symbolic dimensions, which take the place of the names everywhere.
+
+    Raises:
+        KvtoolError: If the model holds something that has no written form.
+    """
+    told, failure = of_model(model)
+    before = {value: (value.type, value.shape) for value in _values(model.graph)}
+    run = Forward(model, dims or {}, told)
+    declared_known = sum(_is_declared(run, type_, shape) for type_, shape in before.values())
+    run.run()
+    first: dict[Atom, Lost] = {}
+    unknown = []
+    for value, place in run.values.items():
+        lost = _lost(run, value, place, first)
+        if lost is not None:
+            unknown.append(UnknownValue(place, _shape_words(run, value), lost))
+    report = InferReport(
+        model=origin(model).path,
+        values=len(run.values),
+        known_before=declared_known,
+        known_after=len(run.values) - len(unknown),
+        unknown=tuple(unknown),
+        conflicts=tuple(run.knowledge.conflicts),
+        equalities=tuple(run.knowledge.equalities),
+        notes=[*([] if failure is None else [failure]), *_assumptions(run)],
+    )
+    return Inference(report, run)
+
+
+def _assumptions(run: Forward) -> list[str]:
+    """Say which sizes must not be 0, because Reshape would copy another size in their place."""
+    return [
+        f"`{words(size)}` is taken to be at least 1: where it is 0, {place} copies another size"
+        for size, place in run.knowledge.assumed.items()
+    ]
+
+
+def _values(graph: ir.Graph) -> list[ir.Value]:
+    found = list(graph.inputs)
+    for node in graph:
+        found += [output for output in node.outputs if output.name]
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
+                found += _values(attribute.as_graph())
+    return found
+
+
+def _is_declared(run: Forward, type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> bool:
+    if type_ is None or isinstance(type_, VerbatimType):
+        return isinstance(type_, VerbatimType)
+    if not isinstance(type_, ir.TensorType):
+        return True
+    if shape is None or type_.dtype == ir.DataType.UNDEFINED:
+        return False
+    return all(
+        isinstance(dim, int) or (dim.value is not None and run.is_known(run.size(dim.value)))
+        for dim in shape
+    )
+
+
+def _lost(run: Forward, value: ir.Value, place: Location, first: dict[Atom, Lost]) -> Lost | None:
+    """Return why a value is not fully known; None when it is."""
+    knowledge = run.knowledge
+    type_ = knowledge.types.get(value)
+    if type_ is not None and not isinstance(type_, ir.TensorType):
+        return None
+    shape = knowledge.shapes.get(value)
+    if shape is None:
+        return knowledge.lost.get(value) or Lost(place, "no-rule", "nothing says what it is")
+    for found in () if run.is_complete(shape) else shape:
+        size = knowledge.equalities.resolved(found, unnamed_only=True)
+        if not run.is_known(size):
+            return _first(run, size, place, first)
+    if type_ is None or type_.dtype == ir.DataType.UNDEFINED:
+        return knowledge.lost.get(value) or Lost(place, "unknown-type", "its type is not known")
+    return None
+
+
+def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -> Lost:
+    """Return where the first thing was lost that keeps a size from being known."""
+    for atom in sorted(_bad(run, size), key=_depth):
+        found = run.knowledge.lost_sizes.get(atom) or first.get(atom)
+        if found is None:
+            found = first[atom] = Lost(place, *_reason(atom))
+        return found
+    return Lost(place, "no-expression", f"`{size}` is no expression that a file could hold")
+
+
+def _bad(run: Forward, size: Expr) -> list[Atom]:
+    return [
+        atom
+        for atom in size.atoms()
+        if isinstance(atom, (Extent, Element)) or not (atom.parts or run.is_known(variable(atom)))
+    ]
+
+
+def _depth(atom: Atom) -> int:
+    return 0 if isinstance(atom, Extent) else 1 if isinstance(atom, Element) else 2
+
+
+def _reason(atom: Atom) -> tuple[str, str]:
+    if isinstance(atom, Element):
+        return "data-dependent", f"it depends on the elements of `{atom.value.name}`"
+    if isinstance(atom, Extent):
+        return "unknown-input", f"a size of `{atom.value.name}` is not known"
+    name = getattr(atom, "name", "")
+    return "foreign-name", f"`{name}` is a name that no input declares"
+
+
+def _shape_words(run: Forward, value: ir.Value) -> tuple[int | str | None, ...] | None:
+    shape = run.knowledge.shapes.get(value)
+    if shape is None:
+        return None
+    known = run.knowledge.equalities
+    return shape_words(tuple(known.resolved(size, unnamed_only=True) for size in shape))

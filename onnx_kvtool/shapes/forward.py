@@ -1,0 +1,285 @@
+"""The forward pass: every node once, in order, with all that is known of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.index_map import (
+    Dimension,
+    Expr,
+    Facts,
+    Largest,
+    Modulo,
+    Quotient,
+    substitute,
+)
+from onnx_kvtool.analysis.index_map.atoms import Atom
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.ops.contrib import DOMAIN
+from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.shapes import calls, onnx_inference, settling
+from onnx_kvtool.shapes.control import CONTROL
+from onnx_kvtool.shapes.knowledge import Contents, Knowledge, Lost
+from onnx_kvtool.shapes.node_types import contrib_types, output_types
+from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.shapes.rules.contrib import CONTRIB, Contrib
+from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
+from onnx_kvtool.shapes.rules.table import RULES
+from onnx_kvtool.shapes.sizes import HEAVIEST, Shape, is_invented, names_in, number, read_size
+from onnx_kvtool.shapes.versions import report_wrong_opset
+
+__all__ = ["Forward", "Scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a graph stands.
+
+    Attributes:
+        path: Its path.
+        opset: Version of the default domain.
+        contents: What integer values hold.
+        is_main: Whether it is the main graph, of which onnx's inference has told.
+        conditional: Whether it may never run.
+        in_function: Whether it is the body of a function, whose values are those of one call.
+    """
+
+    path: str
+    opset: int
+    contents: Contents
+    is_main: bool = False
+    conditional: bool = False
+    in_function: bool = False
+
+    def body(self, path: str) -> Scope:
+        """Return the scope of a graph inside, which may never run."""
+        return replace(self, path=path, is_main=False, conditional=True)
+
+
+class Forward:
+    """One pass over a model.
+
+    Args:
+        model: The model. Types that are found are put on its values that lack one, because what
+            integer values hold is read from there; nothing else is changed.
+        dims: Values of symbolic dimensions.
+        told: What onnx's inference said of the values of the main graph, by name.
+
+    Attributes:
+        knowledge: What was found.
+        values: Every value of the main graph and of bodies, in order, with its place.
+        told: What onnx's inference said.
+        calls: The functions whose bodies are being gone through, the outermost first.
+    """
+
+    def __init__(
+        self, model: ir.Model, dims: Mapping[str, int], told: Mapping[str, onnx.TypeProto]
+    ) -> None:
+        self.model = model
+        self.knowledge = Knowledge()
+        self.values: dict[ir.Value, Location] = {}
+        self.told = told
+        self.calls: list[ir.Function] = []
+        self._bound: dict[Atom, Expr] = {Dimension(name): number(n) for name, n in dims.items()}
+        self._contents: dict[int, Contents] = {}
+        self._names = {
+            name
+            for value in model.graph.inputs
+            for size in self.declared(value) or ()
+            if size is not None
+            for name in names_in(size)
+        }
+        self._known: dict[Expr, bool] = {}
+        # By identity: most nodes hand on the very shape of an input.
+        self._complete: dict[int, Shape] = {}
+
+    def run(self) -> None:
+        """Go through the model."""
+        graph = self.model.graph
+        opset = self.model.opset_imports.get("", 1)
+        scope = Scope(graph_path(graph.name), opset, self.contents(opset), is_main=True)
+        for value in graph.inputs:
+            self.declare_input(value, scope)
+        self.graph(graph, scope)
+
+    def is_known(self, size: Expr) -> bool:
+        """Return whether a size is a number or an expression over names of the model's inputs."""
+        if size.number is not None:
+            return True
+        found = self._known.get(size)
+        if found is None:
+            found = all(
+                isinstance(atom, Largest | Quotient | Modulo)
+                or (isinstance(atom, Dimension) and atom.name in self._names)
+                for atom in size.atoms()
+            )
+            self._known[size] = found
+        return found
+
+    def is_complete(self, shape: Shape | Unknown) -> bool:
+        """Return whether every size of a shape is a known one of moderate length."""
+        if isinstance(shape, Unknown):
+            return False
+        if id(shape) in self._complete:
+            return True
+        if not all(size.weight <= HEAVIEST and self.is_known(size) for size in shape):
+            return False
+        self._complete[id(shape)] = shape
+        return True
+
+    def contents(self, opset: int) -> Contents:
+        """Return what integer values hold, read at an opset."""
+        return self._contents.setdefault(opset, Contents(opset, self.knowledge))
+
+    def size(self, text: str) -> Expr:
+        """Return the size that a text stands for, with the given values put in."""
+        size = read_size(text)
+        return substitute(size, {}, Facts(), self._bound) if self._bound else size
+
+    def declared(self, value: ir.Value) -> Sequence[Expr | None] | None:
+        """Return what the file says of the shape of a value; None for each size it does not.
+
+        A name that onnx's inference made up says nothing but in an input, where it is just a name.
+        """
+        if value.shape is None:
+            return None
+        made = value.producer() is not None
+        return [
+            number(dim)
+            if isinstance(dim, int)
+            else None
+            if dim.value is None or (made and is_invented(dim.value))
+            else self.size(dim.value)
+            for dim in value.shape
+        ]
+
+    def declare_input(self, value: ir.Value, scope: Scope) -> None:
+        """Take what the file says of an input for true."""
+        place = Location(scope.path, value=value.name)
+        self.values[value] = place
+        if value.type is not None:
+            self.knowledge.types[value] = value.type
+        declared = self.declared(value)
+        if declared is None:
+            self.knowledge.lost[value] = Lost(place, "undeclared", "the input declares no shape")
+            return
+        self.knowledge.shapes[value] = tuple(
+            self.knowledge.unknown_size(
+                value, axis, Lost(place, "undeclared", f"the input names no size for axis {axis}")
+            )
+            if size is None
+            else size
+            for axis, size in enumerate(declared)
+        )
+
+    def graph(self, graph: ir.Graph, scope: Scope) -> None:
+        """Infer all values of a graph whose inputs are known."""
+        for value in graph.initializers.values():
+            self._initializer(value)
+        for index, node in enumerate(graph):
+            self.node(node, index, scope)
+
+    def _initializer(self, value: ir.Value) -> None:
+        tensor = value.const_value
+        if tensor is None or (value.is_graph_input() and value in self.knowledge.shapes):
+            return
+        self.knowledge.types[value] = ir.TensorType(tensor.dtype)
+        self.knowledge.shapes[value] = tuple(number(n) for n in tensor.shape.numpy())
+        if value.type is None:
+            value.type = ir.TensorType(tensor.dtype)
+
+    def node(self, node: ir.Node, index: int, scope: Scope) -> None:
+        """Infer the outputs of a node."""
+        place = Location.of(scope.path, node, index)
+        outcomes = self.outcomes(node, place, scope)
+        for position, value in enumerate(node.outputs):
+            outcome = outcomes[position] if position < len(outcomes) else Outcome(None, _NOTHING)
+            settling.settle(self, value, outcome, place, scope)
+
+    def outcomes(self, node: ir.Node, place: Location, scope: Scope) -> Sequence[Outcome]:
+        """Return what is found of each output of a node."""
+        if (function := self.model.functions.get(node.op_identifier())) is not None:
+            return calls.call(self, node, function, scope)
+        if node.domain == "" and (flow := CONTROL.get(node.op_type)) is not None:
+            return flow(self, node, place, scope)
+        opset = scope.opset if node.version is None else node.version
+        knowledge = self.knowledge
+        site = Site(node, opset, place, knowledge, scope.contents, scope.conditional)
+        contrib = self._contrib(node)
+        if contrib is not None:
+            types = contrib_types(node, contrib, knowledge.types.get)
+            return _paired(types, _guarded(site, contrib.rule, node.outputs))
+        if node.domain != "":
+            return self._stranger(node, site)
+        facts = op_facts(node.op_type, opset)
+        if facts is None or facts.deprecated:
+            fitting = report_wrong_opset(site)
+            if fitting is None:
+                return self._stranger(node, site)
+            opset, site = fitting, replace(site, opset=fitting)
+        types = output_types(node, opset, knowledge.types.get)
+        rule = RULES.get(node.op_type)
+        if rule is None:
+            return _by_onnx(site, types)
+        shapes = _guarded(site, rule, node.outputs)
+        if None in types and not scope.is_main:
+            told = _by_onnx(site, types)
+            types = [one or other.type for one, other in zip(types, told, strict=False)]
+        return _paired(types, shapes)
+
+    def _contrib(self, node: ir.Node) -> Contrib | None:
+        if node.domain == DOMAIN or (
+            node.domain == "" and node.op_type == "SimplifiedLayerNormalization"
+        ):
+            return CONTRIB.get(node.op_type)
+        return None
+
+    def _stranger(self, node: ir.Node, site: Site) -> Sequence[Outcome]:
+        """Return what is known of the outputs of an operator nobody knows: nothing."""
+        name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        why = Unknown("unknown-operator", f"`{name}` is not known")
+        return [Outcome(None, why)] * len(node.outputs)
+
+
+_NOTHING = Unknown("no-rule", "nothing says what this output is")
+
+
+def _paired(
+    types: Iterable[ir.TypeProtocol | None], shapes: Sequence[Shape | Unknown]
+) -> list[Outcome]:
+    found = list(types)
+    count = max(len(found), len(shapes))
+    found += [None] * (count - len(found))
+    return [
+        Outcome(type_, shapes[i] if i < len(shapes) else _NOTHING) for i, type_ in enumerate(found)
+    ]
+
+
+def _guarded(site: Site, rule: Rule, outputs: Sequence[ir.Value]) -> Sequence[Shape | Unknown]:
+    """Return what a rule says, or for each output why it says nothing."""
+    try:
+        return rule(site)
+    except Unknown as error:
+        return [error] * len(outputs)
+    except MalformedNode as error:
+        if error.code == "too-many-inputs":
+            report_wrong_opset(site)
+        return [Unknown("malformed", error.message)] * len(outputs)
+
+
+def _by_onnx(site: Site, types: Sequence[ir.TypeProtocol | None]) -> list[Outcome]:
+    try:
+        found = onnx_inference.of_node(site)
+    except Unknown as error:
+        return [Outcome(type_, error) for type_ in types]
+    known = [*types, *[None] * (len(found) - len(types))]
+    return [
+        Outcome(type_ or onnx_type, shape)
+        for type_, (onnx_type, shape) in zip(known, found, strict=False)
+    ]

@@ -1,0 +1,220 @@
+"""What onnx's own inference finds: of a whole model, and of one node with what is known by now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx.defs
+import onnx.shape_inference
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from onnx_kvtool.analysis.index_map import Expr
+from onnx_kvtool.core.weightless import weightless
+from onnx_kvtool.ops.schema import NEWEST
+from onnx_kvtool.shapes.propagation import infer_with_data
+from onnx_kvtool.shapes.rules.site import Site, Unknown
+from onnx_kvtool.shapes.sizes import Shape, number
+
+__all__ = ["of_model", "of_node"]
+
+_A = onnx.AttributeProto
+_MOST_ELEMENTS = 256
+"""Most elements of a constant that onnx's rule for a node is given."""
+
+_COUNTING = frozenset(
+    {"Compress", "NonMaxSuppression", "NonZero", "StringNormalizer", "StringSplit", "Unique"}
+)
+"""Operators whose result is as long as their input has elements of some kind."""
+
+
+def of_model(model: ir.Model) -> tuple[Mapping[str, onnx.TypeProto], str | None]:
+    """Return the types of the values of the main graph as they follow from its inputs alone.
+
+    What the file declares of other values is left out, so that it cannot hide a contradiction.
+
+    Returns:
+        Types by name, and why there are none; None where inference went well.
+    """
+    message = weightless(model)
+    _undeclare(message.graph)
+    try:
+        graph = infer_with_data(message).graph
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        text = str(error).strip().splitlines()[0].rstrip(".")
+        return {}, f"onnx's shape inference failed: {text}"
+    return {v.name: v.type for v in (*graph.value_info, *graph.output)}, None
+
+
+def _undeclare(graph: onnx.GraphProto) -> None:
+    del graph.value_info[:]
+    for value in graph.output:
+        value.ClearField("type")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == _A.GRAPH:
+                _undeclare(attribute.g)
+
+
+def of_node(site: Site) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:
+    """Return types and shapes of the outputs by onnx's rule for the operator of a node.
+
+    Sizes that are no numbers go in as names, and come out where onnx copies them. The graphs of a
+    node are not looked into.
+
+    Raises:
+        Unknown: If an input lacks a type, or onnx refuses the node.
+    """
+    node = site.node
+    if any(attribute.is_ref() for attribute in node.attributes.values()):
+        raise Unknown("unbound-attribute", "an attribute refers to a parameter without a value")
+    call = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
+    call.input.extend("" if v is None else f"i{k}" for k, v in enumerate(node.inputs))
+    call.output.extend(f"o{k}" for k in range(len(node.outputs)))
+    names = _Names()
+    types, data = {}, {}
+    for k, value in enumerate(node.inputs):
+        if value is None:
+            continue
+        types[f"i{k}"] = _type(site, value, names)
+        tensor = _constant(site, value)
+        if tensor is not None:
+            data[f"i{k}"] = tensor
+    try:
+        call.attribute.extend(
+            ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values()
+        )
+        found = onnx.shape_inference.infer_node_outputs(
+            onnx.defs.get_schema(node.op_type, min(site.opset, NEWEST), node.domain),
+            call,
+            types,
+            data,
+            opset_imports=[onnx.helper.make_opsetid("", site.opset)],
+        )
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        onnx.defs.SchemaError,
+        ir.serde.SerdeError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        text = " ".join(str(error).split())[:200].rstrip(".")
+        raise Unknown("onnx-refuses", f"onnx's rule for `{node.op_type}` says: {text}") from error
+    return [_result(site, k, found.get(f"o{k}"), names) for k in range(len(node.outputs))]
+
+
+class _Names:
+    """Names for the sizes of one call that are no numbers."""
+
+    def __init__(self) -> None:
+        self._by_size: dict[Expr, str] = {}
+        self._sizes: dict[str, Expr] = {}
+
+    def of(self, size: Expr) -> str:
+        name = self._by_size.setdefault(size, f"d{len(self._by_size)}")
+        self._sizes[name] = size
+        return name
+
+    @property
+    def unused(self) -> bool:
+        """Whether every size was a number."""
+        return not self._sizes
+
+    def size(self, name: str) -> Expr | None:
+        return self._sizes.get(name)
+
+
+def _type(site: Site, value: ir.Value, names: _Names) -> onnx.TypeProto:
+    type_ = site.knowledge.types.get(value)
+    if type_ is None:
+        raise Unknown("unknown-input", "", value)
+    shape = site.knowledge.shapes.get(value)
+    out = onnx.TypeProto()
+    ir.serde.serialize_type_into(out, type_)
+    if shape is not None and isinstance(type_, ir.TensorType):
+        out.tensor_type.shape.SetInParent()
+        for size in shape:
+            known = site.knowledge.equalities.resolved(size)
+            if known.number is not None:
+                out.tensor_type.shape.dim.add(dim_value=known.number)
+            else:
+                out.tensor_type.shape.dim.add(dim_param=names.of(size))
+    return out
+
+
+def _constant(site: Site, value: ir.Value) -> onnx.TensorProto | None:
+    """Return the elements of a small constant; None for any other value."""
+    tensor = value.const_value
+    if value.is_graph_input():
+        return None
+    producer = value.producer()
+    if tensor is None and producer is not None and producer.op_type == "Constant":
+        attribute = producer.attributes.get("value")
+        tensor = None if attribute is None or attribute.is_ref() else attribute.value
+    if tensor is not None:
+        if tensor.size > _MOST_ELEMENTS or isinstance(tensor, ir.ExternalTensor):
+            return None
+        return ir.serde.serialize_tensor(tensor)
+    if value.dtype not in (ir.DataType.INT64, ir.DataType.INT32):
+        return None
+    numbers = site.integers(value)
+    rank = site.rank_of(value)
+    if numbers is None or rank is None or len(numbers) > _MOST_ELEMENTS:
+        return None
+    kind = np.int64 if value.dtype == ir.DataType.INT64 else np.int32
+    array = np.asarray(numbers, kind)
+    return numpy_helper.from_array(array if rank else array.reshape(()))
+
+
+def _result(
+    site: Site, output: int, found: onnx.TypeProto | None, names: _Names
+) -> tuple[ir.TypeProtocol | None, Shape | Unknown]:
+    none = Unknown("no-rule", f"onnx has no shape for `{site.node.op_type}` here")
+    cause = _first_unknown(site)
+    if cause is not None:
+        none = Unknown("unknown-input", "", cause)
+    if found is None or not found.WhichOneof("value"):
+        return None, none
+    type_ = ir.serde.deserialize_type_proto_for_type(found)
+    if not found.HasField("tensor_type") or not found.tensor_type.HasField("shape"):
+        return type_, none
+    code, why = _reason(site)
+    # onnx's rules take a size without number for 0 here and there, and compute on with it.
+    least = 0 if names.unused else 1
+    return type_, tuple(
+        number(dim.dim_value)
+        if dim.HasField("dim_value") and dim.dim_value >= least
+        else (names.size(dim.dim_param) or site.lost(axis, why, code=code, output=output))
+        for axis, dim in enumerate(found.tensor_type.shape.dim)
+    )
+
+
+def _reason(site: Site) -> tuple[str, str]:
+    inputs = [value for value in site.node.inputs if value is not None]
+    if site.node.op_type in _COUNTING and inputs:
+        return "data-dependent", f"it counts elements of `{inputs[0].name}`"
+    return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"
+
+
+def _first_unknown(site: Site) -> ir.Value | None:
+    """Return the first input whose rank would have to be known."""
+    return next(iter(_without_shape(site, site.node.inputs)), None)
+
+
+def _without_shape(site: Site, values: Iterable[ir.Value | None]) -> Iterable[ir.Value]:
+    known, types = site.knowledge.shapes, site.knowledge.types
+    for value in values:
+        if value is None or value in known:
+            continue
+        if isinstance(types.get(value), ir.TensorType | None):
+            yield value

@@ -1,0 +1,109 @@
+"""Slice, Shape and the operators that count elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onnx_kvtool.analysis.index_map import Element, Expr
+from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
+from onnx_kvtool.shapes.rules.movement import placed
+from onnx_kvtool.shapes.rules.site import Site, Unknown
+from onnx_kvtool.shapes.sizes import Shape, number
+
+__all__ = ["non_zero", "scalar", "shape_vector", "slice_"]
+
+
+def slice_(site: Site) -> Sequence[Shape | Unknown]:
+    """Slice: starts and ends that lie outside are clamped, so that a length is a minimum."""
+    shape = site.shape(0)
+    is_old = "starts" in site.view.facts.attributes
+    starts, ends = _bounds(site, "starts", is_old), _bounds(site, "ends", is_old)
+    try:
+        axes, steps = site.listed("axes"), None if is_old else site.listed("steps")
+    except Unknown as error:
+        return (tuple(site.lost(i, error.why) for i in range(len(shape))),)
+    count = _count(site, starts, ends, axes)
+    if axes is None:
+        axes = tuple(range(count))
+    result = list(shape)
+    for i, axis in enumerate(axes):
+        place = placed(axis, len(shape))
+        result[place] = _length(site, place, starts, ends, steps, i)
+    return (tuple(result),)
+
+
+def _bounds(site: Site, name: str, is_old: bool) -> tuple[Expr, ...] | None:
+    if is_old:
+        return tuple(number(n) for n in site.listed(name) or ())
+    value = site.view.required(name)
+    return site.elements(value)
+
+
+def _count(
+    site: Site,
+    starts: tuple[Expr, ...] | None,
+    ends: tuple[Expr, ...] | None,
+    axes: tuple[int, ...] | None,
+) -> int:
+    """Return how many axes are cut.
+
+    Raises:
+        Unknown: If that is not known.
+    """
+    for given in (starts, ends, axes):
+        if given is not None:
+            return len(given)
+    for name in ("starts", "ends"):
+        length = site.content(site.view.required(name)).shape
+        if length is not None and len(length) == 1 and length[0].number is not None:
+            return length[0].number
+    raise Unknown("data-dependent", "how many axes are cut is not known")
+
+
+def _length(
+    site: Site,
+    axis: int,
+    starts: tuple[Expr, ...] | None,
+    ends: tuple[Expr, ...] | None,
+    steps: tuple[int, ...] | None,
+    i: int,
+) -> Expr:
+    for name, given in (("starts", starts), ("ends", ends)):
+        if given is None or i >= len(given):
+            return site.lost(axis, site.cause_of(site.view.required(name)))
+    assert starts is not None and ends is not None
+    step = 1 if steps is None or i >= len(steps) else steps[i]
+    size = site.shape(0)[axis]
+    found = cut_along(size, starts[i], ends[i], step)
+    if found is not None and found.length is not None:
+        return found.length
+    for name, one in (("starts", starts[i]), ("ends", ends[i])):
+        if any(isinstance(atom, Element) for atom in one.atoms()):
+            return site.lost(axis, site.cause_of(site.view.required(name)))
+    why = "no expression says how much is cut off"
+    return site.lost(axis, why, code="no-expression")
+
+
+def shape_vector(site: Site) -> Sequence[Shape | Unknown]:
+    """Shape: one number per axis from `start` to `end`."""
+    value = site.value(0)
+    rank = site.rank_of(value)
+    if rank is None:
+        return ((site.lost(0, f"the rank of `{value.name}` is not known", code="unknown-rank"),),)
+    facts = site.view.facts
+    start = site.view.integer("start") if "start" in facts.attributes else 0
+    end = site.view.attribute("end") if "end" in facts.attributes else None
+    picked = range(rank)[start : end if isinstance(end, int) else None]
+    return ((number(len(picked)),),)
+
+
+def scalar(site: Site) -> Sequence[Shape | Unknown]:
+    """Size and whatever else gives a scalar."""
+    return ((),)
+
+
+def non_zero(site: Site) -> Sequence[Shape | Unknown]:
+    """NonZero: a column for each element that is not zero."""
+    value = site.value(0)
+    rank = len(site.shape(0))
+    return ((number(rank), site.lost(1, f"it counts elements of `{value.name}`")),)

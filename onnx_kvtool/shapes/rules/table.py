@@ -1,0 +1,80 @@
+"""The table of shape rules, by operator of the default domain."""
+
+from __future__ import annotations
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.shapes.rules import caches, computed, linear, movement, reduction, slicing
+from onnx_kvtool.shapes.rules.elementwise import broadcast, like
+from onnx_kvtool.shapes.rules.site import Rule
+
+__all__ = ["BROADCAST", "LIKE_FIRST", "REDUCTIONS", "RULES"]
+
+LIKE_FIRST = (
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Bernoulli", "BitCast", "BitwiseNot",
+    "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "Cosh", "CumProd", "CumSum",
+    "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization", "HardSigmoid",
+    "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "IsInf", "IsNaN", "LRN",
+    "LeakyRelu", "Log", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "Mish", "Neg",
+    "Not", "QuantizeLinear", "RMSNormalization", "RandomNormalLike", "RandomUniformLike",
+    "Reciprocal", "Relu", "ReverseSequence", "RotaryEmbedding", "Round", "Scatter",
+    "ScatterElements", "ScatterND", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax",
+    "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Trilu",
+)  # fmt: skip
+"""The output has the shape of input 0."""
+
+BROADCAST = (
+    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater",
+    "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub",
+    "Sum", "Where", "Xor",
+)  # fmt: skip
+"""The output has the shape to which all inputs are broadcast."""
+
+REDUCTIONS = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+
+RULES: Table[str, Rule] = Table(
+    "shape rule",
+    [
+        *((op, like(0)) for op in LIKE_FIRST),
+        *((op, broadcast) for op in BROADCAST),
+        *((op, reduction.reduce) for op in REDUCTIONS),
+        ("ArgMax", reduction.arg_reduce),
+        ("ArgMin", reduction.arg_reduce),
+        ("Attention", caches.attention),
+        ("Concat", movement.concat),
+        ("Constant", computed.constant),
+        ("ConstantOfShape", computed.constant_of_shape),
+        ("Dropout", like(0, outputs=2)),
+        ("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
+        ("Expand", computed.expand),
+        ("EyeLike", like(0)),
+        ("Flatten", movement.flatten),
+        ("Gather", movement.gather),
+        ("GatherElements", like(1)),
+        ("GatherND", movement.gather_nd),
+        ("Gemm", linear.gemm),
+        ("LayerNormalization", reduction.layer_normalization),
+        ("MatMul", linear.mat_mul()),
+        ("MatMulInteger", linear.mat_mul()),
+        ("NonZero", slicing.non_zero),
+        ("OneHot", computed.one_hot),
+        ("PRelu", like(0)),
+        ("Pad", computed.pad),
+        ("QLinearMatMul", linear.mat_mul(right=3)),
+        ("Range", computed.range_),
+        ("Reshape", computed.reshape),
+        ("Shape", slicing.shape_vector),
+        ("Size", slicing.scalar),
+        ("Slice", slicing.slice_),
+        ("Split", movement.split),
+        ("Squeeze", movement.squeeze),
+        ("TensorScatter", caches.tensor_scatter),
+        ("Tile", computed.tile),
+        ("TopK", computed.top_k),
+        ("Transpose", movement.transpose),
+        ("Unsqueeze", movement.unsqueeze),
+    ],
+)
+"""An operator that is not here is left to onnx's own rule for a single node."""

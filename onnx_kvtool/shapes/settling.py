@@ -1,0 +1,216 @@
+"""One output settled: what follows from the node, what onnx says, what the file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.index_map import Expr, Extent
+from onnx_kvtool.core.forms import VerbatimType
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.schema import type_name
+from onnx_kvtool.shapes.chain import chain
+from onnx_kvtool.shapes.knowledge import Conflict, Lost
+from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.shapes.rules.site import Unknown
+from onnx_kvtool.shapes.sizes import HEAVIEST, Shape, is_invented, number, shape_words
+
+if TYPE_CHECKING:
+    from onnx_kvtool.shapes.forward import Forward, Scope
+
+__all__ = ["settle"]
+
+
+def settle(run: Forward, value: ir.Value, outcome: Outcome, place: Location, scope: Scope) -> None:
+    """Put type and shape of an output into the knowledge of a run, and compare with the file.
+
+    What follows from the inputs is taken before what the file declares, which fills the gaps.
+    """
+    if not value.name:
+        return
+    place = Location(place.graph, place.node, place.index, place.op, value.name)
+    if not scope.in_function:
+        run.values[value] = place
+    told_type, told = _told(run, value, scope, outcome)
+    type_ = outcome.type or told_type
+    knowledge = run.knowledge
+    shape = outcome.shape
+    if isinstance(shape, Unknown) and told is not None and None not in told:
+        shape = tuple(size for size in told if size is not None)
+    elif isinstance(shape, Unknown) and told is not None:
+        lost = _lost(run, shape, place)
+        shape = tuple(
+            knowledge.unknown_size(value, axis, lost) if size is None else size
+            for axis, size in enumerate(told)
+        )
+    elif not isinstance(shape, Unknown) and not run.is_complete(shape):
+        shape = _filled(run, value, shape, told, place)
+    is_declared = not scope.in_function
+    declared_type = value.type if is_declared else None
+    if isinstance(declared_type, VerbatimType) or _says_nothing(declared_type):
+        declared_type = None
+    _settle_type(run, value, type_, declared_type, place)
+    final = knowledge.types.get(value)
+    if final is not None and not isinstance(final, ir.TensorType):
+        return  # a sequence, a map or an optional has no shape of its own
+    _settle_shape(run, value, shape, run.declared(value) if is_declared else None, place)
+
+
+def _says_nothing(type_: ir.TypeProtocol | None) -> bool:
+    return isinstance(type_, ir.TensorType) and type_.dtype == ir.DataType.UNDEFINED
+
+
+def _told(
+    run: Forward, value: ir.Value, scope: Scope, outcome: Outcome
+) -> tuple[ir.TypeProtocol | None, Sequence[Expr | None] | None]:
+    """Return what onnx's inference of the whole model says where the node leaves a gap."""
+    complete = run.is_complete(outcome.shape)
+    if not scope.is_main or (complete and outcome.type is not None):
+        return None, None
+    found = run.told.get(value.name or "")
+    if found is None or not found.WhichOneof("value"):
+        return None, None
+    type_ = ir.serde.deserialize_type_proto_for_type(found)
+    if complete or not found.HasField("tensor_type") or not found.tensor_type.HasField("shape"):
+        return type_, None
+    # onnx's rules take a size without number for 0 here and there, and compute on with it.
+    return type_, [
+        number(dim.dim_value)
+        if dim.dim_value > 0
+        else None
+        if not dim.dim_param or is_invented(dim.dim_param)
+        else run.size(dim.dim_param)
+        for dim in found.tensor_type.shape.dim
+    ]
+
+
+def _filled(
+    run: Forward,
+    value: ir.Value,
+    shape: Shape,
+    told: Sequence[Expr | None] | None,
+    place: Location,
+) -> Shape:
+    """Return a shape with the sizes that are lost here taken from another source."""
+    sizes = list(shape)
+    for axis, size in enumerate(shape):
+        atom = size.atom
+        here = isinstance(atom, Extent) and atom.value is value
+        other = told[axis] if here and told is not None and len(told) == len(shape) else None
+        if other is not None:
+            sizes[axis] = other
+        elif size.weight > HEAVIEST:
+            lost = Lost(place, "too-large", "its expression is too large")
+            sizes[axis] = run.knowledge.unknown_size(value, axis, lost)
+    return tuple(sizes)
+
+
+def _lost(run: Forward, unknown: Unknown, place: Location) -> Lost:
+    """Return why something is unknown: the reason of the input that was, or one of the node."""
+    cause = unknown.cause
+    if cause is None:
+        return Lost(place, unknown.code, unknown.why)
+    found = run.knowledge.lost.get(cause)
+    if found is not None:
+        return found
+    return Lost(place, "unknown-input", f"nothing is known of `{cause.name}`")
+
+
+def _settle_type(
+    run: Forward,
+    value: ir.Value,
+    inferred: ir.TypeProtocol | None,
+    declared: ir.TypeProtocol | None,
+    place: Location,
+) -> None:
+    knowledge = run.knowledge
+    type_ = inferred if inferred is not None and not _says_nothing(inferred) else declared
+    if type_ is None:
+        return
+    knowledge.types[value] = type_
+    if declared is None:
+        value.type = type_
+    elif type(declared) is not type(type_) or declared != type_:
+        given, found = _type_text(declared), _type_text(type_)
+        if given != found:
+            message = f"`{value.name}` is declared as {given}, and is {found}"
+            knowledge.conflicts.append(
+                Conflict("type", place, given, found, message, chain(knowledge, value, None))
+            )
+
+
+def _type_text(type_: ir.TypeProtocol) -> str:
+    return type_name(ir.Value(name="", type=type_)) or str(type_)
+
+
+def _settle_shape(
+    run: Forward,
+    value: ir.Value,
+    shape: Shape | Unknown,
+    declared: Sequence[Expr | None] | None,
+    place: Location,
+) -> None:
+    knowledge = run.knowledge
+    if isinstance(shape, Unknown):
+        lost = _lost(run, shape, place)
+        if declared is None:
+            knowledge.lost[value] = lost
+            return
+        shape = tuple(knowledge.unknown_size(value, axis, lost) for axis, _ in enumerate(declared))
+    if declared is not None:
+        shape = _compared(run, value, shape, declared, place)
+    knowledge.shapes[value] = shape
+
+
+def _compared(
+    run: Forward,
+    value: ir.Value,
+    shape: Shape,
+    declared: Sequence[Expr | None],
+    place: Location,
+) -> Shape:
+    """Return the shape with its gaps filled from the file; report what contradicts the file."""
+    knowledge = run.knowledge
+    if len(declared) != len(shape):
+        _report(run, value, shape, declared, None, place)
+        return shape
+    sizes = list(shape)
+    wrong: int | None = None
+    for axis, (size, other) in enumerate(zip(shape, declared, strict=True)):
+        if other is None or size == other:
+            continue
+        if not run.is_known(size):
+            if run.is_known(other):
+                sizes[axis] = other
+            continue
+        if knowledge.equalities.differ(size, other):
+            wrong = axis if wrong is None else wrong
+        elif not knowledge.equalities.same(size, other):
+            knowledge.equalities.note(other, size, place, "declared and inferred size")
+    if wrong is not None:
+        _report(run, value, shape, declared, wrong, place)
+    return tuple(sizes)
+
+
+def _report(
+    run: Forward,
+    value: ir.Value,
+    shape: Shape,
+    declared: Sequence[Expr | None],
+    axis: int | None,
+    place: Location,
+) -> None:
+    given = tuple(d if isinstance(d, int) else d.value for d in value.shape or ())
+    found = shape_words(tuple(run.knowledge.equalities.resolved(size) for size in shape)) or ()
+    at = "the ranks differ" if axis is None else f"axis {axis} differs"
+    message = f"`{value.name}` is declared as {_text(given)}, and is {_text(found)}: {at}"
+    size = None if axis is None else shape[axis]
+    run.knowledge.shapes[value] = shape
+    links = chain(run.knowledge, value, size)
+    run.knowledge.conflicts.append(Conflict("shape", place, given, found, message, links))
+
+
+def _text(shape: Sequence[int | str | None]) -> str:
+    return "(" + ", ".join("?" if d is None else str(d) for d in shape) + ")"

@@ -1,0 +1,613 @@
+"""Shapes that follow, unknowns with their reasons, and conflicts, each in a small model."""
+
+from __future__ import annotations
+
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.sizes import shape_words
+
+
+def model(text: str, opset: int = 24, more: str = "") -> ir.Model:
+    """Return a model of this text, in an opset, perhaps with operators of `com.microsoft`."""
+    imports = f'"": {opset}, "com.microsoft": 1, "my": 1'
+    header = f"<ir_version: 10, opset_import: [{imports}]>\n"
+    return ir.from_proto(onnx.parser.parse_model(header + text + more))
+
+
+def shapes(found: Inference) -> dict[str, tuple[int | str | None, ...] | None]:
+    known = found.run.knowledge
+    return {v.name or "": shape_words(known.shapes.get(v)) for v in found.run.values}
+
+
+FUNCTION = """
+<domain: "my", opset_import: ["": 24]>
+Halves <axis> (x) => (first, second) {
+    first, second = Split <axis: int = @axis, num_outputs = 2> (x)
+}
+"""
+
+KNOWN = [
+    pytest.param(
+        "m (float[B, 3, P, 7] past, float[B, 3, L, 7] new) => (float[a, b, c, d] y) "
+        "{ y = Concat <axis = 2> (past, new) }",
+        "y",
+        ("B", 3, "L + P", 7),
+        id="a concatenation is as long as its parts together",
+    ),
+    pytest.param(
+        "m (float[B, L, 21] x) => (y) {"
+        "  n = Shape (x) "
+        "  bl = Slice (n, a, b) "
+        "  s = Concat <axis = 0> (bl, tail) "
+        "  y = Reshape (x, s) }",
+        "y",
+        ("B", "L", 3, 7),
+        id="a shape tensor is followed through Slice and Concat",
+    ),
+    pytest.param(
+        "m (float[B, L, 6] x) => (y) { y = Reshape (x, rest) }",
+        "y",
+        ("2 * B * L", 3),
+        id="what is left over in a Reshape is a quotient of polynomials",
+    ),
+    pytest.param(
+        "m (float[S, 5] x) => (y) { y = Slice (x, a, three) }",
+        "y",
+        ("Min(3, S)", 5),
+        id="a slice is clamped to its axis",
+    ),
+    pytest.param(
+        "m (float[S, 5] x) => (y) { n = Shape <end = 1> (x) k = Add (n, seven) "
+        "q = Div (k, two) y = ConstantOfShape (q) }",
+        "y",
+        ("((S + 1) // 2) + 3",),
+        id="sums and floor division of sizes",
+    ),
+    pytest.param(
+        "m (float[S, 5] x) => (y) { n = Shape <end = 1> (x) s = Squeeze (n) "
+        "y = Range (nought, s, step) }",
+        "y",
+        ("((S + 1) // 2)",),
+        id="a Range with a step",
+    ),
+    pytest.param(
+        "m (float[B, 2] x, float[1, 2] z) => (y) { y = Add (x, z) }",
+        "y",
+        ("B", 2),
+        id="a size of 1 is stretched to a name",
+    ),
+    pytest.param(
+        "m (float[B, K] x, float[K, 7] w) => (y) { h = MatMul (x, w) y = Relu (h) }",
+        "y",
+        ("B", 7),
+        id="a product of matrices",
+    ),
+    pytest.param(
+        "m (float[B, 2, S, 7] past, float[B, 2, L, 7] new, int64[B] at) => (y) "
+        "{ y = TensorScatter (past, new, at) }",
+        "y",
+        ("B", 2, "S", 7),
+        id="present has the shape and the names of past",
+    ),
+    pytest.param(
+        "m (float[B, L, 24] q, float[B, L, 12] k, float[B, L, 12] v, float[B, 2, P, 6] pk, "
+        "float[B, 2, P, 6] pv) => (y) "
+        "{ o, y, z = Attention <q_num_heads = 4, kv_num_heads = 2> (q, k, v, , pk, pv) }",
+        "y",
+        ("B", 2, "L + P", 6),
+        id="present of Attention is past and key one after another",
+    ),
+    pytest.param(
+        "m (float[B, L, 24] q, float[B, L, 12] k, float[B, L, 12] v, float[B, 2, P, 6] pk, "
+        "float[B, 2, P, 6] pv, int32[B] n, float[B, T] mask) => (y) "
+        "{ s = Shape <start = 1> (mask) t = Cast <to = 6> (s) "
+        "o, y, z = com.microsoft.GroupQueryAttention <num_heads = 4, kv_num_heads = 2> "
+        "(q, k, v, pk, pv, n, t) }",
+        "y",
+        ("B", 2, "Max(P, T)", 6),
+        id="present of GroupQueryAttention is past or longer",
+    ),
+    pytest.param(
+        "m (float[B, L, 24] q, float[B, L, 24] k, float[B, L, 24] v, float[B, 4, P, 6] pk, "
+        "float[B, 4, P, 6] pv) => (y) { o, y, z = com.microsoft.MultiHeadAttention <num_heads = 4> "
+        "(q, k, v, , , , pk, pv) }",
+        "y",
+        ("B", 4, "L + P", 6),
+        id="present of MultiHeadAttention is past and key",
+    ),
+    pytest.param(
+        "m (float[B, L, 24] q, float[B, L, 24] k, float[B, L, 24] v, float[B, 4, S, 6] pk, "
+        "float[B, 4, S, 6] pv, int32[1] p) => (y) { o, y, z = com.microsoft.MultiHeadAttention "
+        "<num_heads = 4> (q, k, v, , , , pk, pv, p) }",
+        "y",
+        ("B", 4, "S", 6),
+        id="present of MultiHeadAttention in a shared buffer is as long as past",
+    ),
+    pytest.param(
+        "m (float[B, L, 24] x, float[24] g) => (y) "
+        "{ i, j, k, y = com.microsoft.SkipSimplifiedLayerNormalization (x, x, g) }",
+        "y",
+        ("B", "L", 24),
+        id="the sum of a SkipSimplifiedLayerNormalization",
+    ),
+    pytest.param(
+        "m (float[B, L, 24] x, float[24] g) => (y) "
+        "{ i, y = SimplifiedLayerNormalization <axis = -1> (x, g) }",
+        "y",
+        ("B", "L", 1),
+        id="SimplifiedLayerNormalization in the default domain",
+    ),
+    pytest.param(
+        "m (float[B, L, 32] x, uint8[7, 1, 16] w, float[7] s) => (y) "
+        "{ y = com.microsoft.MatMulNBits <K = 32, N = 7, block_size = 32> (x, w, s) }",
+        "y",
+        ("B", "L", 7),
+        id="MatMulNBits has its sizes in attributes",
+    ),
+    pytest.param(
+        "m (float[B, 5, L] x, float[B, 5, 7] w) => (y) "
+        "{ y = com.microsoft.FusedMatMul <transA = 1> (x, w) }",
+        "y",
+        ("B", "L", 7),
+        id="FusedMatMul transposes first",
+    ),
+    pytest.param(
+        "m (float[L, B, 5] x, float[B, 5, 7] w) => (y) "
+        "{ y = com.microsoft.FusedMatMul <transBatchA = 1> (x, w) }",
+        "y",
+        ("B", "L", 7),
+        id="FusedMatMul moves the first axis before the last",
+    ),
+    pytest.param(
+        "m (float[B, 14] x) => (y) { y = com.microsoft.BiasSplitGelu (x, bias) }",
+        "y",
+        ("B", 7),
+        id="BiasSplitGelu halves",
+    ),
+    pytest.param(
+        "m (float[B, 6] x) => (y) { i, y = my.Halves <axis = 1> (x) }",
+        "y",
+        ("B", 3),
+        id="a function is inferred with the attributes of its call",
+    ),
+    pytest.param(
+        "m (float[6, B] x, float[8, B] z) => (y) "
+        "{ i, j = my.Halves <axis = 0> (x) k, y = my.Halves <axis = 0> (z) }",
+        "y",
+        (4, "B"),
+        id="each call of a function has its own shapes",
+    ),
+    pytest.param(
+        "m (bool c, float[B, 5] x) => (y) { y = If (c) <"
+        "then_branch = t () => (float[M, N] p) { p = Relu (x) }, "
+        "else_branch = e () => (float[M, N] q) { q = Neg (x) }> }",
+        "y",
+        ("B", 5),
+        id="branches that agree",
+    ),
+    pytest.param(
+        "m (float[B, 5] x, float[B, 7] z) => (y) { y = If (yes) <"
+        "then_branch = t () => (float[M, N] p) { p = Relu (x) }, "
+        "else_branch = e () => (float[M, N] q) { q = Neg (z) }> }",
+        "y",
+        ("B", 5),
+        id="a constant condition leaves one branch",
+    ),
+    pytest.param(
+        "m (float[B, 5] x) => (y, z) { n = Shape <end = 1> (x) s = Squeeze (n) "
+        "y, z = Loop (s, yes, x) <body = b (int64 i, bool go, float[M, N] h) "
+        "=> (bool on, float[M, N] out, float[M, N] row) "
+        "{ on = Identity (go) out = Relu (h) row = Neg (h) }> }",
+        "z",
+        ("B", "B", 5),
+        id="a Loop stacks one row per iteration",
+    ),
+    pytest.param(
+        "m (float[5, 7] h, float[B, T, 7] x) => (y, z) "
+        "{ y, z = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [1], "
+        "body = b "
+        "(float[M, N] s, float[M, N] row) => (float[M, N] t, float[M, N] out) "
+        "{ t = Identity (s) out = Relu (row) }> (h, x) }",
+        "z",
+        ("B", "T", 7),
+        id="a Scan has as many rows as its input",
+    ),
+]
+
+CONSTANTS = """
+    <int64[1] a = {0}, int64[1] b = {2}, int64[2] tail = {3, 7}, int64[2] rest = {-1, 3},
+     int64[1] three = {3}, int64[1] seven = {7}, int64[1] two = {2}, int64 nought = {0},
+     int64 step = {2}, bool yes = {1}, float[14] bias = {0,0,0,0,0,0,0,0,0,0,0,0,0,0}>
+"""
+
+
+def with_constants(text: str) -> str:
+    """Put the constants that cases name behind the signature of a graph."""
+    head, brace, body = text.partition("{")
+    return f"{head}{CONSTANTS}{brace}{body}"
+
+
+@pytest.mark.parametrize(("text", "value", "shape"), KNOWN)
+def test_a_shape_follows(text: str, value: str, shape: tuple[int | str, ...]) -> None:
+    more = FUNCTION if "my." in text else ""
+    found = infer_everything(model(with_constants(text), more=more))
+    assert shapes(found)[value] == shape
+    assert found.report.conflicts == ()
+
+
+@pytest.mark.parametrize(("text", "value", "shape"), KNOWN)
+def test_an_inferred_model_infers_to_itself(
+    text: str, value: str, shape: tuple[int | str, ...]
+) -> None:
+    more = FUNCTION if "my." in text else ""
+    graph = model(with_constants(text), more=more)
+    first = infer_everything(graph)
+    first.annotate()
+    again = infer_everything(ir.from_proto(ir.to_proto(graph)))
+    assert again.report.conflicts == ()
+    assert again.report.known_before == again.report.known_after == first.report.known_after
+
+
+LOST = [
+    pytest.param(
+        "m (float[B] x) => (y, z) { y = my.Odd (x) z = Relu (y) }",
+        "z",
+        "y",
+        "unknown-operator",
+        "`my::Odd` is not known",
+        id="behind an operator that nobody knows",
+    ),
+    pytest.param(
+        "m (float[B, 3] x) => (y) { n = NonZero (x) y = Transpose (n) }",
+        "y",
+        "n",
+        "data-dependent",
+        "it counts elements of `x`",
+        id="behind a count of elements",
+    ),
+    pytest.param(
+        "m (float[B, 3] x, int64[1] k) => (y) { s = Slice (x, a, k) y = Relu (s) }",
+        "y",
+        "s",
+        "data-dependent",
+        "it depends on the elements of `k`",
+        id="behind a slice up to an input",
+    ),
+    pytest.param(
+        "m (float[B, 3] x, int64[M] s) => (y) { y = Reshape (x, s) }",
+        "y",
+        "y",
+        "unknown-rank",
+        "the number of elements of `s` is not known",
+        id="a rank that is the length of an input",
+    ),
+    pytest.param(
+        "m (float[] x, float[A] p, float[B] q) => (y) { y = Add (p, q) }",
+        "y",
+        "y",
+        "ambiguous-broadcast",
+        "`A` and `B` are broadcast, and either may be 1",
+        id="two names that are broadcast",
+    ),
+    pytest.param(
+        "m (float[?, 3] x) => (y) { y = Relu (x) }",
+        "y",
+        "x",
+        "undeclared",
+        "the input names no size for axis 0",
+        id="an input without a name for its size",
+    ),
+    pytest.param(
+        "m (bool c, float[B, 5] x, float[B, 7] z) => (y) { y = If (c) <"
+        "then_branch = t () => (float[M, N] p) { p = Relu (x) }, "
+        "else_branch = e () => (float[M, N] q) { q = Neg (z) }> }",
+        "y",
+        "y",
+        "branches-differ",
+        "the branches give `5` and `7`",
+        id="branches that differ",
+    ),
+    pytest.param(
+        "m (float[B, 5] x) => (y) { y = Loop (step, yes, x) <body = b (int64 i, bool go, "
+        "float[M, N] h) => (bool on, float[M, N] out) "
+        "{ on = Identity (go) out = Concat <axis = 0> (h, x) }> }",
+        "y",
+        "h",
+        "loop",
+        "an iteration changes its axis 0",
+        id="a state that grows in a Loop",
+    ),
+    pytest.param(
+        "m (float[B, 5] x, bool c) => (y, z) { y, z = Loop (step, c, x) <body = b (int64 i, "
+        "bool go, float[M, N] h) => (bool on, float[M, N] out, float[M, N] row) "
+        "{ on = Not (go) out = Relu (h) row = Neg (h) }> }",
+        "z",
+        "z",
+        "data-dependent",
+        "the number of iterations is not constant",
+        id="a Loop that its condition may end",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "value", "first", "code", "why"), LOST)
+def test_an_unknown_names_the_first_value_that_lost_it(
+    text: str, value: str, first: str, code: str, why: str
+) -> None:
+    found = infer_everything(model(with_constants(text))).report
+    unknown = {u.location.value: u.lost for u in found.unknown}
+    assert (unknown[value].location.value, unknown[value].code) == (first, code)
+    assert unknown[value].why == why
+    assert found.conflicts == ()
+
+
+CONFLICTS = [
+    pytest.param(
+        "m (float[B, 3] x) => (float[B, 5] z) { y = Relu (x) z = Neg (y) }",
+        "shape",
+        "z",
+        ("B", 5),
+        ("B", 3),
+        id="an output of another size",
+    ),
+    pytest.param(
+        "m (float[B, 3] x) => (float[B, 3, 1] z) { z = Neg (x) }",
+        "shape",
+        "z",
+        ("B", 3, 1),
+        ("B", 3),
+        id="an output of another rank",
+    ),
+    pytest.param(
+        "m (float[B, 3] x) => (int64[B, 3] z) { z = Neg (x) }",
+        "type",
+        "z",
+        "tensor(int64)",
+        "tensor(float)",
+        id="an output of another type",
+    ),
+    pytest.param(
+        "m (float[P] x) => (float[P] z) { z = Concat <axis = 0> (x, bias) }",
+        "shape",
+        "z",
+        ("P",),
+        ("P + 14",),
+        id="a name that cannot be its own sum",
+    ),
+    pytest.param(
+        "m (float[2, 3] x, float[5, 7] w) => (float[2, 7] y) { y = MatMul (x, w) }",
+        "operand-shape",
+        "w",
+        (5, 7),
+        (3, 7),
+        id="matrices that do not fit",
+    ),
+    pytest.param(
+        "m (float[2, 3] x, float[2, 5] z) => (y) { y = Add (x, z) }",
+        "operand-shape",
+        "z",
+        (2, 5),
+        (2, 3),
+        id="sizes that cannot be broadcast",
+    ),
+    pytest.param(
+        "m (float[2, 3, 5, 7] past, float[2, 3, 6, 7] new) => (float[2, 3, 5, 7] y) "
+        "{ y = TensorScatter (past, new) }",
+        "sequence-too-long",
+        "new",
+        (2, 3, 6, 7),
+        (2, 3, 5, 7),
+        id="a sequence longer than the cache",
+    ),
+    pytest.param(
+        "m (float[2, 3, S, 7] past, float[2, 3, T, 7] more) => (y) "
+        "{ new = Concat <axis = 2> (past, more, more) s = Concat <axis = 2> (new, one) "
+        "y = TensorScatter (past, s) }",
+        "sequence-too-long",
+        "s",
+        (2, 3, "2 * T + S + 1", 7),
+        (2, 3, "S", 7),
+        id="a sequence that is longer whatever its name stands for",
+    ),
+    pytest.param(
+        "m (float[2, 3, 5, 7] past, float[2, 4, 1, 7] new) => (y) "
+        "{ y = TensorScatter (past, new) }",
+        "operand-shape",
+        "new",
+        (2, 4, 1, 7),
+        (2, 3, 1, 7),
+        id="heads of the update that are not those of the cache",
+    ),
+    pytest.param(
+        "m (float[2, 3, 5, 7] past, float[2, 3, 1, 7] new, int64[3] at) => (y) "
+        "{ y = TensorScatter (past, new, at) }",
+        "operand-shape",
+        "at",
+        (3,),
+        (2,),
+        id="starts for another batch",
+    ),
+    pytest.param(
+        "m (float[2, 3, 5] past, float[2, 3, 5] new) => (y) "
+        "{ y = TensorScatter <axis = 0> (past, new) }",
+        "bad-axis",
+        "past",
+        "`axis` 0",
+        "`axis` of 1 or more",
+        id="a cache along the batch",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "value", "declared", "inferred"), CONFLICTS)
+def test_a_conflict_has_both_sides(
+    text: str, code: str, value: str, declared: object, inferred: object
+) -> None:
+    text = with_constants(text).replace("bool yes", "float[2, 3, 1, 7] one = {%s}, bool yes")
+    text = text.replace("%s", ", ".join(["0"] * 42))
+    (conflict, *rest) = infer_everything(model(text)).report.conflicts
+    assert (conflict.code, conflict.location.value) == (code, value)
+    assert (conflict.declared, conflict.inferred) == (declared, inferred)
+    assert not conflict.message.endswith(".")
+    assert rest == []
+
+
+def test_the_chain_leads_from_the_input_to_the_conflict() -> None:
+    text = "m (float[B, 3] x) => (float[B, 5] z) { [first] y = Relu (x) [second] z = Neg (y) }"
+    (conflict,) = infer_everything(model(text)).report.conflicts
+    assert conflict.chain == (
+        "`x` (B, 3)",
+        "Relu `first` gives `y` (B, 3)",
+        "Neg `second` gives `z` (B, 3)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "opset", "wanted"),
+    [
+        pytest.param(
+            "m (float[2, 5, 7] past, float[2, 1, 7] new) => (float[2, 5, 7] y) "
+            "{ y = TensorScatter (past, new) }",
+            18,
+            "opset 24",
+            id="TensorScatter below its opset",
+        ),
+        pytest.param(
+            "m (float[2, 3, 1, 7] q, float[2, 3, 5, 7] k, int64[2] n) => (y) "
+            "{ y = Attention (q, k, k, , , , n) }",
+            23,
+            "opset 24",
+            id="an input that a later opset added",
+        ),
+        pytest.param(
+            "m (float[2, 3] x, int64[1, 3] i) => (y) { y = Scatter (x, i, x) }",
+            18,
+            "opset 9",
+            id="an operator that is gone",
+        ),
+    ],
+)
+def test_a_wrong_declared_opset_is_a_conflict(text: str, opset: int, wanted: str) -> None:
+    (conflict,) = infer_everything(model(text, opset)).report.conflicts
+    assert (conflict.code, conflict.declared) == ("wrong-opset", f"opset {opset}")
+    assert conflict.inferred == wanted
+
+
+def test_present_of_a_wrong_opset_is_known_all_the_same() -> None:
+    text = (
+        "m (float[B, 5, 7] past, float[B, 1, 7] new) => (y) "
+        "{ z = TensorScatter (past, new) y = Relu (z) }"
+    )
+    assert shapes(infer_everything(model(text, 18)))["y"] == ("B", 5, 7)
+
+
+def test_a_declared_shape_carries_on_behind_an_unknown_operator() -> None:
+    text = "m (float[B] x) => (z) <float[B, 3] y> { y = my.Odd (x) z = Relu (y) }"
+    found = infer_everything(model(text))
+    assert shapes(found)["z"] == ("B", 3)
+    assert found.report.unknown == ()
+
+
+def test_a_name_that_no_input_declares_is_not_known() -> None:
+    text = "m (float[B] x) => (z) <float[B, Q] y> { y = my.Odd (x) z = Relu (y) }"
+    report = infer_everything(model(text)).report
+    assert [u.location.value for u in report.unknown] == ["y", "z"]
+
+
+def test_names_invented_by_onnx_say_nothing() -> None:
+    text = "m (float[B] x) => (z) <float[unk__0] y> { y = my.Odd (x) z = Concat <axis=0> (y, x) }"
+    found = infer_everything(model(text))
+    assert shapes(found)["y"] == (None,)
+    assert found.report.equalities == ()
+
+
+def test_names_of_one_size_are_reported() -> None:
+    text = (
+        "m (float[B, K] x, float[N, 7] w) => (float[B, M] z) "
+        "{ y = MatMul (x, w) z = Concat <axis = 1> (y, y) }"
+    )
+    report = infer_everything(model(text)).report
+    assert [(e.name, e.equals) for e in report.equalities] == [("K", "N"), ("M", "14")]
+    assert report.conflicts == ()
+
+
+def test_an_equality_holds_for_what_comes_later() -> None:
+    text = (
+        "m (float[B, K] x, float[N, 7] w, float[K] p, float[N] q) => (z) "
+        "{ y = MatMul (x, w) z = Add (p, q) }"
+    )
+    assert shapes(infer_everything(model(text)))["z"] == ("K",)
+
+
+def test_an_equality_of_a_branch_holds_nowhere_else() -> None:
+    text = (
+        "m (bool c, float[5, K] x, float[N, 5] w, float[K] p, float[N] q) => (z) "
+        "{ y = If (c) <then_branch = t () => (float[U, V] r) { r = MatMul (x, w) }, "
+        "else_branch = e () => (float[U, V] s) { s = Transpose (w) }> z = Add (p, q) }"
+    )
+    found = infer_everything(model(text))
+    assert shapes(found)["z"] == (None,)
+
+
+def test_a_size_that_must_not_be_0_is_said() -> None:
+    text = (
+        "m (float[B, 6] x, float[L, 3] z) => (y) "
+        "{ n = Shape <end = 1> (z) s = Concat <axis = 0> (a, n, m) y = Reshape (x, s) }"
+    )
+    constants = "<int64[1] a = {-1}, int64[1] m = {2}>"
+    head, _, body = text.partition("{")
+    found = infer_everything(model(f"{head}{constants}{{{body}"))
+    assert shapes(found)["y"] == ("((3 * B) // L)", "L", 2)
+    assert any("`L` is taken to be at least 1" in note for note in found.report.notes)
+
+
+@pytest.mark.parametrize(
+    ("dims", "conflicts", "shape"),
+    [
+        pytest.param({"B": 2, "P": 3, "L": 4}, 0, (2, 7), id="all names"),
+        pytest.param({"P": 3}, 0, ("B", "L + 3"), id="one name"),
+        pytest.param({"B": 5}, 1, (5, "L + P"), id="a value that contradicts a fixed size"),
+    ],
+)
+def test_dims_bind_everywhere(
+    dims: dict[str, int], conflicts: int, shape: tuple[int | str, ...]
+) -> None:
+    text = (
+        "m (float[B, P] x, float[B, L] z, float[B, T] w) => (float[B, P + L] y, float[2, T] v) "
+        "{ y = Concat <axis = 1> (x, z) v = Relu (w) }"
+    ).replace("P + L", "Q")
+    found = infer_everything(model(text), dims)
+    assert shapes(found)["y"] == shape
+    assert len(found.report.conflicts) == conflicts
+
+
+def test_a_broken_model_is_inferred_as_far_as_it_goes() -> None:
+    text = "m (float[B] x) => (z) { y = Relu (nobody) z = Relu (x) }"
+    found = infer_everything(model(text))
+    assert shapes(found)["z"] == ("B",)
+    assert [u.location.value for u in found.report.unknown] == ["y"]
+
+
+def test_functions_in_a_circle_end() -> None:
+    function = """
+        <domain: "my", opset_import: ["": 24, "my": 1]>
+        Again (a) => (b) { b = my.Again (a) }
+    """
+    report = infer_everything(
+        model("m (float[B] x) => (y) { y = my.Again (x) }", more=function)
+    ).report
+    (unknown,) = report.unknown
+    assert (unknown.lost.code, unknown.lost.why) == (
+        "recursive-function",
+        "`my::Again` calls itself",
+    )
+    assert any("onnx's shape inference failed" in note for note in report.notes)
+
+
+def test_a_size_that_is_broadcast_with_an_unknown_one_is_lost_by_the_same_cause() -> None:
+    text = "m (float[B, 3] x, int64[2] k) => (z) { z = Expand (x, k) }"
+    (unknown,) = infer_everything(model(text)).report.unknown
+    assert unknown.lost.why == "it depends on the elements of `k`"

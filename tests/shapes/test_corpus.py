@@ -1,0 +1,113 @@
+"""The single-operator cases of onnx: what is inferred never contradicts the recorded outputs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import numpy_helper
+
+from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.sizes import read_size
+from tests.conformance.corpus import Case, cases
+from tests.shapes.agreement import bindings, disagreements, size_at
+
+Form = Literal["as it is", "distinct names", "equal names"]
+FORMS: tuple[Form, ...] = ("as it is", "distinct names", "equal names")
+
+_AT_LEAST: dict[Form, int] = {"as it is": 1310, "distinct names": 1150, "equal names": 1330}
+"""Outputs that are fully known; fewer is a step back."""
+
+
+def named(case: Case, size_name: Callable[[str, int, int], str]) -> onnx.ModelProto:
+    """Return the case with small integer inputs as constants and all other sizes as names."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    inputs = []
+    for value in model.graph.input:
+        array = case.feeds.get(value.name)
+        kept = onnx.ValueInfoProto()
+        kept.CopyFrom(value)
+        is_array = isinstance(array, np.ndarray)
+        if is_array and array.dtype in (np.int64, np.int32) and array.size <= 64 and inputs:
+            model.graph.initializer.append(numpy_helper.from_array(array, value.name))
+            continue
+        inputs.append(kept)
+        if is_array and kept.type.HasField("tensor_type"):
+            for axis, dim in enumerate(kept.type.tensor_type.shape.dim):
+                dim.dim_param = size_name(value.name, axis, array.shape[axis])
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    return model
+
+
+@functools.cache
+def inferred(form: Form) -> dict[str, tuple[Case, ir.Model, Inference]]:
+    """Infer every case, with nothing declared of its outputs."""
+    found = {}
+    for case in cases():
+        if form == "distinct names":
+            message = named(case, lambda name, axis, size: f"{name}_{axis}")
+        elif form == "equal names":
+            message = named(case, lambda name, axis, size: f"n{size}")
+        else:
+            message = onnx.ModelProto()
+            message.CopyFrom(case.model)
+        for output in message.graph.output:
+            output.ClearField("type")
+        model = ir.from_proto(message)
+        found[case.name] = case, model, infer_everything(model)
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_contradicts_the_recorded_outputs(form: Form) -> None:
+    wrong = {}
+    for name, (case, model, found) in inferred(form).items():
+        outputs = [value.name or "" for value in model.graph.outputs]
+        computed = dict(zip(outputs, case.expected, strict=True))
+        problems = list(disagreements(found, computed, bindings(model, case.feeds)))
+        if problems:
+            wrong[name] = problems
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_case_that_runs_has_no_conflict(form: Form) -> None:
+    wrong = {
+        name: [conflict.message for conflict in found.report.conflicts]
+        for name, (_, _, found) in inferred(form).items()
+        if found.report.conflicts
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_names_that_are_found_equal_are_equal(form: Form) -> None:
+    for name, (case, model, found) in inferred(form).items():
+        sizes = bindings(model, case.feeds)
+        for equality in found.report.equalities:
+            one, other = (size_at(read_size(t), sizes) for t in (equality.name, equality.equals))
+            assert one == other, (name, equality)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_as_many_outputs_are_known_as_were(form: Form) -> None:
+    known = 0
+    for _, model, found in inferred(form).values():
+        unknown = {value.location.value for value in found.report.unknown}
+        known += sum(value.name not in unknown for value in model.graph.outputs)
+    assert known >= _AT_LEAST[form]
+
+
+def test_every_unknown_has_a_reason() -> None:
+    for name, (_, _, found) in inferred("as it is").items():
+        for unknown in found.report.unknown:
+            assert unknown.lost.why and unknown.lost.code, name
+            assert unknown.lost.location.value, name
+            assert not unknown.lost.why.endswith("."), name

@@ -1,0 +1,39 @@
+"""The table of shape rules names operators that exist, and every one of them is run."""
+
+from __future__ import annotations
+
+import onnx.defs
+
+from onnx_kvtool.shapes.rules.contrib import CONTRIB
+from onnx_kvtool.shapes.rules.table import RULES
+from tests.conformance.corpus import cases
+
+
+def test_every_rule_is_of_an_operator_of_onnx() -> None:
+    known = {
+        schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain
+    }
+    # Later releases of onnx bring more operators than the oldest one that is supported.
+    assert set(RULES) - known <= {"BitCast", "CumProd", "Swish", "TensorScatter"}
+
+
+def test_every_rule_is_held_against_a_recorded_case() -> None:
+    tried = {node.op_type for case in cases() for node in case.model.graph.node}
+    assert set(RULES) - tried <= {"RandomNormalLike", "RandomUniformLike", "Scatter"}
+
+
+def test_the_operators_of_exported_decoders_have_a_rule() -> None:
+    assert {
+        "BiasGelu",
+        "FastGelu",
+        "FusedMatMul",
+        "Gelu",
+        "GroupQueryAttention",
+        "MatMulNBits",
+        "MultiHeadAttention",
+        "QuickGelu",
+        "RotaryEmbedding",
+        "SimplifiedLayerNormalization",
+        "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization",
+    } <= set(CONTRIB)
