@@ -26,8 +26,8 @@ _PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
 _HEAD = """\
 # Compatibility
 
-The [fixtures](../fixtures/models/README.md) lowered with `kvtool lower --target RUNTIME@VERSION`,
-loaded and run in that release (CPU). Each number is the largest difference of any output from the
+The models of `fixtures/models`, lowered with `kvtool lower --target RUNTIME@VERSION`, loaded and
+run in that release (CPU). Each number is the largest difference of any output from the
 native model in onnxruntime 1.31.1; 1e-5 is allowed for float32 and 5e-3 for `fp16`. Written by
 `python -m benchmarks.compatibility`.
 

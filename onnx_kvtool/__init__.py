@@ -16,36 +16,79 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onnx_kvtool.analysis.inspection import InspectReport
+    from onnx_kvtool.commands.check import check
+    from onnx_kvtool.commands.evaluate import evaluate
+    from onnx_kvtool.commands.infer import infer
+    from onnx_kvtool.commands.inspect import inspect
     from onnx_kvtool.commands.lower import lower
+    from onnx_kvtool.commands.raise_ import raise_
+    from onnx_kvtool.commands.verify import verify
     from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
     from onnx_kvtool.core.model import read as load
+    from onnx_kvtool.lint.finding import Finding
+    from onnx_kvtool.lint.report import CheckReport
+    from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
+    from onnx_kvtool.runtime.evaluation.report import EvalReport
+    from onnx_kvtool.runtime.verification.report import VerifyReport
+    from onnx_kvtool.shapes.report import InferReport
 
 __all__ = [
+    "CheckReport",
+    "EvalReport",
+    "Finding",
+    "InferReport",
+    "InspectReport",
     "KvtoolError",
     "LowerReport",
     "Lowered",
+    "RaiseReport",
+    "Raised",
     "Refused",
+    "Unraised",
     "UnreadableModel",
     "UsageError",
     "Verification",
+    "VerifyReport",
     "__version__",
+    "check",
+    "evaluate",
+    "infer",
+    "inspect",
     "load",
     "lower",
+    "raise_",
+    "verify",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CheckReport": "lint.report:CheckReport",
+    "EvalReport": "runtime.evaluation.report:EvalReport",
+    "Finding": "lint.finding:Finding",
+    "InferReport": "shapes.report:InferReport",
+    "InspectReport": "analysis.inspection:InspectReport",
     "KvtoolError": "core.errors:KvtoolError",
     "LowerReport": "rewrite.report:LowerReport",
     "Lowered": "rewrite.report:Lowered",
+    "RaiseReport": "rewrite.raise_report:RaiseReport",
+    "Raised": "rewrite.raise_report:Raised",
     "Refused": "rewrite.report:Refused",
     "UnreadableModel": "core.errors:UnreadableModel",
+    "Unraised": "rewrite.raise_report:Unraised",
     "UsageError": "core.errors:UsageError",
     "Verification": "rewrite.report:Verification",
+    "VerifyReport": "runtime.verification.report:VerifyReport",
+    "check": "commands.check:check",
+    "evaluate": "commands.evaluate:evaluate",
+    "infer": "commands.infer:infer",
+    "inspect": "commands.inspect:inspect",
     "load": "core.model:read",
     "lower": "commands.lower:lower",
+    "raise_": "commands.raise_:raise_",
+    "verify": "commands.verify:verify",
 }
 
 

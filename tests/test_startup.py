@@ -40,6 +40,14 @@ def modules_after(code: str) -> set[str]:
         pytest.param(
             "from onnx_kvtool.cli import app; app(['lower', '--help'])", id="lower --help"
         ),
+        pytest.param(
+            "from onnx_kvtool.cli import app; app(['verify', '--help'])", id="verify --help"
+        ),
+        pytest.param(
+            "from onnx_kvtool.cli import app; app(['check', '--help'])", id="check --help"
+        ),
+        pytest.param("from onnx_kvtool.cli import app; app(['rule', 'KV001'])", id="rule KV001"),
+        pytest.param("from onnx_kvtool.cli import app; app(['rule', '--all'])", id="rule --all"),
         pytest.param("from onnx_kvtool.cli import app; app(['lower', '-x'])", id="wrong usage"),
         pytest.param("from onnx_kvtool import KvtoolError", id="naming an error class"),
     ],

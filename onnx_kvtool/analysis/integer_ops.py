@@ -151,7 +151,9 @@ def _unsqueeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Parti
 
 
 def _reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    operand, shape = inputs[0], inputs[1]
+    if len(inputs) < 2:
+        return None  # Reshape-1, whose shape is an attribute
+    operand, shape = inputs
     if operand is None or shape is None or not shape.complete or shape.numbers.ndim != 1:
         return None
     sizes = [int(n) for n in shape.numbers]
@@ -236,7 +238,8 @@ def _where(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
 def _elementwise(compute: Callable[..., NDArray[Any]]) -> _Folder:
     def fold(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
         operands = [p for p in inputs if p is not None]
-        if len(operands) != len(inputs) or not operands:
+        # Before version 7 attributes said how operands are broadcast.
+        if len(operands) != len(inputs) or not operands or attributes:
             return None
         if not _broadcasts(*operands):
             return None
@@ -266,7 +269,7 @@ def _divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     a, b = inputs
     if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None
-    if (a.numbers == _LEAST).any() or (b.numbers == _LEAST).any():
+    if attributes or (a.numbers == _LEAST).any() or (b.numbers == _LEAST).any():
         return None  # has no absolute value
     quotient = np.abs(a.numbers) // np.abs(b.numbers)  # ONNX truncates towards zero
     numbers = quotient * np.sign(a.numbers) * np.sign(b.numbers)

@@ -7,22 +7,51 @@ from typing import Literal
 import click
 
 from onnx_kvtool import __version__
+from onnx_kvtool.cli.check import check
+from onnx_kvtool.cli.eval import evaluate
 from onnx_kvtool.cli.group import KvtoolGroup
+from onnx_kvtool.cli.infer import infer
+from onnx_kvtool.cli.inspect import inspect
 from onnx_kvtool.cli.lower import lower
+from onnx_kvtool.cli.ops import ops
+from onnx_kvtool.cli.raise_ import raise_
+from onnx_kvtool.cli.rule import rule
 from onnx_kvtool.cli.targets import targets
+from onnx_kvtool.cli.verify import verify
 from onnx_kvtool.core.table import Table
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS: Table[str, click.Command] = Table("command", [("lower", lower), ("targets", targets)])
+COMMANDS: Table[str, click.Command] = Table(
+    "command",
+    [
+        ("check", check),
+        ("eval", evaluate),
+        ("infer", infer),
+        ("inspect", inspect),
+        ("lower", lower),
+        ("ops", ops),
+        ("raise", raise_),
+        ("rule", rule),
+        ("targets", targets),
+        ("verify", verify),
+    ],
+)
 
 
 _EPILOG = """\b
+Examples:
+  kvtool inspect decoder.onnx                           what it keeps, and what that costs
+  kvtool lower decoder.onnx --target onnxruntime@1.17   writes decoder.opset20.onnx
+  kvtool check models                                   every *.onnx below models
+  kvtool COMMAND --help                                 explains a command, with examples
+
+\b
 Exit codes:
-  0  done
-  1  refused: the model cannot be lowered, or the result differs from it
+  0  done; the answer is yes
+  1  done; the answer is no: a rewrite is refused, models differ, a run fails
   2  wrong usage
-  3  the input cannot be read
+  3  the input cannot be read, or models cannot be run
   4  a bug in kvtool
 """
 
@@ -45,7 +74,7 @@ Exit codes:
 )
 @click.pass_context
 def app(context: click.Context, debug: bool, color: Literal["auto", "always", "never"]) -> None:
-    """Rewrite ONNX decoders with a key/value cache for the runtime that has to load them."""
+    """Rewrite, inspect, check and verify ONNX decoders with a key/value cache."""
     if color != "auto":
         context.color = color == "always"
 

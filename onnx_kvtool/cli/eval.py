@@ -16,7 +16,7 @@ Examples:
   kvtool eval decoder.onnx --random
   kvtool eval decoder.onnx --random --dim batch=2 --steps 8 --compare onnxruntime
   kvtool eval decoder.onnx --input input_ids='[[1, 2, 3]]' --random --trace
-  kvtool eval decoder.onnx --node cache_0 --random --seed 7 --save cache.npz
+  kvtool eval decoder.onnx --node '#5' --random --seed 7 --save node.npz
   kvtool eval --op TensorScatter --input past_cache='[[[0], [0]]]' --input update='[[[1]]]'
 """
 
@@ -36,7 +36,7 @@ def _pairs(
     return tuple(pairs)
 
 
-@click.command("eval", epilog=_EPILOG)
+@click.command("eval", epilog=_EPILOG, short_help="Run a model, a part of it, or one operator.")
 @click.argument("model", type=click.Path(allow_dash=True), metavar="[MODEL]", required=False)
 @click.option(
     "--input",

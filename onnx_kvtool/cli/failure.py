@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +15,10 @@ from onnx_kvtool import __version__
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.report.escape import escape
 
-__all__ = ["closest", "show_bug", "show_error", "show_wrong_usage"]
+if TYPE_CHECKING:
+    from onnx_kvtool.lint.report import Failure
+
+__all__ = ["closest", "show_bug", "show_error", "show_failure", "show_wrong_usage"]
 
 
 def closest(word: str, words: Sequence[str]) -> str | None:
@@ -43,6 +47,17 @@ def show_bug(error: Exception, *, debug: bool) -> None:
     )
 
 
+def show_failure(path: str, failure: Failure, *, debug: bool) -> None:
+    """Print why one of several files was not checked; with `debug`, where that happened first."""
+    if debug and failure.traceback:
+        click.echo(failure.traceback, err=True)
+    message = f"`{path}`: {failure.message}"
+    if not failure.traceback:
+        _show("error", message, failure.help)
+        return
+    _show("bug", message, "please report it with what `kvtool --debug` shows")
+
+
 def show_wrong_usage(error: click.ClickException) -> None:
     """Print an error that click found in the arguments, with the nearest right word if any."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -66,6 +81,10 @@ def _no_such_option(name: str, context: click.Context | None) -> str:
         return f"no such option `{name}`"
     if context.parent and name in _options(context.parent.command):
         return f"`{name}` goes before `{context.info_name}`"
+    if isinstance(context.command, click.Group) and any(
+        name in _options(command) for command in context.command.commands.values()
+    ):
+        return f"`{name}` goes after the command"
     similar = closest(name, _options(context.command))
     return f"no such option `{name}`" + (f", did you mean `{similar}`?" if similar else "")
 

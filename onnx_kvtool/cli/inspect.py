@@ -38,7 +38,7 @@ Format = Literal["text", "json", "html", "dot", "mermaid"]
     type=click.Choice(["text", "json", "html", "dot", "mermaid"]),
     default="text",
     show_default=True,
-    help="Text, JSON, one self-contained page, or a drawing of the graph around the caches.",
+    help="Print text, JSON, one self-contained page, or a drawing of the graph around the caches.",
 )
 @click.option(
     "-o",

@@ -69,13 +69,13 @@ def verify_options(command: F) -> F:
             "--verify-steps",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Decode steps of each verification run, the caches fed back.",
+            help="Decode steps of each verification run, the caches fed back.  [default: 2]",
         ),
         click.option(
             "--verify/--no-verify",
             default=None,
-            help="Whether to run both models and compare.  [default: with smaller weights if they are"
-            " too big to run in passing, which is then said]",
+            help="Whether to run both models and compare.  [default: yes; large models by"
+            " copies with smaller weights]",
         ),
     ):
         command = option(command)

@@ -19,7 +19,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG, short_help="Explain a rule of `kvtool check`.")
 @click.argument("code", required=False, metavar="[CODE]")
 @click.option("--all", "all_rules", is_flag=True, help="Explain all rules.")
 @click.option(

@@ -30,20 +30,22 @@ def _tolerance(ctx: click.Context, param: click.Parameter, value: float | None) 
     return value
 
 
-@click.command(epilog=_EPILOG)
+@click.command(
+    epilog=_EPILOG, short_help="Run two models on the same inputs and compare every output."
+)
 @click.argument("a", type=click.Path(allow_dash=True), metavar="A")
 @click.argument("b", type=click.Path(allow_dash=True), metavar="B")
 @click.option(
     "--cases",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Sets of inputs, of different shapes; 4 unless given.",
+    help="Sets of inputs, of different shapes.  [default: 4]",
 )
 @click.option(
     "--steps",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Decode steps after the first run of each case, the caches fed back; 2 unless given.",
+    help="Decode steps after the first run of each case, the caches fed back.  [default: 2]",
 )
 @click.option(
     "--seed",

@@ -178,7 +178,7 @@ def _evaluate(model: ir.Model, given: dict[str, Value], request: EvalRequest) ->
     try:
         check_external_data(model, need_bytes=True)
     except UnreadableModel as error:
-        message = f"{path}: {error.message}" if path else error.message
+        message = f"`{path}`: {error.message}" if path else error.message
         raise UnreadableModel(message, help=error.help) from error
     check_dims(model, request.dims)
     check_inputs(model, given)

@@ -174,11 +174,11 @@ def _check_data(model: ir.Model, path: str) -> None:
     for defect in origin(model).defects:
         if defect.code in _UNRUNNABLE:
             message = f"{defect.location}: {defect.message}"
-            raise UnreadableModel(f"{path}: {message}" if path else message, help=defect.help)
+            raise UnreadableModel(f"`{path}`: {message}" if path else message, help=defect.help)
     try:
         check_external_data(model, need_bytes=True)
     except UnreadableModel as error:
-        message = f"{path}: {error.message}" if path else error.message
+        message = f"`{path}`: {error.message}" if path else error.message
         raise UnreadableModel(message, help=error.help) from error
 
 

@@ -119,7 +119,7 @@ class GraphJudge:
         """Judge the declared types of inner values; return the names of these values.
 
         Raises:
-            UnreadableModel: If an element type is unknown.
+            UnreadableModel: If an element type is unknown, or a name is not UTF-8.
         """
         seen: dict[str, onnx.ValueInfoProto] = {}
         for info in infos:
@@ -131,6 +131,7 @@ class GraphJudge:
                     "is declared twice, differently, and the last declaration is taken",
                     severity="warning",
                 )
+        require_text(seen, path)
         return set(seen)
 
     def attribute(

@@ -85,7 +85,7 @@ class ReferenceJudge:
 def _location_problem(location: str) -> Problem | None:
     """Judge the text of a location by the rules of all systems, as models travel."""
     if not location:
-        return Problem("external-escape", "its data has no location", _SHARED_REMEDY)
+        return Problem("external-escape", "its external data names no file", _SHARED_REMEDY)
     if "\0" in location:
         return Problem("external-escape", f"its data location {location!r} holds a null character")
     if location[0] in "/\\" or _DRIVE.match(location):

@@ -43,9 +43,9 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
     it is larger than 1 MiB. Metadata, quantization annotations and training information are left
     out, and so is a declared type that says nothing (an undefined element type).
 
-    Inference of onnx 1.23.2 ends the process where it slices an axis of negative size (onnx issue
-    8481), and with data propagation spends 150 bytes on every element of a vector. So a size is left
-    out that is negative, or that of a vector of more than 2**20 elements.
+    Inference of onnx 1.23.2 ends the process where it slices an axis of negative size
+    (onnx/onnx#8481), and with data propagation spends 150 bytes on every element of a vector. So a
+    size is left out that is negative, or that of a vector of more than 2**20 elements.
 
     Raises:
         KvtoolError: If the model holds something that has no written form, such as a value

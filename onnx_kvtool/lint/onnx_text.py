@@ -8,9 +8,11 @@ from typing import Any
 
 import onnx
 import onnx.printer
+import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.forms import SparseInitializer
 from onnx_kvtool.core.message import MessageWriter
 from onnx_kvtool.core.storage import tensor_bytes
@@ -29,11 +31,16 @@ def readable(model: ir.Model) -> list[str]:
     Metadata of kvtool on graphs and nodes, for which the text has no form, is added in comments.
 
     Raises:
-        KvtoolError: If the model holds something that has no written form.
+        KvtoolError: If the model holds something that has no written form, or that onnx's printer
+            refuses, such as a tensor whose data does not fit its shape.
     """
     with collector_paused():
         message = _Shown().model(model)
-    lines = onnx.printer.to_text(message).splitlines()
+    try:
+        lines = onnx.printer.to_text(message).splitlines()
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise KvtoolError(f"the model cannot be shown as ONNX text: {reason}") from error
     return [*(part for line in lines for part in _parts(line)), *_metadata(model)]
 
 

@@ -50,7 +50,7 @@ class NodeView:
         if len(node.inputs) > facts.max_inputs:
             raise MalformedNode(
                 "too-many-inputs",
-                f"`{node.op_type}` takes at most {facts.max_inputs} inputs at opset {opset}, "
+                f"`{node.op_type}` takes {_at_most(facts.max_inputs)} at opset {opset}, "
                 f"got {len(node.inputs)}",
             )
         for index, formal in enumerate(facts.inputs):
@@ -158,6 +158,10 @@ def counted_axes(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[in
     if len(set(counted)) < len(counted):
         raise MalformedNode("repeated-axis", f"`{name}` is {list(axes)}, which names an axis twice")
     return counted
+
+
+def _at_most(count: int) -> str:
+    return f"at most {count} input{'s' * (count != 1)}" if count else "no inputs"
 
 
 def _check_variadic(node: ir.Node, facts: OpFacts) -> None:

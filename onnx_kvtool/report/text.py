@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from typing import TextIO
 
 from rich import box
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.report import comparison, eval_text
+from onnx_kvtool.report import comparison, eval_text, raise_text
 from onnx_kvtool.report.blocks import Block, Line, Marked
 from onnx_kvtool.report.escape import escape
+from onnx_kvtool.rewrite.raise_report import RaiseReport
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
 from onnx_kvtool.runtime.evaluation.report import EvalReport
 from onnx_kvtool.runtime.verification.report import VerifyReport
@@ -24,9 +27,12 @@ from onnx_kvtool.targets.report import TargetsReport
 from onnx_kvtool.targets.target import Release
 
 __all__ = [
+    "bar",
     "print_blocks",
     "print_eval",
     "print_lower",
+    "print_raise",
+    "print_talk",
     "print_targets",
     "print_verify",
     "text_of_blocks",
@@ -58,12 +64,34 @@ def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> No
         _table(console, ("operator", "nodes", "rule", "form"), _counts(report.lowered))
     for note in report.notes:
         _line(console, "note", note)
-    if not report.refused:
+    _print_end(console, report, verified=not report.refused, dry_run=dry_run and not failed)
+
+
+def print_raise(report: RaiseReport, *, color: bool | None, failed: bool, dry_run: bool) -> None:
+    """Print what `raise` did, with the proofs, and what it lacked for what it did not do.
+
+    Args:
+        report: What to print.
+        color: Whether to use colour; None does so on a terminal.
+        failed: Whether the raise ended in a failure.
+        dry_run: Whether nothing was to be written, so that its absence is no news.
+    """
+    console = _console(color)
+    _print_blocks(console, raise_text.blocks(report, failed=failed))
+    done = bool(report.raised)
+    _print_end(console, report, verified=done, dry_run=dry_run and done and not failed)
+
+
+def _print_end(
+    console: Console, report: LowerReport | RaiseReport, *, verified: bool, dry_run: bool
+) -> None:
+    """Print how a result compared with its source and where it was written."""
+    if verified:
         style = _VERDICT_STYLE[report.verification.status]
         _line(console, "verification", _verdict(report.verification), style)
     if report.output is not None:
         _line(console, "written", "standard output" if report.output == "-" else report.output)
-    elif dry_run and not failed:
+    elif dry_run:
         _line(console, "dry run", "nothing was written")
 
 
@@ -114,6 +142,29 @@ def print_blocks(blocks: Iterable[Block], *, color: bool | None) -> None:
         color: Whether to use colour; None does so on a terminal.
     """
     _print_blocks(_console(color, data=True), blocks)
+
+
+def print_talk(blocks: Iterable[Block], *, color: bool | None) -> None:
+    """Print lines on standard error.
+
+    Args:
+        blocks: What to print.
+        color: Whether to use colour; None does so on a terminal.
+    """
+    _print_blocks(_console(color), blocks)
+
+
+@contextlib.contextmanager
+def bar() -> Iterator[Callable[[int, int], None]]:
+    """Yield what shows that `done` of `total` are done, as a bar on standard error.
+
+    The bar is gone after the block.
+    """
+    console = Console(file=sys.stderr, markup=False)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("", total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 def text_of_blocks(blocks: Iterable[Block]) -> str:

@@ -83,6 +83,9 @@ def legalise(
     if source > NEWEST:
         text = f"opset {source} is newer than the newest that the installed onnx knows, {NEWEST}"
         return _refused(source, "unknown-opset", text, help="install a newer onnx")
+    if source < 1:
+        text = f"the model imports version {source} of the default domain, and the first is 1"
+        return _refused(source, "unknown-opset", text, help="export the model again")
     if release is not None and release.min_opset is not None and source < release.min_opset:
         text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
         return _refused(source, "old-opset", text, help="export the model at a newer opset")

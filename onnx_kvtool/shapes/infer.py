@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.shapes.expansion import MOST_NODES, expanded_nodes
+from onnx_kvtool.shapes.message_types import read_type
 from onnx_kvtool.shapes.propagation import infer_with_data
 
 __all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]
@@ -80,13 +81,19 @@ def annotate(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Annotations:
         onnx.checker.ValidationError,  # functions that call each other in a circle
         RuntimeError,
         ValueError,
+        MemoryError,
     ) as error:
-        reason = f"onnx's shape inference failed: {str(error).splitlines()[0]}"
+        reason = f"onnx's shape inference failed: {_first_line(error)}"
         return Annotations([], reason, False)
     result = Annotations([], None, agrees)
     for value, type_ in _matches(model.graph, inferred.graph, lacking):
         _complete(value, type_, result)
     return result
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what an error says first; the name of its kind where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def importing_all(message: onnx.ModelProto) -> onnx.ModelProto:
@@ -172,7 +179,7 @@ def _complete(value: ir.Value, inferred: onnx.TypeProto, result: Annotations) ->
         return
     result.added.append((value, value.type, value.shape))
     if value.type is None:
-        value.type = ir.serde.deserialize_type_proto_for_type(inferred)
+        value.type = read_type(inferred)
     dims = _dims(inferred)
     if dims is None:
         return

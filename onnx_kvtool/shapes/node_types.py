@@ -85,9 +85,13 @@ def _constant(node: ir.Node, type_of: _Types) -> ir.TypeProtocol | None:
     for name, attribute in node.attributes.items():
         if name in kinds:
             return ir.TensorType(kinds[name])
-        if name == "value" and not attribute.is_ref():
+        if name == "value" and _is(attribute, ir.AttributeType.TENSOR):
             return ir.TensorType(attribute.value.dtype)
     return None
+
+
+def _is(attribute: ir.Attr, kind: ir.AttributeType) -> bool:
+    return attribute.type == kind and not attribute.is_ref()
 
 
 def _of_attribute(
@@ -105,6 +109,8 @@ def _of_attribute(
         if attribute is not None and not attribute.is_ref():
             if attribute.type == ir.AttributeType.TENSOR:
                 return ir.TensorType(attribute.value.dtype)
+            if attribute.type != ir.AttributeType.INT:
+                return None
             try:
                 return ir.TensorType(ir.DataType(attribute.as_int()))
             except ValueError:

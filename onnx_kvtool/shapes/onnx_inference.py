@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from onnx_kvtool.analysis.index_map import Expr
 from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.ops.schema import NEWEST
+from onnx_kvtool.shapes.message_types import read_type
 from onnx_kvtool.shapes.propagation import infer_with_data
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.shapes.sizes import Shape, number
@@ -185,7 +186,7 @@ def _result(
         none = Unknown("unknown-input", "", cause)
     if found is None or not found.WhichOneof("value"):
         return None, none
-    type_ = ir.serde.deserialize_type_proto_for_type(found)
+    type_ = read_type(found)
     if not found.HasField("tensor_type") or not found.tensor_type.HasField("shape"):
         return type_, none
     code, why = _reason(site)

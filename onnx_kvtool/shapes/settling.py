@@ -13,6 +13,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.shapes.chain import chain
 from onnx_kvtool.shapes.knowledge import Conflict, Lost
+from onnx_kvtool.shapes.message_types import read_type
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.site import Unknown
 from onnx_kvtool.shapes.sizes import HEAVIEST, Shape, is_invented, number, shape_words
@@ -72,7 +73,7 @@ def _told(
     found = run.told.get(value.name or "")
     if found is None or not found.WhichOneof("value"):
         return None, None
-    type_ = ir.serde.deserialize_type_proto_for_type(found)
+    type_ = read_type(found)
     if complete or not found.HasField("tensor_type") or not found.tensor_type.HasField("shape"):
         return type_, None
     # onnx's rules take a size without number for 0 here and there, and compute on with it.

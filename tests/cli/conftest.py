@@ -7,8 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from onnx_kvtool.commands import lower as command
+from onnx_kvtool.commands import verify as verify_command
 from onnx_kvtool.commands.lower import LowerRequest
+from onnx_kvtool.commands.verify import VerifyRequest
 from onnx_kvtool.rewrite.report import LowerReport
+from onnx_kvtool.runtime.verification.report import VerifyReport
 
 
 @pytest.fixture
@@ -36,3 +39,22 @@ def lower_stand_in(
 def lowered_report() -> LowerReport:
     """The report of a lowering that went well."""
     return LowerReport("in.onnx", "in.opset18.onnx", 24, 18, 8)
+
+
+@pytest.fixture
+def verify_stand_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[VerifyReport], list[VerifyRequest]]:
+    """Let `kvtool verify` get this report; the list returned fills with requests."""
+
+    def install(report: VerifyReport) -> list[VerifyRequest]:
+        requests: list[VerifyRequest] = []
+
+        def run(request: VerifyRequest) -> VerifyReport:
+            requests.append(request)
+            return report
+
+        monkeypatch.setattr(verify_command, "run", run)
+        return requests
+
+    return install

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
 
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.app import COMMANDS, app
+from onnx_kvtool.runtime.verification.report import VerifyReport
 
 
 def options() -> list:
@@ -47,13 +49,33 @@ def test_help_ends_with_examples(kvtool, name) -> None:
     assert all(line.startswith(f"    kvtool {name} ") for line in shown.splitlines())
 
 
+@pytest.fixture
+def in_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize(("name", "example"), examples())
-def test_example_is_right_usage(kvtool, lower_stand_in, lowered_report, name, example) -> None:
-    requests = lower_stand_in(lowered_report)
+def test_example_is_right_usage(
+    kvtool, lower_stand_in, verify_stand_in, lowered_report, in_empty_directory, name, example
+) -> None:
+    requests = {
+        "lower": lower_stand_in(lowered_report),
+        "verify": verify_stand_in(VerifyReport("equal")),
+    }
     words = shlex.split(re.sub(r"[<>] \S+", "", example))
     result = kvtool(*words)
-    assert result.exit_code == 0, result.stderr
-    assert len(requests) == (1 if name == "lower" else 0)
+    # Other commands look for models that are not there, which is no wrong usage.
+    assert result.exit_code == 0 or (name not in requests and result.exit_code == 3), result.stderr
+    assert {asked: len(made) for asked, made in requests.items()} == {
+        asked: int(asked == name) for asked in requests
+    }
+
+
+def test_the_list_of_commands_cuts_no_summary_short(kvtool) -> None:
+    listed = kvtool("--help").stdout.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    lines = listed.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)
 
 
 def test_every_command_has_examples() -> None:

@@ -45,6 +45,12 @@ import pytest
             id="a global option after the command",
         ),
         pytest.param(
+            "--opset 18 lower in.onnx",
+            "`--opset` goes after the command",
+            "run `kvtool --help`",
+            id="an option of a command before it",
+        ),
+        pytest.param(
             "lower", "missing argument 'MODEL'", "run `kvtool lower --help`", id="no model"
         ),
         pytest.param(
@@ -189,7 +195,7 @@ def test_a_model_is_not_written_to_a_terminal(
     kvtool, lower_stand_in, lowered_report, monkeypatch
 ) -> None:
     requests = lower_stand_in(lowered_report)
-    monkeypatch.setattr("onnx_kvtool.cli.lower._stdout_is_terminal", lambda: True)
+    monkeypatch.setattr("onnx_kvtool.cli.rewriting._stdout_is_terminal", lambda: True)
     result = kvtool("lower", "in.onnx", "-o", "-")
     assert result.exit_code == 2
     assert result.stderr.startswith("kvtool: error: a model is binary and is not written to")

@@ -69,7 +69,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "a parent that comes back": ("../home/w.bin", "leaves the directory"),
     "a parent in the way of Windows": ("..\\outside.bin", "leaves the directory"),
     "parents in both ways": ("sub\\..\\../outside.bin", "leaves the directory"),
-    "an empty location": ("", "has no location"),
+    "an empty location": ("", "names no file"),
     "a null character": ("w.bin\0.txt", "null character"),
     "a link to outside": ("link.bin", "outside the directory"),
     "a link to nothing outside": ("dangling.bin", "outside the directory"),

@@ -191,7 +191,7 @@ def test_a_run_that_fails_says_what_and_where(inputs: dict[str, Any], message: s
         ),
         pytest.param(
             "g (float[N] x) => (float[N] y) { y = Neg (x, x) }",
-            "`Neg` takes at most 1 inputs at opset 24, got 2",
+            "`Neg` takes at most 1 input at opset 24, got 2",
             id="too many inputs",
         ),
         pytest.param(

@@ -17,8 +17,15 @@ from onnx_kvtool.runtime.evaluator import Evaluator
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 
+FOREIGN = {
+    # onnxruntime's optimiser puts operators of its own into the default domain.
+    "optimized/llama_static__ts_op17__ortext",
+}
+"""Models with operators that only onnxruntime has."""
+
 RECORDED = sorted(
-    path.relative_to(MODELS).with_suffix("").as_posix() for path in MODELS.rglob("*.npz")
+    {path.relative_to(MODELS).with_suffix("").as_posix() for path in MODELS.rglob("*.npz")}
+    - FOREIGN
 )
 
 FLOAT32, FLOAT16 = 1e-4, 5e-3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +71,15 @@ def by_symbolic(path: Path) -> onnx.ModelProto:
     """Infer with onnxruntime's symbolic_shape_infer; it raises where it gives up."""
     from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
 
+    model, home = onnx.load(path), os.getcwd()
     logging.disable(logging.CRITICAL)
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return SymbolicShapeInference.infer_shapes(onnx.load(path))
+        # Where it gives up it leaves the model, and its weights, in the current directory.
+        with tempfile.TemporaryDirectory() as away, contextlib.redirect_stdout(io.StringIO()):
+            os.chdir(away)
+            return SymbolicShapeInference.infer_shapes(model)
     finally:
+        os.chdir(home)
         logging.disable(logging.NOTSET)
 
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from onnx_kvtool.analysis.conditions import CONDITIONS
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
-from onnx_kvtool.rewrite.conditions import CONDITIONS
 from onnx_kvtool.targets.target import find_target, releases
 
 RUNTIMES = ["onnxruntime", "openvino", "tensorrt"]

@@ -17,7 +17,8 @@ def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> R
     Refuses a Constant that holds neither a tensor nor one of these (a sparse tensor at 11 is
     legal and never comes here).
     """
-    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    has_one = len(node.attributes) == 1
+    tensor = ir.convenience.get_const_tensor(node.outputs[0]) if has_one else None
     if tensor is None:
         raise Refusal("constant-form", "the Constant holds none of the forms that can be a tensor")
     output = em.op("Constant", attributes={"value": tensor}, dtype=tensor.dtype)

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 _ZERO, _ONE = number(0), number(1)
+_MOST_AXES = 1024
+"""Longest vector of sizes; no runtime has tensors of more than some dozen axes."""
 _FACTS = Facts()
 
 
@@ -46,6 +48,8 @@ def asked(site: Site, value: ir.Value) -> tuple[Expr | None, ...]:
     )
     if length is None:
         raise Unknown("unknown-rank", f"the number of elements of `{value.name}` is not known")
+    if length > _MOST_AXES:
+        raise Unknown("malformed", f"`{value.name}` has {length} elements, more than axes can be")
     return (None,) * length
 
 
@@ -148,9 +152,9 @@ def constant(site: Site) -> Sequence[Shape | Unknown]:
     for name, attribute in site.node.attributes.items():
         if attribute.is_ref() or attribute.value is None:
             break
-        if name == "value":
+        if attribute.type == ir.AttributeType.TENSOR:
             return (tuple(number(n) for n in attribute.value.shape.numpy()),)
-        if name in ("value_ints", "value_floats", "value_strings"):
+        if isinstance(attribute.value, (list, tuple)):
             return ((number(len(attribute.value)),),)
         if name in ("value_int", "value_float", "value_string"):
             return ((),)

@@ -86,6 +86,8 @@ def flatten(site: Site) -> Sequence[Shape | Unknown]:
 def concat(site: Site) -> Sequence[Shape | Unknown]:
     """Concat: the sum along `axis`; all other sizes are shared."""
     shapes = [site.shape(i) for i in range(len(site.node.inputs))]
+    if not shapes:
+        raise Unknown("malformed", "`Concat` has no inputs")
     first = shapes[0]
     axis = placed(site.view.integer("axis"), len(first))
     result = list(first)

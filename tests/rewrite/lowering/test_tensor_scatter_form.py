@@ -216,7 +216,7 @@ _REFUSALS: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: one_update(*_STATIC, batch=3),
         "write-indices-shape",
     ),
-    "write_indices of int32": (lambda: _with_indices(_T.INT32, [2]), "write-indices-dtype"),
+    "write_indices of int32": (lambda: _with_indices(_T.INT32, [2]), "element-type"),
     "write_indices of rank 2": (lambda: _with_indices(_T.INT64, [2, 1]), "write-indices-shape"),
     "a constant start behind the last that fits": (
         lambda: _with_constant([0, 4]),

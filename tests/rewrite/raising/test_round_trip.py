@@ -58,6 +58,15 @@ def updates(model: ir.Model) -> list[tuple[object, ...]]:
     return found
 
 
+def serialized(model: ir.Model) -> onnx.ModelProto:
+    return onnx.load_from_string(serialize(model))
+
+
+def scatters(model: onnx.ModelProto) -> int:
+    """Return how many scatters by index a model has."""
+    return sum(node.op_type in ("ScatterND", "ScatterElements") for node in model.graph.node)
+
+
 def recorded(name: str) -> tuple[Arrays, Arrays]:
     with np.load(MODELS / f"{name}.npz") as arrays:
         inputs = {k[3:]: arrays[k] for k in arrays if k.startswith("in:")}
@@ -78,10 +87,11 @@ def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> 
     assert updates(model) == updates(source)
     assert [str(refusal) for refusal in report.refused] == []
     assert len(report.raised) == len(updates(source))
-    result = onnx.load_from_string(serialize(model))
+    result = serialized(model)
     onnx.checker.check_model(result, full_check=True)
-    assert {*dead_nodes(result)} <= {*dead_nodes(onnx.load_from_string(serialize(lowered)))}
-    assert not {"ScatterND", "ScatterElements"} & {node.op_type for node in result.graph.node}
+    assert {*dead_nodes(result)} <= {*dead_nodes(serialized(lowered))}
+    # Lowering other operators makes scatters too, which stay.
+    assert scatters(result) == scatters(serialized(lowered)) - len(report.raised)
 
     inputs, outputs = recorded(f"native/{name}")
     found = Runtimes(result).run(inputs)
@@ -102,7 +112,7 @@ def test_only_tensor_scatter_lowered_then_raised_is_the_model_again(via: Via) ->
     assert updates(model) == updates(source)
     inputs, _ = recorded("native/llama_static")
     before = Runtimes(onnx.load(MODELS / "native" / "llama_static.onnx")).run(inputs)
-    after = Runtimes(onnx.load_from_string(serialize(model))).run(inputs)
+    after = Runtimes(serialized(model)).run(inputs)
     for runtime, outputs in before.items():
         actual = after[runtime]
         assert outputs is not None and actual is not None
@@ -165,6 +175,9 @@ def test_one_update_comes_back(
     lowered, _ = kv.lower(source, opset=opset, via=via, verify=False)
     model, report = kv.raise_(lowered, verify=False)
 
+    if not (update[axis] or named):
+        assert not report.raised and not report.refused  # it became an Identity
+        return
     (done,) = report.raised
     assert done.axis == axis
     assert done.write_indices == ("w" if starts else None)
@@ -179,22 +192,30 @@ def test_one_update_comes_back(
     if starts:
         feeds["w"] = np.asarray([room, room // 2][: past[0]], np.int64)
     expected = tensor_scatter_oracle(feeds["past"], feeds["update"], feeds.get("w"), axis, mode)
-    for outputs in Runtimes(onnx.load_from_string(serialize(model))).run(feeds).values():
+    for outputs in Runtimes(serialized(model)).run(feeds).values():
         assert outputs is not None
         assert same_bits(outputs["present"], expected)
 
 
-PROVABLE = [
-    "optimized/llama_static__ts_op17__onnxslim",
-    "torch_static/hand/circular_scatter_sharedB__dynamo_op18",
-    "torch_static/hand/perbatch_index_put_bhsd_sharedB__dynamo_op18",
-    "torch_static/hand/slice_assign_const5__ts_op17",
-    "torch_static/hand/slice_assign_item__dynamo_op18",
-    "torch_static/hand/slice_cat__dynamo_op18",
-    "torch_static/hf/llama_static__dynamo_op18",
-    "torch_static/hf/llama_static__dynamo_op23",
-    "torch_static/hf/llama_static__ts_op17",
-]
+PROVABLE: dict[str, tuple[Via, ...]] = {
+    "optimized/llama_static__ts_op17__onnxslim": ("scatternd",),
+    "torch_static/hand/circular_scatter_sharedB__dynamo_op18": ("scatternd", "scatterelements"),
+    "torch_static/hand/perbatch_index_put_bhsd_sharedB__dynamo_op18": (
+        "scatternd",
+        "scatterelements",
+    ),
+    "torch_static/hand/slice_assign_const5__ts_op17": (),
+    "torch_static/hand/slice_assign_item__dynamo_op18": ("scatternd", "scatterelements"),
+    "torch_static/hand/slice_cat__dynamo_op18": ("scatternd", "scatterelements"),
+    "torch_static/hf/llama_static__dynamo_op18": ("scatternd", "scatterelements"),
+    "torch_static/hf/llama_static__dynamo_op23": ("scatternd", "scatterelements"),
+    "torch_static/hf/llama_static__ts_op17": ("scatternd",),
+}
+"""Models that need no assumption, and by which lowering they can be raised once more.
+
+Nothing in the others gives the sizes of the update: TensorScatter demands that they are those of
+the cache, the scatter that it becomes does not.
+"""
 
 
 @pytest.mark.parametrize("opset", [18, 21])
@@ -206,7 +227,7 @@ def test_raised_then_lowered_gives_what_was_recorded(name: str, via: Via, opset:
     assert not updates(lowered)
 
     inputs, outputs = recorded(name)
-    found = Runtimes(onnx.load_from_string(serialize(lowered))).run(inputs)
+    found = Runtimes(serialized(lowered)).run(inputs)
     assert set(found) == {"evaluator", "onnxruntime"}
     for actual in found.values():
         assert actual is not None
@@ -215,6 +236,9 @@ def test_raised_then_lowered_gives_what_was_recorded(name: str, via: Via, opset:
             assert np.allclose(actual[output], expected, rtol=0, atol=limit), output
 
     again, second = kv.raise_(lowered, verify=False)
+    if via not in PROVABLE[name]:
+        assert {refusal.code for refusal in second.refused} == {"sizes-unrelated"}
+        return
     assert len(updates(again)) == len(updates(raised))
     assert [(d.axis, d.mode, d.past, d.present) for d in first.raised] == [
         (d.axis, d.mode, d.past, d.present) for d in second.raised

@@ -50,6 +50,8 @@ def reshape(site: Site) -> IndexMap | None:
         if len(found) != 1 or len(found[0].old) != 1 or len(found[0].new) != 1:
             return site.opaque(sizes)
         axis = found[0].new[0]
+        sizes = (*sizes[:axis], data.shape[data.axis], *sizes[axis + 1 :])  # one axis, one size
+        facts = Facts(sizes)
     parts = tuple(_moved(part, groups, data.shape, sizes, facts) for part in data.parts)
     return site.like(sizes, axis, parts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import onnx
+import onnx.checker
 import onnx.inliner
 import onnx_ir as ir
 
@@ -50,7 +51,8 @@ def skeleton(model: ir.Model, name: str) -> Skeleton:
     """Return the skeleton of `model`, which may be edited afterwards; no weight is read.
 
     Raises:
-        KvtoolError: If the model has no written form, or weights outside the main graph.
+        KvtoolError: If the model has no written form, or weights outside the main graph; if its
+            functions call each other in a circle.
     """
     writer = _SkeletonWriter(model.graph)
     try:
@@ -64,7 +66,11 @@ def skeleton(model: ir.Model, name: str) -> Skeleton:
             if isinstance(value.const_value, ir.ExternalTensor):
                 raise KvtoolError(f"`{path}` holds a weight of its own, `{value.name}`")
     if message.functions:
-        message = onnx.inliner.inline_local_functions(message)
+        try:
+            message = onnx.inliner.inline_local_functions(message)
+        except (onnx.checker.ValidationError, RuntimeError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise KvtoolError(f"the functions cannot be inlined: {reason}") from error
     del message.graph.value_info[:]
     weights = {
         initializer: value.const_value

@@ -1,0 +1,45 @@
+"""`kvtool ops`: show what kvtool knows of an operator."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import click
+
+from onnx_kvtool.cli.options import data_format_option
+from onnx_kvtool.cli.output import write_data
+
+__all__ = ["ops"]
+
+_EPILOG = """\b
+Examples:
+  kvtool ops                                   a line for each operator
+  kvtool ops TensorScatter
+  kvtool ops Attention --format json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("op", required=False, metavar="[OP]")
+@data_format_option
+@click.pass_context
+def ops(context: click.Context, /, op: str | None, output_format: Literal["text", "json"]) -> None:
+    """Show what kvtool knows of the operator OP of the default domain.
+
+    Its versions with their inputs, outputs and attributes; the kernels of the reference runtime;
+    the rules that lower, upgrade and raise it; the rules of `kvtool check` that look at it; and the
+    limits that releases of runtimes have with it. Without OP, a line for each operator of which
+    kvtool has something of its own. A `-` stands for nothing.
+    """
+    from onnx_kvtool.commands.ops import OpsRequest, run
+
+    report = run(OpsRequest(op))
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        write_data(to_json("ops", report))
+    else:
+        from onnx_kvtool.report.ops_text import blocks
+        from onnx_kvtool.report.text import print_blocks
+
+        print_blocks(blocks(report), color=context.color)

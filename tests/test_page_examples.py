@@ -1,0 +1,172 @@
+"""Every example in the README and in the pages under docs runs, and prints what is shown."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import click
+import pytest
+
+from onnx_kvtool.cli.app import COMMANDS
+from tests.page_examples import ROOT, Example, examples, matches, run, stage
+
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    if list(examples(path.read_text(encoding="utf-8")))
+}
+
+NOT_RUN = {
+    ("README.md", "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/kvtool"): (
+        "installs from the package index; tests/test_docs.py runs the command that it ends with"
+    ),
+    ("README.md", "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]'"): (
+        "is the last step of .ci/run, which runs this test"
+    ),
+    ("README.md", 'eval "$(_KVTOOL_COMPLETE=bash_source kvtool)"'): (
+        "is for three different shells; tests/cli/test_help.py asks for completions"
+    ),
+    ("docs/index.md", 'eval "$(_KVTOOL_COMPLETE=bash_source kvtool)"'): (
+        "is for three different shells; tests/cli/test_help.py asks for completions"
+    ),
+    ("docs/inspect.md", "kvtool inspect decoder.onnx --format dot | dot"): (
+        "needs Graphviz; tests/report and tests/cli/test_inspect.py look at the drawing"
+    ),
+    ("docs/index.md", "python3 -m venv .venv && .venv/bin/pip install -q ."): (
+        "installs from the package index"
+    ),
+}
+"""Examples that are not run: page, start of the first line, and why."""
+
+
+def is_run(page: str, example: Example) -> bool:
+    return not any(page == of and example.first_line.startswith(start) for of, start in NOT_RUN)
+
+
+@pytest.mark.needs_onnxruntime("1.29")
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_a_page(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None
+) -> None:
+    stage(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for example in examples(PAGES[page].read_text(encoding="utf-8")):
+        if not is_run(page, example):
+            continue
+        code, printed = run(example, tmp_path)
+        report = f"{page}: {example.code}\nexit code {code}\n{printed}"
+        assert "Traceback" not in printed, report
+        if example.language != "session":
+            assert code == 0, report
+        if example.shown is not None:
+            assert matches(printed, example.shown, whole=example.language == "session"), report
+
+
+HELP_NOT_RUN = {
+    "kvtool infer decoder.onnx --dim batch=2 --dim past=1024",
+    "kvtool raise decoder.onnx --assume same-dim:batch=s28 --assume in-range:pos",
+}
+"""Examples in the help of commands that name dimensions or values of another model."""
+
+
+def help_examples(command: click.Command) -> list[str]:
+    return re.findall(r"^  (kvtool .*?)(?:  .*)?$", command.epilog or "", re.MULTILINE)
+
+
+@pytest.mark.needs_onnxruntime("1.29")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_in_the_help_of_a_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None
+) -> None:
+    stage(tmp_path)
+    (tmp_path / "fixtures").unlink()
+    (tmp_path / "models").mkdir()
+    for copy in ("other.onnx", "models/decoder.onnx"):
+        shutil.copy(tmp_path / "decoder.onnx", tmp_path / copy)
+    monkeypatch.chdir(tmp_path)
+    if name == "verify":
+        assert run(Example("sh", "kvtool lower decoder.onnx"), tmp_path)[0] == 0
+    for code in help_examples(COMMANDS[name]):
+        if code not in HELP_NOT_RUN:
+            exit_code, printed = run(Example("sh", code), tmp_path)
+            # For `check`, 1 is an answer: there are findings.
+            assert exit_code == 0 or (name == "check" and exit_code == 1), f"{code}\n{printed}"
+            assert "Traceback" not in printed
+
+
+def test_what_is_not_run_of_the_help_is_there() -> None:
+    assert {code for command in COMMANDS.values() for code in help_examples(command)} > HELP_NOT_RUN
+
+
+def test_what_is_not_run_is_there() -> None:
+    for page, start in NOT_RUN:
+        found = [
+            example
+            for example in examples(PAGES[page].read_text(encoding="utf-8"))
+            if example.first_line.startswith(start)
+        ]
+        assert len(found) == 1, (page, start)
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown", "whole", "expected"),
+    [
+        pytest.param("a\nb\n", "a\nb\n", True, True, id="the same"),
+        pytest.param("a\nb\n", "b\n", True, False, id="a line is missing"),
+        pytest.param("a\nb\n", "b\n", False, True, id="the end of it"),
+        pytest.param("ab\n", "b\n", False, False, id="the end of a line is no line"),
+        pytest.param("a\nb\nc\n", "a\n...\nc\n", True, True, id="lines left out"),
+        pytest.param("a\nc\n", "a\n...\nd\n", True, False, id="another line after the gap"),
+        pytest.param(
+            "equal in onnxruntime 1.30.0 (4 cases)\n",
+            "equal in onnxruntime 1.31.1 (4 cases)\n",
+            True,
+            True,
+            id="versions do not count",
+        ),
+        pytest.param("7e-07  at\n", "7.1e-08 at\n", True, True, id="rounding does not count"),
+        pytest.param("7e-07\n", "0\n", True, False, id="rounding is not nothing"),
+    ],
+)
+def test_output_is_compared(printed: str, shown: str, whole: bool, expected: bool) -> None:
+    assert matches(printed, shown, whole=whole) == expected
+
+
+def test_a_text_block_belongs_to_the_shell_block_right_before_it() -> None:
+    page = "```sh\na\n```\n\n```text\nA\n```\n\n```sh\nb\n```\n\nso\n\n```text\nB\n```\n"
+    page += "```text\n$ c\nC\n```\n```python\nd\n```\n"
+    assert list(examples(page)) == [
+        Example("sh", "a\n", "A\n"),
+        Example("sh", "b\n", None),
+        Example("session", "c", "C\n"),
+        Example("python", "d\n", None),
+    ]
+
+
+QUOTES = [
+    pytest.param(path, title, part, id=f"{path.stem}: {part.strip().splitlines()[0]}")
+    for path in sorted(ROOT.glob("docs/developing/*.md"))
+    for title, quoted in re.findall(
+        r'^```py title="(.*?)"\n(.*?)^```$',
+        path.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    for part in quoted.split("...\n")
+]
+
+
+@pytest.mark.parametrize(("page", "title", "part"), QUOTES)
+def test_what_the_pages_for_developers_quote_is_there(page: Path, title: str, part: str) -> None:
+    assert part in (ROOT / title).read_text(encoding="utf-8")
+
+
+def test_the_files_that_the_pages_for_developers_name_are_there() -> None:
+    named = {
+        name
+        for path in ROOT.glob("docs/developing/*.md")
+        for name in re.findall(r"`((?:onnx_kvtool|tests|docs)/[^`<]*)`", path.read_text("utf-8"))
+    }
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []

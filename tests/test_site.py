@@ -1,0 +1,42 @@
+"""The documents are a site: every page is reached, and nothing in it leads nowhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def test_the_navigation_has_every_page_once(root: Path) -> None:
+    settings = (root / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"([\w/-]+\.md)$", settings.partition("\nnav:\n")[2], re.MULTILINE)
+    pages = {path.relative_to(root / "docs").as_posix() for path in root.glob("docs/**/*.md")}
+    # The page of a rule is reached from their index.
+    single_rules = {page for page in pages if re.fullmatch(r"rules/[A-Z]{2}\d{3}\.md", page)}
+    assert sorted(listed) == sorted(pages - single_rules)
+
+
+def test_ci_installs_what_builds_the_site(root: Path) -> None:
+    ci = (root / ".ci" / "run").read_text(encoding="utf-8")
+    assert re.search(r"install .*\.\[[\w,]*\bdocs\b", ci), "else the next test is skipped there"
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="needs the group `docs`: pip install -e '.[docs]'")
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"],
+        cwd=root,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
+    assert (tmp_path / "site" / "rules" / "KV001.html").is_file()
