@@ -18,7 +18,11 @@ from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.raise_report import Raised, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
-from onnx_kvtool.rewrite.raising.dead import remove_dead
+from onnx_kvtool.rewrite.raising.dead import (
+    constants_of,
+    remove_dead,
+    remove_unread_constants,
+)
 from onnx_kvtool.rewrite.raising.in_functions import (
     functions_with,
     inline_tagged,
@@ -102,9 +106,11 @@ def raise_updates(model: ir.Model, opset: int, assumptions: Assumptions) -> Rais
     if outcome.blocked:
         return outcome
     target = max(source, opset)
+    constants = constants_of(model)
     proving.edit(target)
     annotations.remove()
     upgraded = upgrade(model, target)
+    remove_unread_constants(model, constants)
     outcome.notes += upgraded.notes
     outcome.blocked = upgraded.refused
     outcome.target_opset = target

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import graphs, subgraphs
 
-__all__ = ["remove_dead"]
+__all__ = ["constants_of", "remove_dead", "remove_unread_constants"]
 
 
 def remove_dead(nodes: Iterable[ir.Node]) -> int:
@@ -45,6 +45,19 @@ def remove_dead(nodes: Iterable[ir.Node]) -> int:
     for graph, gone in dead.items():
         graph.remove(gone)
     return sum(map(len, dead.values()))
+
+
+def constants_of(model: ir.Model) -> set[ir.Value]:
+    """Return the initializers of all graphs."""
+    return {value for _, graph in graphs(model) for value in graph.initializers.values()}
+
+
+def remove_unread_constants(model: ir.Model, before: set[ir.Value]) -> None:
+    """Remove initializers that nobody reads, but for those that were there `before`, in place."""
+    for _, graph in graphs(model):
+        for name, value in tuple(graph.initializers.items()):
+            if value not in before and not _is_needed(value):
+                del graph.initializers[name]
 
 
 def _is_needed(value: ir.Value) -> bool:

@@ -181,8 +181,8 @@ def _positions(draw: st.DrawFn, g: _Lines, capacity: int, length: int, form: str
     """Draw a start per sequence, as an index for ScatterElements or as tuples for ScatterND."""
     if form == "elements":
         heads = draw(st.sampled_from([_HEADS, _HEADS, _HEADS, _HEADS - 1]))
-        cache = (_BATCH, _HEADS, capacity, _WIDTH)
-        update = (_BATCH, heads, length, _WIDTH)
+        cache: tuple[int, ...] = (_BATCH, _HEADS, capacity, _WIDTH)
+        update: tuple[int, ...] = (_BATCH, heads, length, _WIDTH)
         axis = 2
         rows = _counted(draw, g, length, (1, 1, length, 1))
     else:

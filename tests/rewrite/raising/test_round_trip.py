@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -40,7 +41,7 @@ opsets = pytest.mark.parametrize("opset", OPSETS)
 
 def updates(model: ir.Model) -> list[tuple[object, ...]]:
     """Return what each TensorScatter of a model does, in their order."""
-    found = []
+    found: list[tuple[object, ...]] = []
     for _, _, node in nodes(model):
         if node.op_type == "TensorScatter":
             view = TensorScatter(node, 24)
@@ -152,7 +153,7 @@ def one_update(
     )
 
 
-def _text(dims: list[object]) -> str:
+def _text(dims: Sequence[object]) -> str:
     return ", ".join(map(str, dims))
 
 
