@@ -69,6 +69,21 @@ def test_every_option_that_is_documented_exists() -> None:
         assert set(re.findall(r"--[a-z][a-z-]+", text)) <= known
 
 
+def test_every_reason_that_raise_gives_is_documented() -> None:
+    rules = ROOT / "onnx_kvtool" / "rewrite" / "raising"
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted(rules.glob("*.py")))
+    named = r'Unproven\(\s*"([a-z-]+)"|assume\(\s*"[a-z-]+",\s*[\w.]+,\s*"([a-z-]+)"'
+    given = {one or other for one, other in re.findall(named, source)}
+    page = (ROOT / "docs" / "raise.md").read_text(encoding="utf-8")
+    rows = page.partition("| reason code |")[2].partition("\n\n")[0]
+    documented = {
+        code
+        for row in rows.splitlines()[2:]
+        for code in re.findall(r"`([a-z-]+)`", row.split("|")[1])
+    }
+    assert documented == given | {"rolled-window"}
+
+
 def test_the_readme_gives_the_exit_codes_of_the_help() -> None:
     rows = re.findall(r"^\| (\d) \| (.*?)(?:; `--debug`.*)? \|$", section("Use"), re.MULTILINE)
     lines = re.findall(r"^  (\d)  (.*)$", app.epilog or "", re.MULTILINE)
