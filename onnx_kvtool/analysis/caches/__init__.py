@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.analysis.caches.cache import Cache, CacheKind, InPlace, dtype_name
+from onnx_kvtool.analysis.caches.cache import Cache, CacheKind, InPlace
 from onnx_kvtool.analysis.caches.find import find_caches
 
-__all__ = ["Cache", "CacheKind", "InPlace", "dtype_name", "find_caches"]
+__all__ = ["Cache", "CacheKind", "InPlace", "find_caches"]

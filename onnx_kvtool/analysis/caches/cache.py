@@ -11,9 +11,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import Dim, product
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.tensor_scatter import Mode
 
-__all__ = ["Cache", "CacheKind", "InPlace", "bound", "dtype_name"]
+__all__ = ["Cache", "CacheKind", "InPlace", "bound"]
 
 CacheKind = Literal[
     "tensor_scatter",
@@ -139,12 +140,6 @@ def bound(shape: tuple[Dim, ...] | None, dims: Mapping[str, int]) -> tuple[Dim, 
     if shape is None:
         return None
     return tuple(dims.get(d, d) if isinstance(d, str) else d for d in shape)
-
-
-def dtype_name(dtype: ir.DataType) -> str:
-    """Return the name of an element type as numpy and ml_dtypes users write it: `float32`."""
-    name = dtype.name.lower()
-    return {"float": "float32", "double": "float64"}.get(name, name)
 
 
 def _bits(count: int | None, dtype: ir.DataType | None) -> int | None:

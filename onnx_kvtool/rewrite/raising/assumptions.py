@@ -21,7 +21,7 @@ Kind = Literal["contiguous", "same-dim", "in-range", "finite"]
 KINDS: dict[Kind, str] = {
     "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
     "same-dim": "same-dim:A=B: two symbolic dimensions, or one and a number, are one size",
-    "in-range": "in-range[:VALUE]: positions lie within the cache, where the source ignores others",
+    "in-range": "in-range[:VALUE]: positions computed from a value lie within the cache",
     "finite": "finite[:VALUE]: a tensor holds neither NaN, infinities nor negative zeros",
 }
 """Every assumption, with what it says."""
