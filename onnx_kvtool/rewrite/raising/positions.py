@@ -119,6 +119,9 @@ def read_positions(
     start = found if row is None else found - coordinate(row)
     if row is not None and start.depends_on(row):
         start = _counted(proof, found, row, what)
+    if mode == "circular" and _may_be_lowered(start):
+        # Below zero on starts that its users mean: TensorScatter takes the remainder only.
+        start = variable(Modulo(start, size))
     names = {row: "s"} if row is not None else {}
     rows = text(found if row is None else start + coordinate(row), names)
     wrap = f"mod({rows}, {text(size)})" if mode == "circular" else rows
@@ -134,6 +137,11 @@ def read_positions(
             "that ONNX leaves open; TensorScatter refuses them"
         )
     return Positions(start, mode)
+
+
+def _may_be_lowered(start: Expr) -> bool:
+    """Return whether something is taken away in a start that is no number."""
+    return start.number is None and any(coefficient < 0 for _, coefficient in start.terms)
 
 
 def _check_modulus(

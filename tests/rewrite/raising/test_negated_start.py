@@ -1,0 +1,39 @@
+"""Positions that wrap and whose start is taken from something: the raised model takes it modulo."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnx_kvtool.commands.raise_ import raise_
+from onnx_kvtool.runtime.evaluator import Evaluator
+
+_MODEL = """
+<ir_version: 10, opset_import: ["": 18]>
+g (float[2, 3, 5, 7] cache, float[2, 3, 2, 7] update, int64[2] w) => (float[2, 3, 5, 7] present) {
+  ones = Constant <value = int64[3] {1, 2, 3}> ()
+  rows = Constant <value = int64[1, 1, 2, 1] {0, 1}> ()
+  size = Constant <value = int64 {5}> () three = Constant <value = int64 {3}> ()
+  shape = Constant <value = int64[4] {2, 3, 2, 7}> ()
+  START starts = Unsqueeze (start, ones) sum = Add (starts, rows) place = Mod (sum, size)
+  index = Expand (place, shape) present = ScatterElements <axis = 2> (cache, index, update)
+}
+"""
+
+
+@pytest.mark.parametrize("start", ["start = Neg (w)", "start = Sub (three, w)"])
+def test_a_start_that_may_be_negative_is_taken_modulo(start: str) -> None:
+    source = ir.from_proto(onnx.parser.parse_model(_MODEL.replace("START", start)))
+    raised, report = raise_(source)
+    assert [(r.axis, r.mode) for r in report.raised] == [(2, "circular")]
+    assert report.verification.status == "equal"
+    rng = np.random.default_rng(0)
+    inputs = {
+        "cache": rng.standard_normal((2, 3, 5, 7), np.float32),
+        "update": rng.standard_normal((2, 3, 2, 7), np.float32),
+        "w": np.array([4, 11]),
+    }
+    expected = Evaluator(source).run(inputs).values["present"]
+    assert np.array_equal(Evaluator(raised).run(inputs).values["present"], expected)
