@@ -80,7 +80,7 @@ CASES = [
     ("XD502", "a backslash", [], model(at("..\\\\w.bin")), ["w0"], "leaves"),
     ("XD502", "an absolute location", [], model(at("/etc/passwd")), ["w0"], "is absolute"),
     ("XD502", "a drive", [], model(at("C:w.bin")), ["w0"], "is absolute"),
-    ("XD502", "no location", [W], model(at("")), ["w0"], "no location"),
+    ("XD502", "no location", [W], model(at("")), ["w0"], "names no file"),
     ("XD502", "a link that leads out", [link("w.bin", "/etc/passwd")], model(at("w.bin")), ["w0"],
      "is a link to"),
     ("XD502", "a way up and back", [W, subdirectory("a")], model(at("a/../w.bin")), [], ""),
