@@ -69,14 +69,12 @@ class Context:
     Args:
         model: The model, with inferred types and shapes on its values.
         targets: Releases of runtimes that must run it.
-        failure: Why shape inference stopped; None when it did not.
         agrees: Whether onnx's strict inference found no contradiction; None when it did not run.
         completed: The values on which inference wrote, with the type and shape of the file.
 
     Attributes:
         model: The model.
         targets: The releases.
-        inference_failure: Why shape inference stopped; None when it did not.
         inference_agrees: Whether onnx's strict inference found no contradiction; None when it did
             not run.
         completed: The values on which inference wrote, with the type and shape of the file.
@@ -87,13 +85,11 @@ class Context:
         self,
         model: ir.Model,
         targets: Sequence[Target] = (),
-        failure: str | None = None,
         agrees: bool | None = None,
         completed: Sequence[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]] = (),
     ) -> None:
         self.model = model
         self.targets = tuple(targets)
-        self.inference_failure = failure
         self.inference_agrees = agrees
         self.completed = completed
         self.folder = Folder()

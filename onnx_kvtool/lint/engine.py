@@ -42,9 +42,7 @@ def look(
         annotations = _annotate(model)
         try:
             chosen = list(rules)
-            context = Context(
-                model, targets, annotations.failure, annotations.agrees, annotations.added
-            )
+            context = Context(model, targets, annotations.agrees, annotations.added)
             found: dict[Diagnostic, Finding] = {}
             for finding in _findings(context, chosen):
                 found.setdefault(finding.diagnostic, finding)

@@ -22,10 +22,9 @@ class Buffers:
     def hold(self, value: Value) -> None:
         """Note that one more value lies where `value` does."""
         if isinstance(value, np.ndarray):
-            while isinstance(value.base, np.ndarray):
-                value = value.base
-            count, _ = self._held.get(id(value), (0, value))
-            self._held[id(value)] = (count + 1, value)
+            root = _root(value)
+            count, _ = self._held.get(id(root), (0, root))
+            self._held[id(root)] = (count + 1, root)
         elif isinstance(value, list):
             for item in value:
                 self.hold(item)
@@ -33,13 +32,12 @@ class Buffers:
     def release(self, value: Value) -> None:
         """Note that a value held before is not read any more."""
         if isinstance(value, np.ndarray):
-            while isinstance(value.base, np.ndarray):
-                value = value.base
-            count, root = self._held[id(value)]
+            key = id(_root(value))
+            count, root = self._held[key]
             if count == 1:
-                del self._held[id(value)]
+                del self._held[key]
             else:
-                self._held[id(value)] = (count - 1, root)
+                self._held[key] = (count - 1, root)
         elif isinstance(value, list):
             for item in value:
                 self.release(item)

@@ -71,11 +71,6 @@ class Assumptions:
         """The granted texts that are about dimensions."""
         return tuple(text for text in self.granted if text.startswith("same-dim:"))
 
-    def without_dims(self) -> Assumptions:
-        """Return the assumptions that are not about dimensions."""
-        kept = tuple(text for text in self.granted if text not in self.same_dims)
-        return Assumptions(kept, (), self.values)
-
     def grants(self, kind: ValueKind, value: ir.Value) -> str | None:
         """Return the text that grants `kind` for a value; None when nothing does.
 
