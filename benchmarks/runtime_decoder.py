@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 from benchmarks.decoders import decoder
 from benchmarks.turns import Line, in_turns
-from onnx_kvtool.runtime.evaluator import Evaluator
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
 
 _HIDDEN, _CAPACITY, _LAYERS = 512, 1024, 4
 _AT_LEAST = 2.0

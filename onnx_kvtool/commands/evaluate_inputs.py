@@ -12,16 +12,16 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.external_data import external_files
 from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.runtime.declared import declared_mismatch
+from onnx_kvtool.runtime.engine.declared import declared_mismatch
+from onnx_kvtool.runtime.engine.needed import needed_inputs
+from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.evaluation.literal import literal_array, natural_dtype
 from onnx_kvtool.runtime.evaluation.names import unknown_name
 from onnx_kvtool.runtime.evaluation.part import main_values
 from onnx_kvtool.runtime.evaluation.spec import Given, spec_file
 from onnx_kvtool.runtime.evaluation.updates import find_node
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.runtime.needed import needed_inputs
 from onnx_kvtool.runtime.sessions import RUNTIMES
-from onnx_kvtool.runtime.type_check import element_type
 
 if TYPE_CHECKING:
     from onnx_kvtool.commands.evaluate import EvalRequest

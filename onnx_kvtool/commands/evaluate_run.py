@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.evaluate_inputs import missing_inputs
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.runtime.comparison.judge import Measure
 from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, drawn_feeds, plan_with
 from onnx_kvtool.runtime.evaluation.loop import Loop, Outcome
 from onnx_kvtool.runtime.evaluation.part import part_of
@@ -17,9 +18,8 @@ from onnx_kvtool.runtime.evaluation.runner import open_runner
 from onnx_kvtool.runtime.evaluation.summary import summarize, type_facts
 from onnx_kvtool.runtime.evaluation.updates import updated_input, updates_of
 from onnx_kvtool.runtime.evaluation.versus import Versus
-from onnx_kvtool.runtime.judge import Measure
+from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.runtime.plan import InputPlan
 from onnx_kvtool.runtime.verification.subject import capture
 
 if TYPE_CHECKING:

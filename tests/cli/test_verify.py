@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.commands.verify import VerifyRequest
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.runtime.compare import Mismatch
+from onnx_kvtool.runtime.comparison.compare import Mismatch
 from onnx_kvtool.runtime.verification.report import (
     EarliestDifference,
     FirstMismatch,

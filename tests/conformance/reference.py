@@ -13,8 +13,8 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.runtime.compare import bits_differ
-from onnx_kvtool.runtime.evaluator import Evaluator
+from onnx_kvtool.runtime.comparison.compare import bits_differ
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.kernels import table
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from tests.conformance.corpus import Case, cases

@@ -14,7 +14,8 @@ import pytest
 from onnx_kvtool.core.model import read
 from onnx_kvtool.rewrite import verify
 from onnx_kvtool.rewrite.verify import Verifier
-from onnx_kvtool.runtime import onnxruntime, reference, side_by_side
+from onnx_kvtool.runtime import onnxruntime, reference
+from onnx_kvtool.runtime.comparison import side_by_side
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
 from tests.runtime.recorded import HAS_24, NAMES, NATIVE, model, native, needs_24
 

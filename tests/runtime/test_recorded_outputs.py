@@ -12,8 +12,8 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.model import read
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
-from onnx_kvtool.runtime.evaluator import Evaluator
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 

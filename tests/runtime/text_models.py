@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.runtime.evaluator import Evaluator, Run
+from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run
 
 __all__ = ["evaluator", "run"]
 

@@ -13,8 +13,10 @@ import pytest
 
 from onnx_kvtool.core.model import read
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.runtime.evaluator import Evaluator
-from onnx_kvtool.runtime.inputs import CASES, draw, plan
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from onnx_kvtool.runtime.inputs.cases import CASES
+from onnx_kvtool.runtime.inputs.drawing import draw
+from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.shapes.everything import infer_everything
 from onnx_kvtool.shapes.sizes import names_in, read_size
 from tests.shapes.agreement import bindings, disagreements

@@ -9,14 +9,14 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.model import clone
-from onnx_kvtool.runtime.cases import CASES
-from onnx_kvtool.runtime.drawing import draw
+from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.errors import CannotDraw
-from onnx_kvtool.runtime.expressions import names_in
+from onnx_kvtool.runtime.inputs.cases import CASES
+from onnx_kvtool.runtime.inputs.drawing import draw
+from onnx_kvtool.runtime.inputs.expressions import names_in
+from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
+from onnx_kvtool.runtime.inputs.symbols import attempts
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.runtime.plan import InputPlan, plan
-from onnx_kvtool.runtime.symbols import attempts
-from onnx_kvtool.runtime.type_check import element_type
 
 __all__ = ["bound_sizes", "drawn_feeds", "plan_with"]
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.evaluation.report import TraceEntry
 from onnx_kvtool.runtime.evaluation.runner import Runner
 from onnx_kvtool.runtime.evaluation.summary import type_facts
+from onnx_kvtool.runtime.inputs.plan import InputPlan
+from onnx_kvtool.runtime.inputs.stepping import advance
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.runtime.plan import InputPlan
-from onnx_kvtool.runtime.program import Trace
-from onnx_kvtool.runtime.stepping import advance
 
 __all__ = ["Loop", "Outcome"]
 

@@ -11,12 +11,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_facts, operators
+from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.evaluation.attributes import attribute
 from onnx_kvtool.runtime.evaluation.names import unknown_name
 from onnx_kvtool.runtime.evaluation.operands import operand_values
 from onnx_kvtool.runtime.evaluation.spec import Given
 from onnx_kvtool.runtime.sessions import Array
-from onnx_kvtool.runtime.type_check import element_type
 
 __all__ = ["SingleOperator", "single_operator"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.model import clone
+from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
+from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.runtime.needed import needed_inputs, needed_nodes
-from onnx_kvtool.runtime.type_check import element_type
 
 __all__ = ["main_values", "part_of", "without_rest"]
 

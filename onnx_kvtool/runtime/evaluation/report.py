@@ -10,7 +10,7 @@ import numpy as np
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.runtime.compare import Mask, bits_differ
+from onnx_kvtool.runtime.comparison.compare import Mask, bits_differ
 from onnx_kvtool.runtime.evaluation.summary import Summary, TypeFacts
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 from onnx_kvtool.runtime.verification.report import OutputReport

@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.runtime import reference
+from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run
+from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.evaluation.part import without_rest
-from onnx_kvtool.runtime.evaluator import Evaluator, Run
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.runtime.program import Trace
 from onnx_kvtool.runtime.sessions import RuntimeName
 from onnx_kvtool.runtime.verification.subject import capture
 

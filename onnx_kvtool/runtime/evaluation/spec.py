@@ -18,9 +18,9 @@ from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.protobuf import DecodeError
 from onnx_kvtool.core.source import read_bytes
 from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_name, dtype_named
+from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.evaluation.literal import literal_array, natural_dtype, parse_json
 from onnx_kvtool.runtime.sessions import Array
-from onnx_kvtool.runtime.type_check import element_type
 
 __all__ = ["Given", "read_spec", "spec_file"]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 from onnx_kvtool.runtime.sessions import Array as AnyArray
-from onnx_kvtool.runtime.type_check import element_type
 
 __all__ = ["SMALL", "Summary", "TypeFacts", "plain", "summarize", "type_facts"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnx_kvtool.runtime.compare import compare
+from onnx_kvtool.runtime.comparison.compare import compare
+from onnx_kvtool.runtime.comparison.judge import Measure
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.evaluation.report import Comparison
 from onnx_kvtool.runtime.evaluation.runner import Runner
-from onnx_kvtool.runtime.judge import Measure
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.verification.report import FirstMismatch, OutputReport
 

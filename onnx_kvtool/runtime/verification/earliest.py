@@ -9,9 +9,9 @@ import onnx
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path
-from onnx_kvtool.runtime.compare import compare
+from onnx_kvtool.runtime.comparison.compare import compare
+from onnx_kvtool.runtime.comparison.judge import Measure
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.judge import Measure
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, open_session
 from onnx_kvtool.runtime.verification.likeness import Likeness
 from onnx_kvtool.runtime.verification.report import EarliestDifference

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onnx_kvtool.runtime.cases import CASES, Case, cases_of
-from onnx_kvtool.runtime.compare import Tolerance
+from onnx_kvtool.runtime.comparison.compare import Tolerance
+from onnx_kvtool.runtime.comparison.judge import Account, Judge, Measure, OutputAccount
+from onnx_kvtool.runtime.comparison.noise import Noise
+from onnx_kvtool.runtime.comparison.side_by_side import Script, run_side_by_side
 from onnx_kvtool.runtime.errors import ModelRejected, RuntimeUnavailable
-from onnx_kvtool.runtime.interface import interface_difference
-from onnx_kvtool.runtime.judge import Account, Judge, Measure, OutputAccount
-from onnx_kvtool.runtime.noise import Noise
-from onnx_kvtool.runtime.plan import InputPlan
-from onnx_kvtool.runtime.roles import Write
+from onnx_kvtool.runtime.inputs.cases import CASES, Case, cases_of
+from onnx_kvtool.runtime.inputs.interface import interface_difference
+from onnx_kvtool.runtime.inputs.plan import InputPlan
+from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
-from onnx_kvtool.runtime.side_by_side import Script, run_side_by_side
 from onnx_kvtool.runtime.verification.earliest import earliest_difference
 from onnx_kvtool.runtime.verification.likeness import Likeness, likeness
 from onnx_kvtool.runtime.verification.report import FirstMismatch, OutputReport, VerifyReport

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.runtime.compare import Mismatch
+from onnx_kvtool.runtime.comparison.compare import Mismatch
 
 __all__ = ["EarliestDifference", "FirstMismatch", "OutputReport", "VerifyReport"]
 

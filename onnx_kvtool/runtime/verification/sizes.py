@@ -10,8 +10,8 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.memory import available_memory
-from onnx_kvtool.runtime.plan import plan
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.likeness import alike
 from onnx_kvtool.runtime.verification.report import VerifyReport

@@ -10,12 +10,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.model import origin, serialize
 from onnx_kvtool.core.walk import tensors
-from onnx_kvtool.runtime.compare import Tolerance
+from onnx_kvtool.runtime.comparison.compare import Tolerance
+from onnx_kvtool.runtime.comparison.movement import moved_outputs
+from onnx_kvtool.runtime.comparison.noise import precision_of
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
-from onnx_kvtool.runtime.interface import Interface, interface_of
-from onnx_kvtool.runtime.movement import moved_outputs
-from onnx_kvtool.runtime.noise import precision_of
-from onnx_kvtool.runtime.plan import InputPlan, plan
+from onnx_kvtool.runtime.inputs.interface import Interface, interface_of
+from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
 from onnx_kvtool.runtime.sessions import RuntimeName, Session, open_session
 
 __all__ = ["Subject", "capture"]

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.external_data import array
-from onnx_kvtool.runtime.compare import compare
+from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.runtime.verification.likeness import Likeness
 

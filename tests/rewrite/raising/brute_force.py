@@ -18,8 +18,8 @@ import onnxruntime as ort
 from onnx import helper
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
-from onnx_kvtool.runtime.evaluator import Evaluator
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.raise_ import raise_
-from onnx_kvtool.runtime.evaluator import Evaluator
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
 
 _MODEL = """
 <ir_version: 10, opset_import: ["": 18]>

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.runtime.evaluator import Evaluator
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from tests.rewrite.raising.random_updates import Drawn, World, draw_update, worlds
 
 

@@ -12,7 +12,7 @@ from onnx_kvtool.core.errors import UnwritableOutput
 from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_named
 from onnx_kvtool.runtime.evaluation.archive import save_values
 from onnx_kvtool.runtime.evaluation.spec import read_spec
-from onnx_kvtool.runtime.values import any_bits
+from onnx_kvtool.runtime.inputs.values import any_bits
 
 
 @pytest.mark.parametrize("name", DTYPE_NAMES)

@@ -11,9 +11,9 @@ import pytest
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.evaluation.operator import SingleOperator, single_operator
 from onnx_kvtool.runtime.evaluation.spec import read_spec
-from onnx_kvtool.runtime.evaluator import Evaluator
 
 
 def single(

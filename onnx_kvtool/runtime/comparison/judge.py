@@ -1,0 +1,261 @@
+"""Compares the outputs of two models run by run and keeps the account."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from onnx_kvtool.runtime.comparison.compare import (
+    Mask,
+    Mismatch,
+    OutputDifference,
+    Tolerance,
+    compare,
+    tolerance_of,
+)
+from onnx_kvtool.runtime.comparison.kept import kept_rows
+from onnx_kvtool.runtime.comparison.noise import Noise
+from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.inputs.plan import InputPlan
+from onnx_kvtool.runtime.sessions import Array, Arrays, Session
+
+__all__ = ["Account", "Difference", "Judge", "Measure", "OutputAccount"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How close outputs have to be.
+
+    Attributes:
+        moved: Outputs that any right evaluation gives with the same bits.
+        precision: The tolerance of the coarsest type that the models compute in.
+        exact: Whether both models are the same but for names and weights, so that every bit of
+            every output has to agree.
+        rtol: Relative tolerance that the user asked for; None for that of the types.
+        atol: Absolute tolerance that the user asked for; None for that of the types.
+    """
+
+    moved: frozenset[str]
+    precision: Tolerance
+    exact: bool = False
+    rtol: float | None = None
+    atol: float | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user asked for a tolerance, which no measured noise widens."""
+        return self.rtol is not None or self.atol is not None
+
+    def of(self, value: Array) -> Tolerance:
+        """Return the tolerance for results of the dtype of `value`."""
+        usual = tolerance_of(value.dtype)
+        if usual.atol:  # a type that rounding can reach
+            coarse = self.precision
+            usual = Tolerance(max(usual.rtol, coarse.rtol), max(usual.atol, coarse.atol))
+        return Tolerance(
+            usual.rtol if self.rtol is None else self.rtol,
+            usual.atol if self.atol is None else self.atol,
+        )
+
+
+@dataclass(slots=True)
+class OutputAccount:
+    """What was seen of one output over all runs.
+
+    Attributes:
+        bit_equal: Whether every bit agreed in every run.
+        max_abs_diff: Largest difference; None once shapes or dtypes differed.
+        mismatch: The first element that differs by more than it may.
+        where: The run in which it was found.
+        is_different: Whether it differed in any way by more than it may.
+    """
+
+    bit_equal: bool = True
+    max_abs_diff: float | None = 0.0
+    mismatch: Mismatch | None = None
+    where: str = ""
+    is_different: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference that matters.
+
+    Attributes:
+        reason: What differs and in which run.
+        inputs: What both models were fed.
+        is_failure: Whether one model failed, so that there are no values to compare.
+    """
+
+    reason: str
+    inputs: Arrays
+    is_failure: bool = False
+
+
+@dataclass(slots=True)
+class Account:
+    """What came of running two models.
+
+    Attributes:
+        cases: Number of cases that were run.
+        steps: Number of runs over all cases.
+        outputs: What was seen of each output, by name.
+        max_abs_diff: Largest difference over the outputs that need not be equal bit for bit.
+        difference: The first difference that matters; None if there is none.
+        noise: Why a difference above the usual tolerance does not matter; None if there is none.
+        unsteady: An output that the leader itself gives otherwise when it is run again; None if
+            there is none.
+    """
+
+    cases: int = 0
+    steps: int = 0
+    outputs: dict[str, OutputAccount] = field(default_factory=dict)
+    max_abs_diff: float = 0.0
+    difference: Difference | None = None
+    noise: str | None = None
+    unsteady: str | None = None
+
+
+class Judge:
+    """Compares what the leader and the other model give.
+
+    Args:
+        plan: Inputs of the model that leads.
+        measure: How close outputs have to be.
+        noise: Measures the leader when outputs differ by more than usual.
+        account: Where the findings go; a second judge may go on with that of a first.
+        leader: The model that leads, to see whether it gives the same bits twice.
+        names: What to call the leader and the other model.
+        is_swapped: Whether B leads; expected values are those of A in any case.
+    """
+
+    def __init__(
+        self,
+        plan: InputPlan,
+        measure: Measure,
+        noise: Noise,
+        account: Account,
+        leader: Session,
+        *,
+        names: tuple[str, str],
+        is_swapped: bool = False,
+    ) -> None:
+        self.account = account
+        self._measure = measure
+        self._noise = noise
+        self._leader = leader
+        self._is_steady = True
+        self._names = names
+        self._is_swapped = is_swapped
+        self._pasts = {pair.present: pair for pair in plan.pairs}
+
+    def begin_case(self) -> None:
+        """Count a case."""
+        self.account.cases += 1
+
+    def fail(self, inputs: Arrays, error: RunFailed, where: str) -> None:
+        """Note that the other model failed where the leader runs."""
+        self.account.steps += 1
+        reason = f"{self._names[1]} fails {where}: {error.message}"
+        self._differ(Difference(reason, inputs, is_failure=True))
+
+    def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
+        """Compare all outputs of one run.
+
+        Args:
+            inputs: What both models were fed.
+            led: What the leader gave.
+            found: What the other model gave.
+            where: The run, in words.
+        """
+        self.account.steps += 1
+        for name, value in led.items():
+            seen = self.account.outputs.setdefault(name, OutputAccount())
+            a, b = (found[name], value) if self._is_swapped else (value, found[name])
+            exact = self._exact(name, inputs, value)
+            difference = self._difference(name, inputs, a, b, exact, seen)
+            if not (difference.within or seen.is_different or self._repeats(name, inputs, value)):
+                self.account.unsteady = name
+                continue
+            self._note(seen, difference, inputs, where)
+            if name not in self._measure.moved and difference.max_abs_diff is not None:
+                largest = max(self.account.max_abs_diff, difference.max_abs_diff)
+                self.account.max_abs_diff = largest
+
+    def _note(
+        self, seen: OutputAccount, found: OutputDifference, inputs: Arrays, where: str
+    ) -> None:
+        seen.bit_equal &= found.bit_equal
+        if found.max_abs_diff is None or seen.max_abs_diff is None:
+            seen.max_abs_diff = None
+        else:
+            seen.max_abs_diff = max(seen.max_abs_diff, found.max_abs_diff)
+        if found.within:
+            return
+        if not seen.is_different:
+            seen.mismatch, seen.where, seen.is_different = found.first_mismatch, where, True
+        self._differ(Difference(f"{found.reason} {where}", inputs))
+
+    def _differ(self, difference: Difference) -> None:
+        if self.account.difference is None:
+            self.account.difference = difference
+
+    def _exact(self, name: str, inputs: Arrays, led: Array) -> bool | Mask:
+        """Return which elements have to agree in every bit.
+
+        Of a cache these are the rows that the leader left as they were. The new rows may be the
+        end of a computation that was rewritten too. Whole rows are looked at, since single
+        elements of few bits are equal by chance.
+        """
+        if name in self._measure.moved:
+            return True
+        pair = self._pasts.get(name)
+        past = None if pair is None else inputs.get(pair.past)
+        return False if pair is None or past is None else kept_rows(past, led, pair.axis)
+
+    def _difference(
+        self,
+        name: str,
+        inputs: Arrays,
+        a: Array,
+        b: Array,
+        exact: bool | Mask,
+        seen: OutputAccount,
+    ) -> OutputDifference:
+        led = b if self._is_swapped else a
+        if self._measure.exact and not self._measure.is_given and self._is_steady:
+            found = compare(name, a, b, exact=True)
+            if found.within or self._repeats(name, inputs, led, exact=True):
+                return found
+            self._is_steady = False
+        tolerance = self._measure.of(a)
+        found = compare(name, a, b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
+        if found.within or found.max_abs_diff is None or exact is True:
+            return found
+        # Noise is measured by running the model again, which is for nothing once the output is
+        # known to differ.
+        if self._measure.is_given or seen.is_different:
+            return found
+        wider = self._noise.tolerance(name, inputs, led, tolerance)
+        if wider is None:
+            return found
+        again = compare(name, a, b, exact=exact, rtol=wider.rtol, atol=wider.atol)
+        if not again.within:
+            return found
+        if again.max_abs_diff is not None:
+            self.account.noise = (
+                f"output `{name}` differs by up to {again.max_abs_diff:.2g}, as "
+                f"{self._names[0]} does by rounding alone when it is evaluated in another way"
+            )
+        return replace(again, max_abs_diff=found.max_abs_diff)
+
+    def _repeats(self, name: str, inputs: Arrays, led: Array, *, exact: bool = False) -> bool:
+        """Return whether the leader gives an output again when it is run again.
+
+        The order in which threads add up is not fixed in every kernel, which may change the last
+        bits, and random operators have no fixed result at all.
+        """
+        again = self._leader.run(inputs)[name]
+        tolerance = self._measure.of(led)
+        exact = exact or name in self._measure.moved
+        found = compare(name, led, again, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
+        return found.within

@@ -1,0 +1,1 @@
+"""The reference runtime: a model compiled to steps over numbered slots, and run by kernels."""

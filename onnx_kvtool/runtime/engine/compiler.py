@@ -1,0 +1,288 @@
+"""Turning the graphs of a model into programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import function_path, graph_path, step_path
+from onnx_kvtool.ops.schema import OpFacts, op_facts
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.runtime.engine.action import BodyProgram, call_function, call_kernel
+from onnx_kvtool.runtime.engine.binding import bound_attributes, resolve
+from onnx_kvtool.runtime.engine.borrowed import BorrowedNode
+from onnx_kvtool.runtime.engine.needed import needed_nodes
+from onnx_kvtool.runtime.engine.program import ABSENT, Action, Call, Program, Step
+from onnx_kvtool.runtime.engine.slots import Slots
+from onnx_kvtool.runtime.engine.type_check import TypeCheck
+from onnx_kvtool.runtime.engine.weights import constant
+from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.kernels.kernel import Kernel, Value
+from onnx_kvtool.runtime.kernels.table import find_kernel
+
+__all__ = ["Compiler"]
+
+
+class _Placed(RuntimeUnavailable):
+    """A node that cannot be prepared; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Where a node stands.
+
+    Attributes:
+        path: Path of its graph.
+        opsets: Opset imports that hold there.
+        parameters: What the function around it was called with, by name.
+        calls: Functions that are being called, the outermost first.
+    """
+
+    path: str
+    opsets: Mapping[str, int]
+    parameters: Mapping[str, ir.Attr] = field(default_factory=dict)
+    calls: tuple[ir.OperatorIdentifier, ...] = ()
+
+
+class Compiler:
+    """Makes programs of the graphs of one model.
+
+    Args:
+        model: The model; it must not change while its programs are used.
+
+    Attributes:
+        borrowed: Nodes that onnx.reference runs, by their place in the model.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self.borrowed: dict[Location, None] = {}
+        self._model = model
+        self._functions: dict[tuple[object, ...], Program] = {}
+        self._constants: dict[int, tuple[ir.TensorProtocol, Value]] = {}
+
+    def main(self, given: Sequence[ir.Value], wanted: Sequence[ir.Value]) -> Program:
+        """Return a program for as much of the main graph as `wanted` needs.
+
+        Args:
+            given: Values that are fed, in order; nodes that only serve to make these do not run.
+            wanted: Values that are returned, in order.
+
+        Raises:
+            RuntimeUnavailable: If a node needs a value that nothing before it makes, or cannot be
+                prepared: an operator nobody knows, an attribute that its schema does not allow, a
+                function that calls itself, constants that cannot be read.
+            RunFailed: If a graph input that is needed is not among `given`.
+        """
+        graph = self._model.graph
+        scope = _Scope(graph_path(graph.name), self._model.opset_imports)
+        slots = Slots(graph, self._constant, None)
+        return self._program(given, needed_nodes(graph, given, wanted), wanted, scope, slots)
+
+    def _program(
+        self,
+        inputs: Iterable[ir.Value],
+        nodes: Iterable[tuple[int, ir.Node]],
+        outputs: Iterable[ir.Value],
+        scope: _Scope,
+        slots: Slots,
+    ) -> Program:
+        fed = tuple(slots.define(value) for value in inputs)
+        steps = [self._step(node, index, scope, slots) for index, node in nodes]
+        results = []
+        for value in outputs:
+            slot = slots.find(value)
+            if slot is None:
+                raise _missing(f"{scope.path}: ", value)
+            results.append(slot)
+        _note_last_uses(steps, keep={ABSENT, *slots.constants, *results})
+        taken = tuple(slot for _, slot in slots.captured)
+        return Program(slots.template, steps, fed, taken, tuple(results))
+
+    def _constant(self, tensor: ir.TensorProtocol) -> Value:
+        # The tensor is kept, so that its identity is not given to another.
+        if id(tensor) not in self._constants:
+            self._constants[id(tensor)] = (tensor, constant(tensor))
+        return self._constants[id(tensor)][1]
+
+    def _step(self, node: ir.Node, index: int, scope: _Scope, slots: Slots) -> Step:
+        location = Location.of(scope.path, node, index)
+        inputs = []
+        for value in node.inputs:
+            slot = slots.find(value)
+            if slot is None:
+                raise _missing(f"{location}: ", value)
+            inputs.append(slot)
+        step = Step(location, tuple(inputs), _names(node))
+        try:
+            self._prepare(step, node, scope, slots)
+        except _Placed:
+            raise
+        except RuntimeUnavailable as error:
+            raise _Placed(f"{location}: {error.message}", help=error.help) from error
+        step.outputs = tuple(slots.define(v) if v.name else ABSENT for v in node.outputs)
+        return step
+
+    def _prepare(self, step: Step, node: ir.Node, scope: _Scope, slots: Slots) -> None:
+        """Give a step its action."""
+        attributes = resolve(node.attributes, scope.parameters)
+        function = self._model.functions.get(node.op_identifier())
+        if function is not None:
+            step.action = self._call(function, node, attributes, scope)
+            return
+        opset = scope.opsets.get(node.domain)
+        if opset is None:
+            raise RuntimeUnavailable(f"the domain `{node.domain}` of the operator is not imported")
+        facts = _facts(node, opset)
+        kernel = None if facts is None else find_kernel(node.op_type, facts.since_version)
+        if facts is not None and kernel is not None:
+            self._prepare_kernel(step, kernel, facts, attributes, scope, slots)
+            return
+        self.borrowed[step.location] = None
+        step.runtime = "onnx.reference"
+        if facts is not None:
+            bound_attributes(facts, attributes, _refuse_body)
+        step.action = _borrowed(BorrowedNode(node, attributes, scope.opsets), facts)
+
+    def _prepare_kernel(
+        self,
+        step: Step,
+        kernel: Kernel,
+        facts: OpFacts,
+        attributes: Mapping[str, ir.Attr],
+        scope: _Scope,
+        slots: Slots,
+    ) -> None:
+        place = step.location
+        captured: dict[int, ir.Value] = {}
+        bodies: dict[str, BodyProgram] = {}
+
+        def compile_body(name: str, graph: ir.Graph) -> None:
+            path = step_path(scope.path, place.node, place.index or 0, name)
+            inner = Slots(graph, self._constant, slots)
+            program = self._program(
+                graph.inputs, enumerate(graph), graph.outputs, replace(scope, path=path), inner
+            )
+            for value, _ in inner.captured:
+                captured.setdefault(id(value), value)
+            order = list(captured)
+            taken = tuple(order.index(id(value)) for value, _ in inner.captured)
+            bodies[name] = BodyProgram(program, tuple(graph.outputs), taken)
+
+        bound = bound_attributes(facts, attributes, compile_body)
+        step.captured = tuple(slots.find(value) or ABSENT for value in captured.values())
+        if kernel.in_place is not None:
+            step.in_place = [formal.name for formal in facts.inputs].index(kernel.in_place)
+        step.action = call_kernel(
+            kernel,
+            {name: value for name, value in bound.items() if name not in bodies},
+            bodies,
+            TypeCheck(facts),
+            opset=scope.opsets[""],
+            outputs=len(step.names[1]),
+            location=place,
+        )
+
+    def _call(
+        self,
+        function: ir.Function,
+        node: ir.Node,
+        attributes: Mapping[str, ir.Attr],
+        scope: _Scope,
+    ) -> Action:
+        identifier = function.identifier()
+        if identifier in scope.calls:
+            raise RuntimeUnavailable(f"the function `{function.name}` calls itself")
+        if len(node.inputs) > len(function.inputs):
+            raise RuntimeUnavailable(
+                f"the function `{function.name}` takes {len(function.inputs)} inputs, "
+                f"got {len(node.inputs)}"
+            )
+        parameters = {**_defaults(function), **attributes}
+        key = (identifier, *((name, *_content(a)) for name, a in sorted(parameters.items())))
+        program = self._functions.get(key)
+        if program is None:
+            path = function_path(function.domain, function.name, function.overload)
+            inner = _Scope(path, function.opset_imports, parameters, (*scope.calls, identifier))
+            program = self._functions[key] = self._program(
+                function.inputs,
+                enumerate(function),
+                function.outputs,
+                inner,
+                Slots(function.graph, self._constant, None),
+            )
+        return call_function(program)
+
+
+def _facts(node: ir.Node, opset: int) -> OpFacts | None:
+    """Return the schema of a node of the default domain; None for any other, and for no operator.
+
+    Raises:
+        RuntimeUnavailable: If the node lacks an input that the operator requires, or has too many.
+    """
+    if node.domain or op_facts(node.op_type, opset) is None:
+        return None
+    try:
+        return NodeView(node, opset).facts
+    except MalformedNode as error:
+        raise RuntimeUnavailable(error.message, help=error.help) from error
+
+
+def _borrowed(node: BorrowedNode, facts: OpFacts | None) -> Action:
+    """Return an action that has onnx.reference compute a node."""
+    check = None if facts is None else TypeCheck(facts)
+
+    def run(call: Call) -> Sequence[Value]:
+        if check is not None:
+            check(call.inputs)
+        return node(call.inputs)
+
+    return run
+
+
+def _refuse_body(name: str, graph: ir.Graph) -> Value:
+    raise RuntimeUnavailable(f"there is no kernel that runs the body `{name}`")
+
+
+def _missing(where: str, value: ir.Value | None) -> KvtoolError:
+    """Return the error for a value that is read and not there."""
+    name = "" if value is None else value.name
+    if value is not None and value.is_graph_input():
+        return RunFailed(f"{where}the graph input `{name}` is missing")
+    help = "export the model again, or put its nodes into an order in which they can run"
+    return _Placed(f"{where}nothing before produces the value `{name}`", help=help)
+
+
+def _names(node: ir.Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    inputs = tuple("" if value is None else value.name or "" for value in node.inputs)
+    return inputs, tuple(value.name or "" for value in node.outputs)
+
+
+def _defaults(function: ir.Function) -> dict[str, ir.Attr]:
+    """Return the parameters of a function that have a default."""
+    return {name: a for name, a in function.attributes.items() if a.value is not None}
+
+
+def _content(attribute: ir.Attr) -> tuple[object, ...]:
+    """Return what tells apart two values of a parameter; tensors and graphs by identity."""
+    value = attribute.value
+    if isinstance(value, (list, tuple)):
+        value = tuple(value)
+    plain = isinstance(value, (int, float, str)) or (
+        isinstance(value, tuple) and all(isinstance(v, (int, float, str)) for v in value)
+    )
+    # An attribute that is kept alive by the model keeps its identity.
+    return (attribute.type, repr(value) if plain else id(attribute.value))
+
+
+def _note_last_uses(steps: Sequence[Step], keep: set[int]) -> None:
+    """Tell each step which slots nothing reads after it, and which outputs nothing ever reads."""
+    later = set(keep)
+    for step in reversed(steps):
+        step.outputs = tuple(slot if slot in later else ABSENT for slot in step.outputs)
+        read = {*step.inputs, *step.captured}
+        step.drops = tuple(sorted(read - later))
+        later |= read

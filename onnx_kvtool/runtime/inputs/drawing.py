@@ -1,0 +1,183 @@
+"""Seeded inputs that respect the cache protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from onnx_kvtool.runtime.inputs.cases import Case
+from onnx_kvtool.runtime.inputs.layout import Layout
+from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.runtime.inputs.roles import Write
+from onnx_kvtool.runtime.inputs.symbols import sizes_for
+from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
+from onnx_kvtool.runtime.sessions import Array, Arrays
+
+__all__ = ["Integers", "draw"]
+
+Integers = npt.NDArray[np.int64]
+
+_EARLY = 3
+"""The last start that is drawn when nothing says how many rows a cache has."""
+
+_STEPS = 2
+"""Rows that starts leave free for decode steps, where there are so many."""
+
+
+def draw(plan: InputPlan, case: Case, seed: int, dims: Mapping[str, int] | None = None) -> Arrays:
+    """Draw one value for every input.
+
+    Starts leave room for the new rows (in circular mode they may cross the end), positions follow
+    them, valid lengths are start + L, token ids and positions index within their tables, masks are
+    ones but for a first column of padding where rows stand before the new ones.
+
+    Args:
+        plan: The model's inputs.
+        case: Sizes and starts that are wanted; numbers in the model's shapes come first.
+        seed: The same seed gives the same values.
+        dims: Sizes of names; those that are missing are taken from the case.
+
+    Raises:
+        CannotDraw: If a dimension comes out negative or the inputs would be absurdly large.
+    """
+    layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length)
+    drawer = _Drawer(plan, case, layout, np.random.default_rng(seed))
+    return {spec.name: drawer.value(spec) for spec in plan.inputs}
+
+
+class _Drawer:
+    """Draws all inputs of one run, so that they fit each other.
+
+    Attributes:
+        starts: Where the new rows of each sequence stand in the text, and in linear caches.
+        wrapped: Where they are written in circular caches.
+    """
+
+    def __init__(
+        self, plan: InputPlan, case: Case, layout: Layout, rng: np.random.Generator
+    ) -> None:
+        self._plan = plan
+        self._case = case
+        self._layout = layout
+        self._rng = rng
+        self.starts = self._starts()
+        self.wrapped = self._wrapped()
+
+    def value(self, spec: InputSpec) -> Array:
+        """Return the value of one input."""
+        shape = self._layout.shapes[spec.name]
+        match spec.role:
+            case "past_cache" | "update":
+                return any_bits(self._rng, spec.dtype, shape)
+            case "token_ids":
+                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
+            case "write_indices":
+                values = per_sequence(self._written(spec.uses.writes), shape)
+            case "nonpad_kv_seqlen":
+                values = per_sequence(self._valid(spec), shape)
+            case "position_ids":
+                values = self._positions(spec, shape)
+            case "attention_mask":
+                values = self._mask(shape)
+            case "free":
+                return moderate(self._rng, spec.dtype, shape)
+        return values.astype(spec.dtype.numpy())
+
+    def _starts(self) -> Integers:
+        """Draw a start per sequence, for at least as many as any input has."""
+        layout, rng, case = self._layout, self._rng, self._case
+        count = max((size for shape in layout.shapes.values() for size in shape[:2]), default=1)
+        following = self._plan.with_role("write_indices", "position_ids")
+        writes = [write for spec in following for write in spec.uses.writes]
+        if not writes and layout.past:
+            return np.full(count, layout.past, np.int64)
+        known = [last for spec in following if (last := layout.last_start(spec)) is not None]
+        first = max([0, *(-write.offset for write in writes)])
+        last = max(min(known, default=_EARLY), first)
+        if case.start == "zero":
+            return np.full(count, first, np.int64)
+        if case.start == "end":
+            starts = rng.integers(first, last, count, endpoint=True)
+            starts[:1] = self._crossing(first, max(known, default=None)) or last
+            return starts
+        later = min(first + 1, last)
+        return rng.integers(later, max(last - _STEPS, later), count, endpoint=True)
+
+    def _crossing(self, first: int, last: int | None) -> int | None:
+        """Return a position whose rows cross the end of a circular cache that positions address.
+
+        None if no positions do, or if there is none between `first` and `last`.
+        """
+        capacities = [
+            size
+            for spec in self._plan.with_role("position_ids")
+            for write in spec.uses.writes
+            if write.mode == "circular" and (size := self._layout.capacity(write))
+        ]
+        if not capacities:
+            return None
+        capacity = min(capacities)
+        rounds = 1 if last is None else (last + self._layout.length - 1) // capacity
+        crossing = rounds * capacity - self._layout.length + 1
+        return crossing if crossing >= first and (last is None or crossing <= last) else None
+
+    def _wrapped(self) -> Integers:
+        """Draw starts that cross or lie past the end of circular caches, if the case wants them."""
+        capacities = [
+            size
+            for spec in self._plan.inputs
+            for write in spec.uses.writes
+            if write.mode == "circular" and (size := self._layout.capacity(write))
+        ]
+        if self._case.start != "end" or not capacities:
+            return self.starts
+        capacity = min(capacities)
+        wrapped = self._rng.integers(capacity, 2 * capacity, self.starts.shape)
+        wrapped[:1] = capacity - self._layout.length + 1
+        return wrapped
+
+    def _written(self, writes: Sequence[Write]) -> Integers:
+        modes = {write.mode for write in writes}
+        return self.wrapped if modes == {"circular"} else self.starts
+
+    def _valid(self, spec: InputSpec) -> Integers:
+        """Return how many rows are valid after the new ones were written."""
+        writes = [write for other in self._plan.inputs for write in other.uses.writes]
+        valid = self._written(writes) + self._layout.length
+        limit = self._layout.valid_limit(spec)
+        return valid if limit is None else np.minimum(valid, limit)
+
+    def _positions(self, spec: InputSpec, shape: tuple[int, ...]) -> Integers:
+        """Return positions that count up from the starts: (..., B, L), (L,), (B,) or a scalar."""
+        if not self._layout.is_sequence(spec):
+            return per_sequence(self.starts, shape)
+        positions = self.starts[:, None] + np.arange(shape[-1], dtype=np.int64)
+        if len(shape) == 1:
+            return positions[:1].reshape(shape)
+        return np.broadcast_to(positions[: shape[-2]], shape)
+
+    def _mask(self, shape: tuple[int, ...]) -> Integers:
+        """Return ones with some padding that leaves no query without anything to attend to.
+
+        A query without a key differs between runtimes. Rows that stand before the new ones may be
+        masked: the first, in every other sequence that has a past. Without a past it is the last
+        of several rows, at which no other causal query looks. A mask for each query has zeros
+        anywhere but in the first column, which every query may see.
+        """
+        mask = np.ones(shape, np.int64)
+        if len(shape) > 2 and shape[-2] > 1 and shape[-1] > 1:
+            mask[..., 1:] = self._rng.integers(0, 2, mask[..., 1:].shape)
+        elif len(shape) > 1 and shape[-1] > self._layout.length:
+            padded = np.flatnonzero(self.starts[: shape[0]] > 0)[::2]
+            mask[padded, ..., 0] = 0
+        elif len(shape) > 1 and shape[-1] == self._layout.length > 1:
+            mask[::2, ..., -1] = 0
+        return mask
+
+
+def per_sequence(values: Integers, shape: tuple[int, ...]) -> Integers:
+    """Return as many of `values` as the first dimension of `shape` takes, in that shape."""
+    column = values[: shape[0]].reshape(-1, *(1 for _ in shape[1:])) if shape else values[0]
+    return np.array(np.broadcast_to(column, shape))

@@ -1,0 +1,156 @@
+"""The inputs of the next decode step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.runtime.inputs.cases import CASES
+from onnx_kvtool.runtime.inputs.drawing import Integers
+from onnx_kvtool.runtime.inputs.expressions import names_in
+from onnx_kvtool.runtime.inputs.layout import Layout
+from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.runtime.inputs.symbols import kinds_of, sizes_for
+from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
+from onnx_kvtool.runtime.sessions import Array, Arrays
+
+__all__ = ["advance"]
+
+
+def advance(
+    plan: InputPlan,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    seed: int = 0,
+    dims: Mapping[str, int] | None = None,
+) -> Arrays | None:
+    """Return the inputs of the step after the one that took `inputs` and gave `outputs`.
+
+    Each present becomes its past; starts, positions and valid lengths move on by the rows that
+    were written; tokens are drawn. The new step has one row where the model leaves that open.
+
+    Args:
+        plan: The model's inputs.
+        inputs: What the last step was fed.
+        outputs: What it returned; only the presents are looked at.
+        seed: For what has to be drawn.
+        dims: Sizes that the user has bound; a bound number of rows stays as it is.
+
+    Returns:
+        The inputs; None when there is no next step: no cache goes round, a linear cache or a table
+        of positions has no room left, or a present does not fit its past.
+    """
+    old = _layout(plan, _sizes(plan, {name: array.shape for name, array in inputs.items()}), 1)
+    presents = {pair.past: outputs[pair.present] for pair in plan.pairs}
+    if old is None or not presents:
+        return None
+    sizes = _next_sizes(plan, old, inputs, presents, dims or {})
+    new = _layout(plan, sizes, old.length)
+    if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
+        return None
+    stepper = _Stepper(old, new, np.random.default_rng(seed))
+    following = {
+        spec.name: presents[spec.name]
+        if spec.name in presents
+        else stepper.value(spec, inputs[spec.name])
+        for spec in plan.inputs
+    }
+    return (
+        None
+        if any(_is_full(spec, new, following[spec.name]) for spec in plan.inputs)
+        else following
+    )
+
+
+def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | None:
+    try:
+        return Layout(plan, sizes_for(plan, CASES[0], sizes), length)
+    except CannotDraw:
+        return None
+
+
+def _sizes(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Return the sizes of the names that stand alone in a shape, read off actual shapes."""
+    return {
+        str(dim): size
+        for spec in plan.inputs
+        if spec.name in shapes
+        for dim, size in zip(spec.shape, shapes[spec.name], strict=False)
+        if names_in(dim) == (dim,)
+    }
+
+
+def _next_sizes(
+    plan: InputPlan,
+    old: Layout,
+    inputs: Mapping[str, Array],
+    presents: Mapping[str, Array],
+    dims: Mapping[str, int],
+) -> dict[str, int]:
+    kinds = kinds_of(plan)
+    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    for name in list(sizes):
+        kind = kinds.get(name)
+        if kind == "length" and name not in dims:
+            sizes[name] = 1
+        elif kind == "total" and sizes[name] == old.past + old.length:
+            del sizes[name]  # it follows the sum
+    sizes.update(_sizes(plan, {past: array.shape for past, array in presents.items()}))
+    return sizes
+
+
+class _Stepper:
+    """Moves the inputs of one step on to the next."""
+
+    def __init__(self, old: Layout, new: Layout, rng: np.random.Generator) -> None:
+        self._old = old
+        self._new = new
+        self._rng = rng
+
+    def value(self, spec: InputSpec, old: Array) -> Array:
+        """Return the next value of an input that is not a cache."""
+        shape = self._new.shapes[spec.name]
+        match spec.role:
+            case "token_ids":
+                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
+            case "update" | "past_cache":
+                return any_bits(self._rng, spec.dtype, shape)
+            case "write_indices":
+                values = old.astype(np.int64) + self._old.length
+            case "nonpad_kv_seqlen":
+                values = old.astype(np.int64) + self._new.length
+                limit = self._new.valid_limit(spec)
+                values = values if limit is None else np.minimum(values, limit)
+            case "position_ids":
+                values = self._positions(spec, old.astype(np.int64))
+            case "attention_mask":
+                values = _longer_mask(old.astype(np.int64), shape)
+            case "free":
+                return old if old.shape == shape else moderate(self._rng, spec.dtype, shape)
+        return values.astype(spec.dtype.numpy())
+
+    def _positions(self, spec: InputSpec, old: Integers) -> Integers:
+        if not self._old.is_sequence(spec) or not old.size:
+            return old + self._old.length
+        length = self._new.shapes[spec.name][-1]
+        return old[..., -1:] + 1 + np.arange(length, dtype=np.int64)
+
+
+def _longer_mask(old: Integers, shape: tuple[int, ...]) -> Integers:
+    """Return ones of `shape`, keeping what the last step masked."""
+    mask = np.ones(shape, np.int64)
+    kept = tuple(slice(min(a, b)) for a, b in zip(old.shape, shape, strict=True))
+    mask[kept] = old[kept]
+    return mask
+
+
+def _is_full(spec: InputSpec, layout: Layout, values: Array) -> bool:
+    """Return whether the new rows of the starts or positions in `values` would find no room."""
+    if spec.role not in ("write_indices", "position_ids") or not values.size:
+        return False
+    last = layout.last_start(spec)
+    starts = values[..., :1] if layout.is_sequence(spec) else values
+    return last is not None and int(starts.astype(np.int64).max()) > last

@@ -1,0 +1,155 @@
+"""What the symbolic dimensions of a model's inputs count, and sizes for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Reading
+from onnx_kvtool.runtime.inputs.expressions import names_in
+from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
+
+__all__ = ["attempts", "kinds_of", "sizes_for"]
+
+
+def attempts(
+    plan: InputPlan, case: Case, dims: Mapping[str, int]
+) -> Iterator[tuple[Case, dict[str, int]]]:
+    """Yield readings of the dimensions under which `case` may run, the likeliest first.
+
+    Args:
+        plan: The model's inputs.
+        case: The sizes that are wanted.
+        dims: Sizes that the user has bound; every reading has them.
+
+    Yields:
+        The case, changed where the reading demands it, and the size of every name; no two
+        that would draw the same.
+    """
+    seen: list[object] = []
+    for reading in READINGS:
+        changed = reading.apply(case)
+        sizes = sizes_for(plan, changed, dims, reading)
+        # All else that is drawn follows from these.
+        drawn = sizes, changed.start, changed.length
+        if drawn not in seen:
+            seen.append(drawn)
+            yield changed, sizes
+
+
+_CAPACITY = 13
+"""Rows of a fixed cache whose size is free: more than any case writes, decode steps included."""
+
+_SIZES = (7, 11, 17, 19, 23, 29)
+"""Sizes of dimensions that count something else, in order of appearance."""
+
+
+def sizes_for(
+    plan: InputPlan, case: Case, dims: Mapping[str, int], reading: Reading = LIKELIEST
+) -> dict[str, int]:
+    """Return the size of every name in the shapes of the model's inputs.
+
+    Args:
+        plan: The model's inputs.
+        case: The sizes that are wanted; names that count the same get the same size.
+        dims: Sizes that the user has bound; other names that count the same follow them.
+        reading: How dimensions are read that can be read in several ways.
+    """
+    kinds = kinds_of(plan)
+    bound: dict[Kind, int] = {kinds[name]: size for name, size in dims.items() if name in kinds}
+    length = bound.get("length", min([case.length, *_fixed_capacities(plan)]))
+    values: dict[Kind, int] = {
+        "batch": bound.get("batch", case.batch),
+        "length": length,
+        "past": bound.get("past", case.past),
+        "capacity": bound.get("capacity", _CAPACITY),
+    }
+    values["total"] = values["past"] + length
+    values["total"] = bound.get("total", values[reading.total])
+    values["lone"] = bound.get("lone", values[reading.lone])
+    others = iter(_SIZES)
+    sizes: dict[str, int] = {}
+    for name, kind in kinds.items():
+        if kind != "size":
+            sizes[name] = values[kind]
+        else:
+            sizes[name] = next(others, _SIZES[-1]) if reading.size is None else reading.size
+    return {**sizes, **dims}
+
+
+def _fixed_capacities(plan: InputPlan) -> Iterator[int]:
+    """Yield the sizes of the caches that have a fixed one, where these are numbers."""
+    for spec in plan.inputs:
+        yield from (w.capacity for w in spec.uses.writes if w.capacity is not None)
+        pair = plan.pair_of(spec.name)
+        if pair is not None and pair.kind == "fixed" and pair.axis is not None:
+            size = spec.shape[pair.axis]
+            if isinstance(size, int):
+                yield size
+
+
+def kinds_of(plan: InputPlan) -> dict[str, Kind]:
+    """Return what each name in the shapes of the model's inputs counts, in order of appearance.
+
+    The place of a name in an input whose role is known says most, then the name itself, then its
+    place in other inputs.
+    """
+    votes: dict[str, list[tuple[int, Kind]]] = {}
+    for spec in plan.inputs:
+        for axis, dim in enumerate(spec.shape):
+            for name in names_in(dim):
+                vote = votes.setdefault(name, [])
+                if named := _by_name(name):
+                    vote.append((2, named))
+                if name == dim:
+                    vote.append(_by_place(plan, spec, axis))
+    # `max` takes the first of equals, which keeps the answer independent of later inputs.
+    return {
+        name: max(given, key=lambda vote: vote[0], default=(0, "length"))[1]
+        for name, given in votes.items()
+    }
+
+
+_NAMES: tuple[tuple[Kind, str], ...] = (
+    ("capacity", r"max|capacity"),
+    ("total", r"total|full|kv"),
+    ("past", r"past|cache|prefix"),
+    ("batch", r"batch|^b$|^bs$|^n$"),
+    ("length", r"seq|len|tokens|^l$|^t$"),
+)
+
+
+def _by_name(name: str) -> Kind | None:
+    # Exporters that invent names put the input's in front (`cache_d0`), which says nothing.
+    if re.search(r"_d(im_)?\d+$|\[\d+\]$", name):
+        return None
+    return next((kind for kind, pattern in _NAMES if re.search(pattern, name.lower())), None)
+
+
+def _by_place(plan: InputPlan, spec: InputSpec, axis: int) -> tuple[int, Kind]:
+    """Return how much the axis `axis` of an input tells, and what it counts there."""
+    rank = len(spec.shape)
+    is_last = axis == rank - 1
+    match spec.role:
+        case "past_cache":
+            pair = plan.pair_of(spec.name)
+            if axis and pair is not None and axis == pair.axis:
+                return 3, "capacity" if pair.kind == "fixed" else "past"
+            return 3, "size" if axis else "batch"
+        case "update":
+            if axis and axis == spec.uses.update_axis:
+                return 3, "length"
+            return (1, "length") if axis else (3, "batch")
+        case "write_indices" | "nonpad_kv_seqlen":
+            return (3, "batch") if rank == 1 else (0, "lone")
+        case "token_ids" if rank == 1:
+            return 3, "length"
+        case "token_ids" | "position_ids" if rank > 1:
+            return 3, "length" if is_last else "batch" if axis == rank - 2 else "size"
+        case "attention_mask":
+            if is_last:
+                return 1, "total"
+            return (3, "batch") if axis == 0 else (1, "length" if axis == rank - 2 else "size")
+    if rank == 1:
+        return 0, "lone"
+    return (0, "length") if axis else (1, "batch")

@@ -1,0 +1,71 @@
+"""Starts that a model takes modulo the size of a cache before it scatters there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.runtime.inputs.flow import is_default, small_integer
+
+__all__ = ["wrapping_capacities"]
+
+_MOST = 2000
+"""Values that are looked at."""
+
+_CARRYING = frozenset(
+    {
+        "Add", "Cast", "Concat", "Expand", "Gather", "Identity", "Mul", "Reshape", "Slice",
+        "Squeeze", "Sub", "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators through which starts become the indices of a scatter."""
+
+_INDICES = {"ScatterElements": 1, "ScatterND": 1, "TensorScatter": 2}
+"""Position of the indices among the inputs of an operator."""
+
+
+def wrapping_capacities(start: ir.Value) -> Iterator[int]:
+    """Yield each number modulo which indices made from `start` are taken on their way to a scatter.
+
+    This is how a circular TensorScatter looks once it has been lowered, and how circular caches
+    are written without it. Only numbers that stand in the file are found, and only in the graph of
+    `start` itself.
+    """
+    # Values with the modulus that was met on the way; None before one was.
+    seen: set[tuple[int, int | None]] = {(id(start), None)}
+    queue: deque[tuple[ir.Value, int | None]] = deque([(start, None)])
+    while queue and len(seen) < _MOST:
+        value, modulus = queue.popleft()
+        for node, index in value.uses():
+            if not is_default(node) or not node.outputs:
+                continue
+            if index == _INDICES.get(node.op_type) and modulus is not None:
+                yield modulus
+            following: tuple[ir.Value, int | None] | None = None
+            if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
+                size = _number(node.inputs[1])
+                following = (node.outputs[0], size) if size is not None and size > 0 else None
+            elif node.op_type in _CARRYING:
+                following = node.outputs[0], modulus
+            if following is not None and (id(following[0]), following[1]) not in seen:
+                seen.add((id(following[0]), following[1]))
+                queue.append(following)
+
+
+def _number(value: ir.Value | None, depth: int = 4) -> int | None:
+    """Return the number that `value` holds, through copies and the larger of two; None if unclear.
+
+    A modulus may be written as the larger of the capacity and the rows that are written.
+    """
+    number = small_integer(value)
+    producer = None if value is None else value.producer()
+    if number is not None or producer is None or depth == 0 or not is_default(producer):
+        return number
+    if producer.op_type in ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
+        return _number(producer.inputs[0], depth - 1) if producer.inputs else None
+    if producer.op_type == "Max":
+        known = [_number(operand, depth - 1) for operand in producer.inputs]
+        return max((size for size in known if size is not None), default=None)
+    return None
