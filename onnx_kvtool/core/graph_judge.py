@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
+from onnx_kvtool.core.attribute_claims import is_utf8, misplaced_value
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.judgement import Judgement, require_text
 from onnx_kvtool.core.location import Location
@@ -25,23 +26,6 @@ _A = onnx.AttributeProto
 # Attributes whose values onnx_ir holds whatever they are.
 _PLAIN = frozenset({_A.INT, _A.INTS, _A.FLOAT, _A.FLOATS, _A.STRING})
 _SPARSE = frozenset({_A.SPARSE_TENSOR, _A.SPARSE_TENSORS})
-# The fields of an attribute that hold a value, and the type that each is for.
-_VALUE_FIELDS: dict[str, int] = {
-    "f": _A.FLOAT,
-    "i": _A.INT,
-    "s": _A.STRING,
-    "t": _A.TENSOR,
-    "g": _A.GRAPH,
-    "sparse_tensor": _A.SPARSE_TENSOR,
-    "tp": _A.TYPE_PROTO,
-    "floats": _A.FLOATS,
-    "ints": _A.INTS,
-    "strings": _A.STRINGS,
-    "tensors": _A.TENSORS,
-    "graphs": _A.GRAPHS,
-    "sparse_tensors": _A.SPARSE_TENSORS,
-    "type_protos": _A.TYPE_PROTOS,
-}
 
 
 class GraphJudge:
@@ -155,7 +139,7 @@ class GraphJudge:
             for position, graph in enumerate(attribute.graphs):
                 self.graph(graph, f"{body}[{position}]", scope)
         elif kind == _A.STRINGS:
-            if not all(_is_utf8(text) for text in attribute.strings):
+            if not all(is_utf8(text) for text in attribute.strings):
                 found.attributes.append(attribute)
         elif kind in _SPARSE:
             found.attributes.append(attribute)
@@ -183,7 +167,7 @@ class GraphJudge:
                 "has two attributes of one name, and the last is taken",
             )
         for attribute in attributes:
-            if problem := _misplaced_value(attribute):
+            if problem := misplaced_value(attribute):
                 self.found.add("attribute-value-field", scope.place(index), problem)
             if attribute.type not in _PLAIN:
                 body = step_path(scope.path, scope.nodes[index].name, index, attribute.name)
@@ -303,31 +287,3 @@ class GraphJudge:
                     f"has a quantization annotation {what} `{name}`",
                 )
             seen.add(name)
-
-
-def _misplaced_value(attribute: onnx.AttributeProto) -> str | None:
-    """Return what is wrong with the fields in which a value stands; None when nothing is.
-
-    onnx_ir takes the field that the type says; a number that is absent there becomes 0.
-    """
-    filled = [f.name for f, _ in attribute.ListFields() if f.name in _VALUE_FIELDS]
-    if attribute.ref_attr_name:
-        if not filled:
-            return None
-        return (
-            f"attribute `{attribute.name}` refers to a parameter and has a value in `{filled[0]}`"
-        )
-    if len(filled) > 1:
-        return f"attribute `{attribute.name}` has values in `{filled[0]}` and in `{filled[1]}`"
-    if filled and _VALUE_FIELDS[filled[0]] != attribute.type:
-        kind = _A.AttributeType.Name(attribute.type)
-        return f"attribute `{attribute.name}` of type {kind} has its value in `{filled[0]}`"
-    return None
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

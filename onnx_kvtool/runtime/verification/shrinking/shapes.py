@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from onnx_kvtool.runtime.verification.shrinking.rules import RULES, Call
+from onnx_kvtool.runtime.verification.shrinking.call import Call
+from onnx_kvtool.runtime.verification.shrinking.rules import RULES
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, pin
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton
 
