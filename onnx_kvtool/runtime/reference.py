@@ -32,7 +32,8 @@ class Session:
 
     Raises:
         RuntimeUnavailable: If the model is no ONNX model, has an operator without implementation
-            (contrib operators, or a domain that is not imported), or its external data is missing.
+            (most contrib operators, or a domain that is not imported), or its external data is
+            missing.
     """
 
     def __init__(self, model: bytes, directory: str) -> None:

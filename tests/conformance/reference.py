@@ -13,10 +13,11 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.runtime.comparison.compare import bits_differ
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.kernels import table
-from onnx_kvtool.runtime.kernels.table import KERNELS
+from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, KERNELS
 from tests.conformance.corpus import Case, cases
 from tests.conformance.difference import RANDOM, difference_of
 
@@ -111,10 +112,20 @@ def reference_page(found: Mapping[str, Runs]) -> str:
         cases=len(found),
         onnx=onnx.__version__,
         operators=len(KERNELS),
+        contrib="\n".join(_contrib_line(*name) for name in CONTRIB_KERNELS),
         rows="\n".join(rows),
         random=", ".join(f"`{name}`" for name in sorted(RANDOM)),
         missed="\n".join(missed) or "None.",
     )
+
+
+def _contrib_line(domain: str, op_type: str) -> str:
+    if domain:
+        return f"- `{domain}::{op_type}`"
+    versions = op_history(op_type)
+    # onnx took some of them over.
+    below = f" below opset {versions[-1].since_version}" if versions else ""
+    return f"- `{op_type}` in the default domain{below}"
 
 
 def _row(family: str, group: list[Runs]) -> str:
@@ -146,4 +157,13 @@ Of {random} only types and shapes are compared, because their outputs are random
 ## Cases that do not pass
 
 {missed}
+
+## Operators of onnxruntime
+
+Models that onnxruntime's optimiser or model builder wrote have operators that onnx does not define.
+There are kernels for these as well. They compute what the documentation of onnxruntime says, and
+where it is silent what onnxruntime 1.31.1 does on a CPU, against which they are tested. What they
+do not cover, such as quantized caches, fails with the reason.
+
+{contrib}
 """

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.engine.program import Action, Call, Program, State
 from onnx_kvtool.runtime.engine.type_check import TypeCheck
 from onnx_kvtool.runtime.errors import KernelError
@@ -58,7 +59,7 @@ class _BoundBody:
     def __call__(self, *inputs: Value, given_up: Collection[int] = ()) -> Sequence[Value]:
         if len(inputs) != len(self.program.inputs):
             raise KernelError(
-                f"a body takes {len(self.program.inputs)} inputs, expected {len(inputs)}"
+                f"a body takes {counted(len(self.program.inputs), 'input')}, expected {len(inputs)}"
             )
         # What the caller may hand over again must not be written into.
         pinned = [*self.captured, *(v for i, v in enumerate(inputs) if i not in given_up)]

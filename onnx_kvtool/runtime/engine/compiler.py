@@ -9,7 +9,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, step_path
+from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.runtime.engine.action import BodyProgram, call_function, call_kernel
@@ -22,7 +24,7 @@ from onnx_kvtool.runtime.engine.type_check import TypeCheck
 from onnx_kvtool.runtime.engine.weights import constant
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Kernel, Value
-from onnx_kvtool.runtime.kernels.table import find_kernel
+from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, find_kernel
 
 __all__ = ["Compiler"]
 
@@ -137,9 +139,13 @@ class Compiler:
         if opset is None:
             raise RuntimeUnavailable(f"the domain `{node.domain}` of the operator is not imported")
         facts = _facts(node, opset)
-        kernel = None if facts is None else find_kernel(node.op_type, facts.since_version)
+        if facts is not None:
+            kernel = find_kernel(node.op_type, facts.since_version)
+        else:
+            facts = contrib_facts(node.domain, node.op_type)
+            kernel = CONTRIB_KERNELS.get((node.domain, node.op_type))
         if facts is not None and kernel is not None:
-            self._prepare_kernel(step, kernel, facts, attributes, scope, slots)
+            self._prepare_kernel(step, kernel, facts, attributes, scope, slots, opset)
             return
         self.borrowed[step.location] = None
         step.runtime = "onnx.reference"
@@ -155,6 +161,7 @@ class Compiler:
         attributes: Mapping[str, ir.Attr],
         scope: _Scope,
         slots: Slots,
+        opset: int,
     ) -> None:
         place = step.location
         captured: dict[int, ir.Value] = {}
@@ -181,7 +188,7 @@ class Compiler:
             {name: value for name, value in bound.items() if name not in bodies},
             bodies,
             TypeCheck(facts),
-            opset=scope.opsets[""],
+            opset=opset,
             outputs=len(step.names[1]),
             location=place,
         )
@@ -198,7 +205,7 @@ class Compiler:
             raise RuntimeUnavailable(f"the function `{function.name}` calls itself")
         if len(node.inputs) > len(function.inputs):
             raise RuntimeUnavailable(
-                f"the function `{function.name}` takes {len(function.inputs)} inputs, "
+                f"the function `{function.name}` takes {counted(len(function.inputs), 'input')}, "
                 f"got {len(node.inputs)}"
             )
         parameters = {**_defaults(function), **attributes}

@@ -10,6 +10,7 @@ import numpy as np
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.engine.buffers import Buffers
 from onnx_kvtool.runtime.errors import KernelError, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value
@@ -173,8 +174,8 @@ class Program:
             state.observe(Trace(step.location, named, seconds, step.runtime))
         if len(outputs) < len(step.outputs):
             raise RunFailed(
-                f"{step.location}: the node has {len(step.outputs)} outputs, "
-                f"expected at most {len(outputs)}"
+                f"{step.location}: the node has {counted(len(step.outputs), 'output')}, expected "
+                f"at most {len(outputs)}"
             )
         for slot, value in zip(step.outputs, outputs, strict=False):
             if slot != ABSENT:

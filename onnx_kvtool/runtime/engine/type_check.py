@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.schema import OpFacts, tensor_type
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Value
@@ -87,5 +88,5 @@ class TypeCheck:
                     raise KernelError(f"`{last.name}[{index}]` is absent")
         if len(inputs) > facts.max_inputs:
             raise KernelError(
-                f"there are {len(inputs)} inputs, expected at most {facts.max_inputs}"
+                f"there are {counted(len(inputs), 'input')}, expected at most {facts.max_inputs}"
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.memory import available_memory
 
@@ -18,8 +19,6 @@ MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 
 _SMALL = 64 << 20
 """Bytes for which nobody has to ask the system."""
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the result") -> None:
@@ -40,9 +39,10 @@ def require_room(sizes: Sequence[int], dtype: np.dtype[Any], what: str = "the re
         return
     left = available_memory()
     if needed >= 2**63 or (left is not None and needed > left):
-        known = "" if left is None else f", and {_in_words(left)} are left"
+        known = "" if left is None else f", and {binary_bytes(left)} are left"
         raise KernelError(
-            f"{what} with shape {tuple(sizes)} and dtype {dtype} takes {_in_words(needed)}{known}",
+            f"{what} with shape {tuple(sizes)} and dtype {dtype} takes "
+            f"{binary_bytes(needed)}{known}",
             help="check the sizes that the graph computes, or give smaller ones with `--dim`",
         )
 
@@ -55,11 +55,3 @@ def require_axes(rank: int, what: str = "the result") -> None:
     """
     if rank > MOST_AXES:
         raise KernelError(f"{what} has rank {rank}, and numpy's arrays have {MOST_AXES} at most")
-
-
-def _in_words(count: int) -> str:
-    for unit in _UNITS:
-        if count < 1024 or unit == _UNITS[-1]:
-            break
-        count >>= 10
-    return f"{count} {unit}"

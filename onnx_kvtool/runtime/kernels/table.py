@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.contrib_schema import OperatorName
 from onnx_kvtool.runtime.kernels import (
     activation,
     attention,
@@ -19,9 +20,10 @@ from onnx_kvtool.runtime.kernels import (
     scatter,
     sequence,
 )
+from onnx_kvtool.runtime.kernels.contrib import CONTRIB_LINES
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
-__all__ = ["FAMILIES", "KERNELS", "find_kernel"]
+__all__ = ["CONTRIB_KERNELS", "FAMILIES", "KERNELS", "find_kernel"]
 
 FAMILIES = (
     scatter,
@@ -47,6 +49,9 @@ def _lines() -> Iterator[tuple[str, tuple[Kernel, ...]]]:
 
 KERNELS: Table[str, tuple[Kernel, ...]] = Table("kernel", _lines())
 """Kernels of the default domain by operator, the oldest first."""
+
+CONTRIB_KERNELS: Table[OperatorName, Kernel] = Table("kernel of onnxruntime", CONTRIB_LINES)
+"""Kernels of operators that onnx does not define, by domain and name."""
 
 
 def find_kernel(op_type: str, version: int) -> Kernel | None:

@@ -206,7 +206,7 @@ def test_a_run_that_fails_says_what_and_where(inputs: dict[str, Any], message: s
         pytest.param(
             "g (float[N] x) => (float[N] y) { y = local.F (x, x) }"
             '<domain: "local", opset_import: ["": 24]> F (a) => (b) { b = Neg (a) }',
-            "the function `F` takes 1 inputs, got 2",
+            "the function `F` takes 1 input, got 2",
             id="too many inputs for a function",
         ),
         pytest.param(

@@ -18,7 +18,17 @@ from onnx_kvtool.runtime.kernels.elementwise.precision import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.precision import Reals
 
-__all__ = ["gelu_20", "mish_18", "sigmoid_1", "softplus_1", "softsign_1", "swi_glu_28", "swish_24"]
+__all__ = [
+    "gelu_20",
+    "gelu_of",
+    "gelu_tanh_of",
+    "mish_18",
+    "sigmoid_1",
+    "softplus_1",
+    "softsign_1",
+    "swi_glu_28",
+    "swish_24",
+]
 
 
 def sigmoid_1(X: Array, *, consumed_inputs: tuple[int, ...] | None = None) -> tuple[Array]:
@@ -53,9 +63,9 @@ def gelu_20(X: Array, *, approximate: str) -> tuple[Array]:
         KernelError: If `approximate` is another string.
     """
     if approximate == "none":
-        return apply(_gelu, X)
+        return apply(gelu_of, X)
     if approximate == "tanh":
-        return apply(_gelu_tanh, X)
+        return apply(gelu_tanh_of, X)
     raise KernelError(f"`approximate` is `{approximate}`, expected `none` or `tanh`")
 
 
@@ -84,12 +94,14 @@ def _softplus(x: Reals) -> Reals:
     return np.asarray(np.logaddexp(x, x.dtype.type(0)))
 
 
-def _gelu(x: Reals) -> Reals:
+def gelu_of(x: Reals) -> Reals:
+    """Return 0.5 * x * (1 + erf(x / sqrt(2))) in float64."""
     wide: Reals = x.astype(np.float64, copy=False)
     sigmoid: Reals = erf(wide / math.sqrt(2))
     return np.asarray(0.5 * wide * (1 + sigmoid))
 
 
-def _gelu_tanh(x: Reals) -> Reals:
+def gelu_tanh_of(x: Reals) -> Reals:
+    """Return 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
     return np.asarray(0.5 * x * (1 + np.tanh(inner)))

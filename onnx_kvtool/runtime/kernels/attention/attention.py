@@ -7,8 +7,14 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.bias import additive_bias, mask_23, mask_24
+from onnx_kvtool.runtime.kernels.attention.bias import (
+    additive_bias,
+    check_nonpad,
+    mask_23,
+    mask_24,
+)
 from onnx_kvtool.runtime.kernels.attention.operands import Operands, read_operands
+from onnx_kvtool.runtime.kernels.attention.padding import without_padding
 from onnx_kvtool.runtime.kernels.attention.weights import (
     attention_weights,
     capped,
@@ -43,12 +49,14 @@ def attention_23(
     There is no `nonpad_kv_seqlen`, and `attn_mask` broadcasts to (B, H, L, S) in every dimension:
     a shorter last dimension is an error, where onnx.reference 1.23.2 pads it.
     """
+    shown_mode = _shown_mode(qk_matmul_output_mode, context)
     operands = read_operands(Q, K, V, past_key, past_value, q_num_heads, kv_num_heads)
     mask = None if attn_mask is None else mask_23(attn_mask, operands)
     bias = additive_bias(operands, mask, None, bool(is_causal), -1, -1)
-    return _attend(
-        operands, bias, scale, softcap, softmax_precision, qk_matmul_output_mode, context
+    output, shown = _attend(
+        operands, bias, _scale(scale, operands), softcap, softmax_precision, shown_mode
     )
+    return output, operands.key, operands.value, shown
 
 
 def attention_24(
@@ -116,51 +124,56 @@ def attention_24(
             a mask that does not fit (`mask_24`); for counts of valid keys and windows out of range
             (`additive_bias`); for a negative scale, an unknown mode or an unknown precision.
     """
+    shown_mode = _shown_mode(qk_matmul_output_mode, context)
     operands = read_operands(Q, K, V, past_key, past_value, q_num_heads, kv_num_heads)
-    bias_of_mask = None
+    mask = None
     if attn_mask is not None:
         warn = context.warn if context is not None else _ignore
-        bias_of_mask = mask_24(attn_mask, operands, nonpad_kv_seqlen, warn)
+        mask = mask_24(attn_mask, operands, nonpad_kv_seqlen, warn)
+    factor = _scale(scale, operands)
+    computed = operands
+    if nonpad_kv_seqlen is not None:
+        check_nonpad(nonpad_kv_seqlen, operands)
+        if shown_mode is None:
+            computed, mask = without_padding(operands, mask, nonpad_kv_seqlen, factor)
     bias = additive_bias(
-        operands,
-        bias_of_mask,
-        nonpad_kv_seqlen,
-        bool(is_causal),
-        left_window_size,
-        right_window_size,
+        computed, mask, nonpad_kv_seqlen, bool(is_causal), left_window_size, right_window_size
     )
-    return _attend(
-        operands, bias, scale, softcap, softmax_precision, qk_matmul_output_mode, context
-    )
+    output, shown = _attend(computed, bias, factor, softcap, softmax_precision, shown_mode)
+    return output, operands.key, operands.value, shown
+
+
+def _shown_mode(mode: int, context: Context | None) -> int | None:
+    """Return `qk_matmul_output_mode`; None when the node has no fourth output."""
+    if mode not in (0, 1, 2, 3):
+        raise KernelError(f"`qk_matmul_output_mode` is {mode}, expected 0, 1, 2 or 3")
+    return None if context is not None and context.outputs < 4 else mode
 
 
 def _attend(
     operands: Operands,
     bias: Reals | None,
-    scale: float | None,
+    scale: float,
     softcap: float,
     softmax_precision: int | None,
-    mode: int,
-    context: Context | None,
-) -> tuple[Array | None, ...]:
+    shown_mode: int | None,
+) -> tuple[Array, Array | None]:
+    """Return Y, and the scores of the stage that the fourth output shows."""
     dtype = operands.query.dtype
     precision = (
         dtype
         if softmax_precision is None
         else floating_type(softmax_precision, "softmax_precision")
     )
-    if mode not in (0, 1, 2, 3):
-        raise KernelError(f"`qk_matmul_output_mode` is {mode}, expected 0, 1, 2 or 3")
-    wanted = None if context is not None and context.outputs < 4 else mode
     shown: Array | None = None
 
     def show(stage: int, scores: Reals) -> None:
         nonlocal shown
-        if stage == wanted:  # a copy: the later stages work in place
+        if stage == shown_mode:  # a copy: the later stages work in place
             shown = scores.astype(dtype)
 
     with np.errstate(all="ignore"):
-        scores = raw_scores(operands, _scale(scale, operands))
+        scores = raw_scores(operands, scale)
         show(0, scores)
         scores = capped(scores, softcap, dtype)
         show(1, scores)
@@ -177,7 +190,7 @@ def _attend(
     if operands.is_flat:
         batch, heads, length, size = output.shape
         output = output.transpose(0, 2, 1, 3).reshape(batch, length, heads * size)
-    return output, operands.key, operands.value, shown
+    return output, shown
 
 
 def _scale(scale: float | None, operands: Operands) -> float:

@@ -15,7 +15,7 @@ from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.checks import check_broadcasts, check_shape
 from onnx_kvtool.runtime.kernels.normalization.precision import Reals
 
-__all__ = ["additive_bias", "mask_23", "mask_24"]
+__all__ = ["additive_bias", "check_nonpad", "mask_23", "mask_24"]
 
 _Bools = npt.NDArray[np.bool_]
 
@@ -102,7 +102,7 @@ def additive_bias(
     """
     _check_windows(left, right)
     if nonpad_kv_seqlen is not None:
-        _check_nonpad(nonpad_kv_seqlen, operands)
+        check_nonpad(nonpad_kv_seqlen, operands)
     allowed = _allowed(operands, nonpad_kv_seqlen, is_causal, left, right)
     dtype = widened(operands.query[:0]).dtype
     if attn_mask is None:
@@ -119,13 +119,19 @@ def _allowed(
 ) -> _Bools | None:
     """Return where a query may see a key, the mask aside: (B or 1, 1, L or 1, S)."""
     _, _, length, total = operands.scores_shape
-    keys = np.arange(total)
+    offset: Any = operands.past or 0
+    first = offset
     valid = None if nonpad is None else nonpad.reshape(-1, 1, 1, 1).astype(np.int64)
+    if valid is not None:
+        offset = valid - length
+        first = int(offset.min(initial=total))
+        if first + length == total:  # as in a decode step, after padding has been left out
+            valid = None
+    # The last key stands at total - 1, and a query there sees all before it.
+    is_causal = is_causal and first < total - 1
+    keys = np.arange(total)
     conditions: list[_Bools] = []
     if is_causal or left >= 0 or right >= 0:
-        offset: Any = operands.past or 0
-        if valid is not None:
-            offset = valid - length
         rows = np.arange(length).reshape(1, 1, length, 1) + offset
         if is_causal:
             conditions.append(keys <= rows)
@@ -160,7 +166,12 @@ def _check_windows(left: int, right: int) -> None:
             raise KernelError(f"`{name}` is {size}, expected 0 or more, or -1 for no limit")
 
 
-def _check_nonpad(nonpad: Array, operands: Operands) -> None:
+def check_nonpad(nonpad: Array, operands: Operands) -> None:
+    """Check the counts of valid keys.
+
+    Raises:
+        KernelError: If they are given with an internal cache, are not (B,), or are outside 0 to S.
+    """
     batch, _, _, total = operands.scores_shape
     if operands.past is not None:
         raise KernelError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
@@ -74,7 +75,8 @@ def read_operands(
         for name, got in (("q_num_heads", Q.shape[1]), ("kv_num_heads", K.shape[1])):
             if heads[name] not in (None, got):
                 raise KernelError(
-                    f"`{name}` is {heads[name]}, but dimension 1 of four has {got} heads",
+                    f"`{name}` is {heads[name]}, but dimension 1 of four has "
+                    f"{counted(got, 'head')}",
                     help=f"leave `{name}` out: it belongs to inputs of three dimensions",
                 )
     _check_sizes(query, key, value)
@@ -120,7 +122,10 @@ def _check_sizes(query: Array, key: Array, value: Array) -> None:
     batch, heads, _, size = query.shape
     kv_heads, length = key.shape[1:3]
     if kv_heads == 0 or heads % kv_heads:
-        raise KernelError(f"{heads} heads of `Q` cannot share {kv_heads} heads of `K` evenly")
+        raise KernelError(
+            f"{counted(heads, 'head')} of `Q` cannot share {counted(kv_heads, 'head')} of `K` "
+            "evenly"
+        )
     check_shape("K", key.shape, (batch, kv_heads, length, size), "batch and head size of `Q`")
     expected = (batch, kv_heads, length, value.shape[3])
     check_shape("V", value.shape, expected, "batch, heads and length of `K`")

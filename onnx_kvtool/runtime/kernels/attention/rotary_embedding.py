@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.precision import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -57,8 +59,8 @@ def rotary_embedding_23(
     length = split.shape[3 - heads_axis]
     rows = (X.shape[0], length, rotated // 2)
     spread = (slice(None), None) if heads_axis == 1 else (slice(None), slice(None), None)
-    cos = _rows(cos_cache, "cos_cache", position_ids, rows)[spread]  # (B, 1, L, R / 2)
-    sin = _rows(sin_cache, "sin_cache", position_ids, rows)[spread]  # or (B, L, 1, R / 2)
+    caches = {"cos_cache": cos_cache, "sin_cache": sin_cache}
+    cos, sin = (each[spread] for each in _rows(caches, position_ids, rows))  # (B, 1, L, R / 2)
 
     half = rotated // 2
     first, second = (
@@ -80,7 +82,8 @@ def _split(x: Array, heads: int | None) -> tuple[int, Array]:
     if x.ndim == 4:
         if heads and heads != x.shape[1]:
             raise KernelError(
-                f"`num_heads` is {heads}, but `X` with shape {x.shape} has {x.shape[1]} heads"
+                f"`num_heads` is {heads}, but `X` with shape {x.shape} has "
+                f"{counted(x.shape[1], 'head')}"
             )
         return 1, x
     if x.ndim != 3:
@@ -94,20 +97,32 @@ def _split(x: Array, heads: int | None) -> tuple[int, Array]:
     return 2, x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
 
 
-def _rows(cache: Array, name: str, positions: Array | None, rows: tuple[int, int, int]) -> Reals:
-    """Return the row of a cache for each token: (B, L, R / 2)."""
+def _rows(
+    caches: dict[str, Array], positions: Array | None, rows: tuple[int, int, int]
+) -> list[Reals]:
+    """Return the row of each cache for each token: (B, L, R / 2)."""
     if positions is None:
-        check_shape(name, cache.shape, rows, "one row for each token, without `position_ids`")
-        return widened(cache)
-    count = cache.shape[0] if cache.ndim else 0
+        for name, cache in caches.items():
+            check_shape(name, cache.shape, rows, "one row for each token, without `position_ids`")
+        return [widened(cache) for cache in caches.values()]
     why = "one row for each position, half of the rotated elements wide"
-    check_shape(name, cache.shape, (count, rows[2]), why)
+    for name, cache in caches.items():
+        count = cache.shape[0] if cache.ndim else 0
+        check_shape(name, cache.shape, (count, rows[2]), why)
     check_shape("position_ids", positions.shape, rows[:2], "batch and sequence length of `X`")
     indices = positions.astype(np.int64, copy=False)
-    if indices.size and (indices.min() < 0 or indices.max() >= count):
-        batch, token = np.argwhere((indices < 0) | (indices >= count))[0].tolist()
-        raise KernelError(
-            f"`position_ids`[{batch}, {token}] is {indices[batch, token]}, expected 0 to "
-            f"{count - 1}: axis 0 of `{name}` with shape {cache.shape}"
-        )
-    return widened(cache[indices])
+    if indices.size:
+        least, greatest = int(indices.min()), int(indices.max())
+        for name, cache in caches.items():
+            if least < 0 or greatest >= cache.shape[0]:
+                raise _out_of_range(indices, name, cache.shape)
+    return [widened(cache[indices]) for cache in caches.values()]
+
+
+def _out_of_range(indices: npt.NDArray[np.int64], name: str, shape: tuple[int, ...]) -> KernelError:
+    """Return the error for the first position that a cache has no row for."""
+    batch, token = np.argwhere((indices < 0) | (indices >= shape[0]))[0].tolist()
+    return KernelError(
+        f"`position_ids`[{batch}, {token}] is {indices[batch, token]}, expected 0 to "
+        f"{shape[0] - 1}: axis 0 of `{name}` with shape {shape}"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.control.flag import flag
 from onnx_kvtool.runtime.kernels.control.stacking import Stack
@@ -37,8 +38,8 @@ def loop(M: Value = None, cond: Value = None, *v_initial: Value, body: Body) -> 
     states = list(v_initial)
     if len(body.outputs) < 1 + len(states):
         raise KernelError(
-            f"the body has {len(body.outputs)} outputs, expected at least {1 + len(states)}: a "
-            f"condition and {len(states)} states"
+            f"the body has {counted(len(body.outputs), 'output')}, expected at least "
+            f"{1 + len(states)}: a condition and {counted(len(states), 'state')}"
         )
     stacks = [Stack(body, k) for k in range(1 + len(states), len(body.outputs))]
     iteration = 0

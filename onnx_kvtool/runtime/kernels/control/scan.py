@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.control.stacking import Stack
 from onnx_kvtool.runtime.kernels.kernel import Array, Body, Value
@@ -48,7 +49,9 @@ def scan_9(
     count = len(values) - num_scan_inputs
     outputs = len(body.outputs) - count
     if outputs < 0:
-        raise KernelError(f"the body has {len(body.outputs)} outputs, expected at least {count}")
+        raise KernelError(
+            f"the body has {counted(len(body.outputs), 'output')}, expected at least {count}"
+        )
     scanned = _front(
         values[count:],
         _listed("scan_input_axes", scan_input_axes, num_scan_inputs),
@@ -95,7 +98,9 @@ def scan_8(
         raise KernelError(f"batch sizes differ: {[v.shape[:1] for v in values]}")
     lengths = [size] * batch if sequence_lens is None else sequence_lens.reshape(-1).tolist()
     if len(lengths) != batch or not all(0 <= length <= size for length in lengths):
-        raise KernelError(f"`sequence_lens` is {lengths}, expected {batch} numbers up to {size}")
+        raise KernelError(
+            f"`sequence_lens` is {lengths}, expected {counted(batch, 'number')} up to {size}"
+        )
     rows = []
     for row, length in enumerate(lengths):
         parts = [value[row, :length] for value in values[count:]]
@@ -143,7 +148,7 @@ def _listed(name: str, values: tuple[int, ...] | None, count: int) -> tuple[int,
     if values is None:
         return (0,) * count
     if len(values) != count:
-        raise KernelError(f"`{name}` has {len(values)} elements, expected {count}")
+        raise KernelError(f"`{name}` has {counted(len(values), 'element')}, expected {count}")
     return values
 
 

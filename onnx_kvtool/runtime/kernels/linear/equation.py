@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 
 __all__ = ["explicit_equation"]
@@ -32,7 +33,9 @@ def explicit_equation(equation: str, shapes: Sequence[tuple[int, ...]]) -> str:
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(shapes):
-        raise KernelError(f"`equation` has {len(terms)} terms, expected {len(shapes)}: {equation}")
+        raise KernelError(
+            f"`equation` has {counted(len(terms), 'term')}, expected {len(shapes)}: {equation}"
+        )
     for term in [*terms, right]:
         _check_term(term, equation)
     dotted = {len(s) - len(_letters(t)) for t, s in zip(terms, shapes, strict=True) if "." in t}
@@ -65,7 +68,7 @@ def _check_term(term: str, equation: str) -> None:
     rest = term.replace(_ELLIPSIS, "", 1)
     for character in rest:
         if character not in string.ascii_letters:
-            raise KernelError(f"`equation` {equation} has {character!r} in the term `{term}`")
+            raise KernelError(f"`equation` {equation} has `{character}` in the term `{term}`")
 
 
 def _letters(term: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -57,8 +58,8 @@ def tile(input: Array, repeats: Array) -> tuple[Array]:
     times = read_integers(repeats, "repeats")
     if len(times) != input.ndim:
         raise KernelError(
-            f"`repeats` has {len(times)} elements, expected {input.ndim}: `input` has shape "
-            f"{input.shape}"
+            f"`repeats` has {counted(len(times), 'element')}, expected {input.ndim}: `input` has "
+            f"shape {input.shape}"
         )
     if any(number < 0 for number in times):
         raise KernelError(f"`repeats` {times} holds a negative number")

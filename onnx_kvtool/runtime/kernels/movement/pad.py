@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -97,8 +98,8 @@ def _pad(
     count = len(chosen)
     if len(pads) != 2 * count:
         raise KernelError(
-            f"`pads` has {len(pads)} elements, expected {2 * count} for {count} axes of "
-            f"`data` with shape {data.shape}"
+            f"`pads` has {counted(len(pads), 'element')}, expected {2 * count} for "
+            f"{counted(count, 'axis', 'axes')} of `data` with shape {data.shape}"
         )
     before, after = [0] * data.ndim, [0] * data.ndim
     for n, axis in enumerate(chosen):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -47,13 +48,13 @@ def reshape_14(data: Array, shape: Array, *, allowzero: int) -> tuple[Array]:
         if known == 0 or data.size % known:
             raise KernelError(
                 f"`shape` {given} leaves no size for -1: `data` with shape {data.shape} has "
-                f"{data.size} elements, the other sizes make {known}"
+                f"{counted(data.size, 'element')}, the other sizes make {known}"
             )
         sizes[sizes.index(-1)] = data.size // known
     if math.prod(sizes) != data.size:
         raise KernelError(
-            f"`shape` {given} makes {math.prod(sizes)} elements, expected {data.size} as `data` "
-            f"with shape {data.shape}"
+            f"`shape` {given} makes {counted(math.prod(sizes), 'element')}, expected {data.size} "
+            f"as `data` with shape {data.shape}"
         )
     require_axes(len(sizes))
     return (data.reshape(sizes),)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -54,7 +55,7 @@ def compress(input: Array, condition: Array, *, axis: int | None) -> tuple[Array
     size = math.prod(input.shape) if along is None else input.shape[along]
     if len(condition) > size:
         raise KernelError(
-            f"`condition` has {len(condition)} elements, expected at most {size}: `input` has "
-            f"shape {input.shape}"
+            f"`condition` has {counted(len(condition), 'element')}, expected at most {size}: "
+            f"`input` has shape {input.shape}"
         )
     return (np.take(input, np.flatnonzero(condition), axis=along),)

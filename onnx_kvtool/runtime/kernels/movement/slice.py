@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -78,12 +79,12 @@ def _slice(
     for name, given in (("ends", ends), ("axes", axes), ("steps", steps)):
         if len(given) != len(starts):
             raise KernelError(
-                f"`{name}` has {len(given)} elements, expected {len(starts)} as `starts`"
+                f"`{name}` has {counted(len(given), 'element')}, expected {len(starts)} as `starts`"
             )
     if len(starts) > data.ndim:
         raise KernelError(
-            f"`starts` has {len(starts)} elements, expected at most {data.ndim}: `data` has shape "
-            f"{data.shape}"
+            f"`starts` has {counted(len(starts), 'element')}, expected at most {data.ndim}: `data` "
+            f"has shape {data.shape}"
         )
     index: list[Any] = [slice(None)] * data.ndim
     for axis, start, end, step in zip(

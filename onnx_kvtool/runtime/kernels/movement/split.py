@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
@@ -114,7 +115,8 @@ def _equal(value: Array, axis: int, context: Context) -> list[int]:
 def _cut(value: Array, sizes: Sequence[int], axis: int, context: Context) -> tuple[Array, ...]:
     if len(sizes) != context.outputs:
         raise KernelError(
-            f"`split` has {len(sizes)} elements, expected {context.outputs}, the number of outputs"
+            f"`split` has {counted(len(sizes), 'element')}, expected {context.outputs}, the number "
+            "of outputs"
         )
     if any(size < 0 for size in sizes):
         raise KernelError(f"`split` {list(sizes)} holds a negative size")

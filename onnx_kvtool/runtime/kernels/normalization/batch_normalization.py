@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.elementwise.precision import widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
@@ -45,7 +46,7 @@ def batch_normalization_7(
     """
     if context is not None and context.outputs > 1:
         raise KernelError(
-            f"the node has {context.outputs} outputs, which means training, expected 1",
+            f"the node has {counted(context.outputs, 'output')}, which means training, expected 1",
             help=_NO_TRAINING,
         )
     shape = (_channels(X),) if spatial else X.shape[1:]

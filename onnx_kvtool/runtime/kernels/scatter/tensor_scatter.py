@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.scatter.writing import destination
@@ -141,7 +142,7 @@ def _check_range(starts: Array, last: int | None, length: int, capacity: int) ->
             )
         if last is not None and start > last:
             raise KernelError(
-                f"write_indices[{row}] is {start}, expected at most {last}: {length} rows "
-                f"from there exceed max_sequence_length {capacity}",
+                f"write_indices[{row}] is {start}, expected at most {last}: "
+                f"{counted(length, 'row')} from there exceed max_sequence_length {capacity}",
                 help="make the cache longer, or set `mode` to `circular` to wrap around",
             )

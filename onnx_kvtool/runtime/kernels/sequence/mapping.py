@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Body, Value
 
@@ -29,8 +30,8 @@ def sequence_map(
     for position, other in enumerate(additional_inputs):
         if isinstance(other, list) and len(other) != size:
             raise KernelError(
-                f"`additional_inputs`[{position}] has {len(other)} elements, expected {size} as "
-                "`input_sequence`"
+                f"`additional_inputs`[{position}] has {counted(len(other), 'element')}, expected "
+                f"{size} as `input_sequence`"
             )
     results: list[list[Value]] = [[] for _ in body.outputs]
     for index, element in enumerate(input_sequence):

@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "pads for another rank": (
         lambda: pad_19(X, integers(1, 1, 1, 1), mode="edge"),
-        "`pads` has 4 elements, expected 2 for 1 axes of `data` with shape (5,)",
+        "`pads` has 4 elements, expected 2 for 1 axis of `data` with shape (5,)",
     ),
     "pads of 32 bits": (
         lambda: pad_19(X, np.array([1, 1], np.int32), mode="edge"),

@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "Expand to -1": (lambda: expand(X, integers(-1)), "`shape` [-1] holds a negative size"),
     "Tile of fewer axes": (
         lambda: tile(X, integers(2)),
-        "`repeats` has 1 elements, expected 3: `input` has shape (2, 3, 5)",
+        "`repeats` has 1 element, expected 3: `input` has shape (2, 3, 5)",
     ),
     "Tile a negative number of times": (
         lambda: tile(X, integers(1, 1, -1)),

@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "fewer ends than starts": (
         {"ends": integers(1)},
-        "`ends` has 1 elements, expected 2 as `starts`",
+        "`ends` has 1 element, expected 2 as `starts`",
     ),
     "starts of rank 2": (
         {"starts": integers(1, 2)[None]},

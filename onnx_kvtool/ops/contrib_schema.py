@@ -1,0 +1,273 @@
+"""Operators of onnxruntime that onnx does not define, as facts of the same kind.
+
+`onnx.defs` does not have them. They are written down from the schemas that onnxruntime 1.31.1
+registers, and a test holds them against those of the installed one. Each has one version, 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.contrib import DOMAIN
+from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, Formal, OpFacts
+
+__all__ = ["CONTRIB_SCHEMAS", "OperatorName", "contrib_facts"]
+
+OperatorName = tuple[str, str]
+"""Domain and name of an operator."""
+
+_INT, _FLOAT, _STRING = ir.AttributeType.INT, ir.AttributeType.FLOAT, ir.AttributeType.STRING
+_REQUIRED = object()
+"""In place of a default: a node must carry the attribute."""
+
+_F = "tensor(float)"
+_HALVES = f"{_F} tensor(float16) tensor(bfloat16)"
+_CODES = "tensor(int8) tensor(uint8)"
+_FLOATS = f"{_HALVES} tensor(double)"
+
+
+def _facts(
+    op_type: str, inputs: str, outputs: str, types: Mapping[str, str], **attributes: object
+) -> OpFacts:
+    """Return the facts of an operator.
+
+    Args:
+        op_type: Its name.
+        inputs: Its inputs in order, each `name:type`, or `name?:type` if it may be absent; the type
+            is one of `types`, or a literal one.
+        outputs: Its outputs, likewise.
+        types: The types that each type parameter takes, separated by spaces.
+        attributes: The type and the default of each attribute; a type alone has no default.
+    """
+    formals = [_formals(text, types) for text in (inputs, outputs)]
+    # Absent ones before the last that is needed still count.
+    fewest = [max(i for i, f in enumerate(side, start=1) if not f.optional) for side in formals]
+    return OpFacts(
+        op_type=op_type,
+        since_version=1,
+        deprecated=False,
+        inputs=formals[0],
+        outputs=formals[1],
+        attributes={name: _attribute(name, given) for name, given in attributes.items()},
+        min_inputs=fewest[0],
+        max_inputs=len(formals[0]),
+        min_outputs=fewest[1],
+        max_outputs=len(formals[1]),
+    )
+
+
+def _formals(text: str, types: Mapping[str, str]) -> tuple[Formal, ...]:
+    formals = []
+    for word in text.split():
+        name, _, kind = word.partition(":")
+        formals.append(
+            Formal(
+                name=name.removesuffix("?"),
+                optional=name.endswith("?"),
+                variadic=False,
+                homogeneous=True,
+                type_parameter=kind,
+                types=frozenset(types.get(kind, kind).split()),
+            )
+        )
+    return tuple(formals)
+
+
+def _attribute(name: str, given: object) -> AttributeFacts:
+    kind, default = given if isinstance(given, tuple) else (given, None)
+    assert isinstance(kind, ir.AttributeType)
+    value: AttributeValue = None if default is _REQUIRED else default
+    if isinstance(value, float):
+        value = float(np.float32(value))
+    return AttributeFacts(name, kind.value, default is _REQUIRED, value)
+
+
+_DEFAULT_DOMAIN = (
+    # The optimiser makes it of a normalization below opset 17, where onnx has no such operator.
+    _facts(
+        "LayerNormalization",
+        "X:T Scale:V B?:V",
+        "Y:V Mean?:U InvStdDev?:U",
+        {"T": _FLOATS, "U": f"{_F} tensor(double)", "V": _FLOATS},
+        axis=(_INT, -1),
+        epsilon=(_FLOAT, 1e-5),
+        stash_type=(_INT, 1),
+    ),
+    _facts(
+        "SimplifiedLayerNormalization",
+        "X:T scale:V",
+        "Y:V inv_std_var?:U",
+        {"T": _FLOATS, "U": f"{_F} tensor(double)", "V": _FLOATS},
+        axis=(_INT, -1),
+        epsilon=(_FLOAT, 1e-5),
+        stash_type=(_INT, 1),
+    ),
+)
+
+_MICROSOFT = (
+    _facts(
+        "Attention",
+        "input:T weights:T bias?:T mask_index?:M past?:T attention_bias?:T past_sequence_length?:M",
+        "output:T present?:T",
+        {"T": _HALVES, "M": "tensor(int32)"},
+        do_rotary=_INT,
+        mask_filter_value=_FLOAT,
+        num_heads=(_INT, _REQUIRED),
+        past_present_share_buffer=_INT,
+        qkv_hidden_sizes=ir.AttributeType.INTS,
+        rotary_embedding_dim=_INT,
+        scale=_FLOAT,
+        unidirectional=(_INT, 0),
+    ),
+    _facts("BiasGelu", "A:T B:T", "C:T", {"T": _FLOATS}),
+    _facts(
+        "DynamicQuantizeMatMul",
+        "A:T1 B:T2 b_scale:T1 b_zero_point?:T2 bias?:T1",
+        "Y:T1",
+        {"T1": _F, "T2": _CODES},
+    ),
+    _facts(
+        "EmbedLayerNormalization",
+        "input_ids:T1 segment_ids?:T1 word_embedding:T position_embedding:T "
+        "segment_embedding?:T gamma:T beta:T mask?:T1 position_ids?:T1",
+        "output:T mask_index?:T1 embedding_sum?:T",
+        {"T1": "tensor(int32)", "T": f"{_F} tensor(float16)"},
+        epsilon=(_FLOAT, 1e-12),
+        mask_index_type=_INT,
+    ),
+    _facts("FastGelu", "X:T bias?:T", "Y:T", {"T": _FLOATS}),
+    _facts(
+        "FusedMatMul",
+        "A:T B:T",
+        "Y:T",
+        {"T": _FLOATS},
+        alpha=(_FLOAT, 1.0),
+        transA=(_INT, 0),
+        transB=(_INT, 0),
+        transBatchA=(_INT, 0),
+        transBatchB=(_INT, 0),
+    ),
+    _facts(
+        "GatherBlockQuantized",
+        "data:T1 indices:Tind scales:T2 zero_points?:T1",
+        "output:T2",
+        {
+            "T1": "tensor(int4) tensor(uint4) tensor(uint8) tensor(float8e4m3fn) "
+            "tensor(float8e4m3fnuz) tensor(float8e5m2) tensor(float8e5m2fnuz) tensor(float4e2m1)",
+            "T2": _HALVES,
+            "Tind": "tensor(int32) tensor(int64)",
+        },
+        bits=(_INT, 4),
+        block_size=(_INT, 128),
+        gather_axis=(_INT, 0),
+        quantize_axis=(_INT, 1),
+    ),
+    _facts("Gelu", "X:T", "Y:T", {"T": _FLOATS}),
+    _facts(
+        "GroupQueryAttention",
+        "query:T key?:T value?:T past_key?:T_CACHE past_value?:T_CACHE seqlens_k:M "
+        "total_sequence_length:M cos_cache?:T sin_cache?:T position_ids?:tensor(int64) "
+        "attention_bias?:T head_sink?:T k_scale?:T_KV_SCALE v_scale?:T_KV_SCALE "
+        "q_norm_weight?:T k_norm_weight?:T",
+        "output:T present_key?:T_CACHE present_value?:T_CACHE output_qk?:T",
+        {
+            "T": _HALVES,
+            "T_CACHE": f"{_HALVES} tensor(uint8) tensor(int8) tensor(float8e4m3fn)",
+            "T_KV_SCALE": _F,
+            "M": "tensor(int32)",
+        },
+        causal=(_INT, 1),
+        do_rotary=_INT,
+        k_quant_type=(_STRING, "NONE"),
+        kv_cache_bit_width=_INT,
+        kv_num_heads=(_INT, _REQUIRED),
+        local_window_size=(_INT, -1),
+        num_heads=(_INT, _REQUIRED),
+        qk_norm_epsilon=(_FLOAT, 1e-6),
+        qk_output=(_INT, 0),
+        rotary_interleaved=_INT,
+        scale=_FLOAT,
+        sliding_window_cache=(_INT, 0),
+        smooth_softmax=(_INT, -1),
+        softcap=_FLOAT,
+        v_quant_type=(_STRING, "NONE"),
+    ),
+    _facts(
+        "MatMulIntegerToFloat",
+        "A:T1 B:T2 a_scale:T3 b_scale:T3 a_zero_point?:T1 b_zero_point?:T2 bias?:T3",
+        "Y:T3",
+        {"T1": _CODES, "T2": _CODES, "T3": f"{_F} tensor(float16)"},
+    ),
+    _facts(
+        "MatMulNBits",
+        "A:T1 B:T2 scales:T1 zero_points?:T3 g_idx?:T4 bias?:T1",
+        "Y:T1",
+        {
+            "T1": _HALVES,
+            "T2": "tensor(uint8)",
+            "T3": f"{_HALVES} tensor(uint8)",
+            "T4": "tensor(int32)",
+        },
+        K=(_INT, _REQUIRED),
+        N=(_INT, _REQUIRED),
+        accuracy_level=(_INT, 0),
+        bits=(_INT, 4),
+        block_size=(_INT, _REQUIRED),
+        weight_prepacked=(_INT, 0),
+    ),
+    _facts(
+        "MultiHeadAttention",
+        "query:T key?:T value?:T bias?:T key_padding_mask?:M attention_bias?:T past_key?:T "
+        "past_value?:T past_sequence_length?:M cache_indirection?:M",
+        "output:T present_key?:T present_value?:T qk?:QK",
+        {"T": _HALVES, "QK": _HALVES, "M": "tensor(int32)"},
+        mask_filter_value=_FLOAT,
+        num_heads=(_INT, _REQUIRED),
+        scale=_FLOAT,
+        unidirectional=(_INT, 0),
+    ),
+    _facts("QuickGelu", "X:T", "Y:T", {"T": _FLOATS}, alpha=(_FLOAT, 1.702)),
+    _facts(
+        "RotaryEmbedding",
+        "input:T position_ids:M cos_cache:T sin_cache:T",
+        "output:T",
+        {"T": _HALVES, "M": "tensor(int64)"},
+        interleaved=_INT,
+        is_packed_batching=_INT,
+        num_heads=_INT,
+        rotary_embedding_dim=_INT,
+        scale=_FLOAT,
+    ),
+    _facts(
+        "SkipLayerNormalization",
+        "input:T skip:T gamma:T beta?:T bias?:T",
+        "output:T mean?:U inv_std_var?:U input_skip_bias_sum?:T",
+        {"T": _HALVES, "U": _F},
+        epsilon=(_FLOAT, 1e-12),
+    ),
+    _facts(
+        "SkipSimplifiedLayerNormalization",
+        "input:T skip:T gamma:T bias?:T",
+        "output:T mean?:U inv_std_var?:U input_skip_bias_sum?:T",
+        {"T": _HALVES, "U": _F},
+        epsilon=(_FLOAT, 1e-12),
+    ),
+)
+
+CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
+    "schema of onnxruntime",
+    [
+        *((("", facts.op_type), facts) for facts in _DEFAULT_DOMAIN),
+        *(((DOMAIN, facts.op_type), facts) for facts in _MICROSOFT),
+    ],
+)
+"""By domain and name: operators of `com.microsoft`, and those in the default domain."""
+
+
+def contrib_facts(domain: str, op_type: str) -> OpFacts | None:
+    """Return what is known of an operator of onnxruntime; None for any other."""
+    return CONTRIB_SCHEMAS.get((domain, op_type))

@@ -1,0 +1,192 @@
+"""The normalizations of onnxruntime, against it and against their formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from onnx_kvtool.core.errors import KvtoolError
+from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
+
+TOLERANCE = {"float64": 1e-5, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+"""Inverses are float32 for a double as well."""
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 3) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def demand_close(
+    found: dict[str, np.ndarray[Any, Any]], expected: dict[str, np.ndarray[Any, Any]]
+) -> None:
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        limit = TOLERANCE[value.dtype.name]
+        np.testing.assert_allclose(
+            found[name].astype(np.float64), value.astype(np.float64), limit, limit, err_msg=name
+        )
+
+
+AXES = [
+    pytest.param(-1, (7,), id="the last axis"),
+    pytest.param(2, (5, 7), id="two axes"),
+    pytest.param(1, (3, 5, 7), id="all but the batch"),
+    pytest.param(0, (2, 3, 5, 7), id="all axes"),
+    pytest.param(1, (7,), id="a scale of fewer axes than are normalized"),
+    pytest.param(-1, (2, 1, 5, 7), id="a scale of more axes than are normalized"),
+    pytest.param(-1, (1,), id="one scale"),
+]
+DTYPES = [np.float32, np.float16, np.float64]
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("axis", "scale"), AXES)
+def test_simplified_layer_normalization(axis: int, scale: tuple[int, ...], dtype: Any) -> None:
+    inputs = {"X": normal(2, 3, 5, 7, dtype=dtype), "scale": normal(*scale, dtype=dtype, seed=4)}
+    arguments = ("SimplifiedLayerNormalization", inputs, ("y", "inverse"), "")
+    attributes = {"axis": axis, "epsilon": 1e-2, "stash_type": 1}
+    demand_close(ours(*arguments, **attributes), theirs(*arguments, **attributes))
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bias", [True, False], ids=["with a bias", "without a bias"])
+@pytest.mark.parametrize(("axis", "scale"), AXES)
+def test_layer_normalization_below_opset_17(
+    axis: int, scale: tuple[int, ...], bias: bool, dtype: Any
+) -> None:
+    inputs = {
+        "X": normal(2, 3, 5, 7, dtype=dtype),
+        "Scale": normal(*scale, dtype=dtype, seed=4),
+        "B": normal(*scale, dtype=dtype, seed=5) if bias else None,
+    }
+    arguments = ("LayerNormalization", inputs, ("y", "mean", "inverse"), "")
+    attributes = {"axis": axis, "epsilon": 1e-2}
+    demand_close(ours(*arguments, **attributes), theirs(*arguments, **attributes))
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize(
+    ("x", "scale"), [(np.float32, np.float16), (np.float16, np.float32)], ids=str
+)
+def test_the_result_has_the_type_of_the_scale(x: Any, scale: Any) -> None:
+    inputs = {"X": normal(2, 7, dtype=x), "scale": normal(7, dtype=scale)}
+    found = ours("SimplifiedLayerNormalization", inputs, domain="")
+    assert found["y"].dtype == scale
+    np.testing.assert_allclose(
+        found["y"],
+        theirs("SimplifiedLayerNormalization", inputs, domain="")["y"],
+        rtol=2e-3,
+        atol=2e-3,
+    )
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("bias", [True, False], ids=["with a bias", "without a bias"])
+@pytest.mark.parametrize(
+    ("shape", "skip"),
+    [
+        pytest.param((2, 3, 7), (2, 3, 7), id="three dimensions"),
+        pytest.param((2, 3, 7), (1, 3, 7), id="a residual with a batch of 1"),
+        pytest.param((2, 3, 7), (3, 7), id="a residual without a batch"),
+        pytest.param((3, 7), (3, 7), id="two dimensions"),
+    ],
+)
+@pytest.mark.parametrize(
+    "op_type", ["SkipSimplifiedLayerNormalization", "SkipLayerNormalization", "without beta"]
+)
+def test_a_normalization_with_a_residual(
+    op_type: str, shape: tuple[int, ...], skip: tuple[int, ...], bias: bool, dtype: Any
+) -> None:
+    inputs: dict[str, np.ndarray[Any, Any] | None] = {
+        "input": normal(*shape, dtype=dtype),
+        "skip": normal(*skip, dtype=dtype, seed=4),
+        "gamma": normal(7, dtype=dtype, seed=5),
+    }
+    if "Simplified" not in op_type:
+        inputs["beta"] = normal(7, dtype=dtype, seed=6) if op_type != "without beta" else None
+        op_type = "SkipLayerNormalization"
+    inputs["bias"] = normal(7, dtype=dtype, seed=7) if bias else None
+    arguments = (op_type, inputs, ("y", "mean", "inverse", "sum"))
+    demand_close(ours(*arguments, epsilon=1e-2), theirs(*arguments, epsilon=1e-2))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+def test_the_formula_of_the_simplified_one(dtype: Any) -> None:
+    x, skip, gamma = (normal(3, 7, dtype=dtype, seed=n) for n in (1, 2, 3))
+    inputs = {"input": x, "skip": skip, "gamma": gamma[0]}
+    found = ours("SkipSimplifiedLayerNormalization", inputs, ("y", "", "", "sum"))
+    total = x.astype(np.float64) + skip.astype(np.float64)
+    expected = total / np.sqrt((total**2).mean(axis=-1, keepdims=True) + 1e-12)
+    demand_close(
+        found,
+        {"y": (expected * gamma[0].astype(np.float64)).astype(dtype), "sum": total.astype(dtype)},
+    )
+
+
+def test_the_sum_is_normalized_before_it_is_rounded() -> None:
+    x, skip = np.array([[2052.0, 2052.0]], np.float16), np.array([[0.75, -0.75]], np.float16)
+    inputs = {"input": x, "skip": skip, "gamma": np.ones(2, np.float16)}
+    found = ours("SkipLayerNormalization", inputs, ("y", "", "", "sum"))
+    assert found["sum"].tolist() == [[2052.0, 2052.0]]
+    np.testing.assert_allclose(found["y"], [[1.0, -1.0]], rtol=1e-3)
+
+
+def test_a_large_mean_does_not_cancel() -> None:
+    x = normal(2, 7) + 1e4
+    expected = (x - x.mean(-1, keepdims=True, dtype=np.float64)).astype(np.float64)
+    expected /= np.sqrt((expected**2).mean(-1, keepdims=True))
+    inputs = {"input": x, "skip": np.zeros_like(x), "gamma": np.ones(7, np.float32)}
+    found = ours("SkipLayerNormalization", inputs)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("op_type", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        pytest.param(
+            {"input": (2, 2, 3, 7)},
+            r"`input` has shape \(2, 2, 3, 7\), expected two or three dimensions",
+            id="four dimensions",
+        ),
+        pytest.param(
+            {"skip": (1, 1, 7)},
+            r"`skip` has shape \(1, 1, 7\), expected \(2, 3, 7\) as `input`",
+            id="a residual of one row",
+        ),
+        pytest.param({"gamma": (5,)}, r"`gamma` has shape \(5,\), expected \(7,\)", id="gamma"),
+        pytest.param({"bias": (1,)}, r"`bias` has shape \(1,\), expected \(7,\)", id="bias"),
+    ],
+)
+def test_shapes_that_are_refused(
+    op_type: str, shapes: dict[str, tuple[int, ...]], message: str
+) -> None:
+    given = {"input": (2, 3, 7), "skip": (2, 3, 7), "gamma": (7,)} | shapes
+    inputs: dict[str, np.ndarray[Any, Any] | None] = {n: normal(*s) for n, s in given.items()}
+    if op_type == "SkipLayerNormalization" and "bias" in inputs:
+        inputs["bias"] = inputs.pop("bias", None)
+        inputs = {k: inputs.get(k) for k in ("input", "skip", "gamma", "beta", "bias")}
+    with pytest.raises(KvtoolError, match=message):
+        ours(op_type, inputs)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        pytest.param(
+            {"stash_type": 16}, "`stash_type` is 16, expected 1", id="a stash of bfloat16"
+        ),
+        pytest.param({"axis": 2}, "`axis` is 2", id="an axis beyond the rank"),
+    ],
+)
+def test_attributes_that_are_refused(attributes: dict[str, int], message: str) -> None:
+    inputs = {"X": normal(3, 7), "scale": normal(7)}
+    with pytest.raises(KvtoolError, match=message):
+        ours("SimplifiedLayerNormalization", inputs, domain="", **attributes)

@@ -1,0 +1,74 @@
+"""What is written down of operators that onnx lacks, against what onnxruntime registers."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any
+
+import onnx
+import pytest
+
+from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, OperatorName
+from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
+from tests.runtime.kernels.contrib.node import needs_onnxruntime
+
+NAMES = [pytest.param(name, id="::".join(filter(None, name))) for name in CONTRIB_SCHEMAS]
+
+
+@functools.cache
+def registered() -> dict[OperatorName, Any]:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return {
+        (schema.domain, schema.name): schema
+        for schema in state.get_all_operator_schema()
+        if schema.since_version == 1
+    }
+
+
+@needs_onnxruntime
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_is_that_of_onnxruntime(name: OperatorName) -> None:
+    facts, schema = CONTRIB_SCHEMAS[name], registered()[name]
+    types = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
+    for formals, parameters in ((facts.inputs, schema.inputs), (facts.outputs, schema.outputs)):
+        assert [(f.name, f.optional, f.type_parameter, f.types) for f in formals] == [
+            (p.name, p.option.name == "Optional", p.typeStr, types.get(p.typeStr, {p.typeStr}))
+            for p in parameters
+        ]
+    assert (facts.min_outputs, facts.max_outputs) == (schema.min_output, schema.max_output)
+    assert facts.max_inputs == schema.max_input
+    assert facts.attributes.keys() == schema.attributes.keys()
+    for attribute in facts.attributes.values():
+        other = schema.attributes[attribute.name]
+        assert attribute.type == onnx.AttributeProto.AttributeType.Value(other.type.name)
+        assert attribute.required == other.required
+        assert attribute.default == default_of(other)
+
+
+def default_of(attribute: Any) -> Any:
+    given = onnx.AttributeProto.FromString(attribute._default_value)
+    if not given.name:
+        return None
+    value = onnx.helper.get_attribute_value(given)
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def test_every_schema_has_a_kernel_and_every_kernel_a_schema() -> None:
+    assert CONTRIB_KERNELS.keys() == CONTRIB_SCHEMAS.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_takes_what_its_schema_says(name: OperatorName) -> None:
+    facts, kernel = CONTRIB_SCHEMAS[name], CONTRIB_KERNELS[name]
+    parameters = inspect.signature(kernel.function).parameters.values()
+    positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert [p.name for p in positional] == [formal.name for formal in facts.inputs]
+    for index, (parameter, formal) in enumerate(zip(positional, facts.inputs, strict=True)):
+        # Python wants no default before a parameter that has none.
+        has_default = formal.optional and index >= facts.min_inputs
+        assert (parameter.default is None) == has_default, formal.name
+    keywords = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    assert keywords - {"context"} == facts.attributes.keys()
+    assert kernel.since == facts.since_version
