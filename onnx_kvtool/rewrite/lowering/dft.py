@@ -112,6 +112,8 @@ def _matrix(
         text = "DFT is written as a product for float32 and float64 only"
         raise Refusal("element-type", text, lowest_opset=17)
     wanted = None if known is None else int(known.ravel()[0])
+    if wanted is not None and wanted <= 0:
+        raise MalformedNode("bad-length", f"`dft_length` is {wanted}, expected at least 1")
     if inverse and onesided and wanted is None and size == 1:
         raise MalformedNode("bad-length", "half a spectrum of one element belongs to no signal")
     if size * (wanted or 2 * size) * 4 > _LARGEST:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import dims_of
+from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
@@ -20,12 +23,14 @@ def lower_rotary_embedding_23(
 ) -> Replacement | None:
     """Rotate the halves of the first R elements of each head; the others stay.
 
-        cos, sin   = Unsqueeze(Gather(cache, position_ids))  # (B, L, 1, R / 2), for all layers
-        x1, x2, x3 = Split(X)                                # R / 2, R / 2 and the rest
-        Y          = Concat(cos * x1 - sin * x2, sin * x1 + cos * x2, x3)
+        cos, sin = Gather(cache, position_ids)               # (B, L, R / 2)
+        Y        = X * [cos, cos] + swapped(X) * [-sin, sin]   # where whole heads are rotated
 
-    X is (B, H, L, D), or (B, L, H * D), which is seen as (B, L, H, D). The order of the arithmetic
-    is that of the schema's body, which computes the tables anew for each node.
+    `swapped` exchanges the halves of each head. X is (B, H, L, D) and the tables (B, 1, L, D), or
+    X is (B, L, H * D) and so are they: repeated for every head, since a product that broadcasts in
+    the middle takes twice as long in onnxruntime 1.31.1. The tables are for all layers. Each
+    element is computed as in the schema's body, bit for bit, which builds the tables anew for each
+    node.
 
     Returns:
         None, for the schema's body, where the halves are interleaved, or the head size, R or the
@@ -42,66 +47,114 @@ def lower_rotary_embedding_23(
         return None
     size = dims[-1] // heads
     rotated = view.integer("rotary_embedding_dim") or size
-    tables = [
-        _table(em, view, name, rotated, 2 if len(dims) == 3 else 1)
-        for name in ("cos_cache", "sin_cache")
-    ]
-    cos, sin = tables
-    if cos is None or sin is None or rotated % 2 or not 0 < rotated <= size:
+    if rotated % 2 or not 0 < rotated <= size:
         return None
-
-    def op(op_type: str, *inputs: ir.Value, hint: str) -> ir.Value:
-        return em.op(op_type, *inputs, dtype=x.dtype or ir.DataType.UNDEFINED, hint=hint)
-
-    split = x
-    if len(dims) == 3:
-        split = op("Reshape", x, em.constant([0, 0, heads, size], "shape"), hint="heads")
-    parts = _parts(em, split, [rotated // 2, rotated // 2, size - rotated], x.dtype)
-    first, second = parts[0], parts[1]
-    real = op(
-        "Sub",
-        op("Mul", cos, first, hint="cos_x1"),
-        op("Mul", sin, second, hint="sin_x2"),
-        hint="real",
-    )
-    imaginary = op(
-        "Add",
-        op("Mul", sin, first, hint="sin_x1"),
-        op("Mul", cos, second, hint="cos_x2"),
-        hint="imaginary",
-    )
-    joined = em.op(
-        "Concat", real, imaginary, *parts[2:], attributes={"axis": -1}, dtype=x.dtype, hint="joined"
-    )
-    if len(dims) == 3:
-        joined = op("Reshape", joined, em.constant([0, 0, dims[-1]], "shape"), hint="rotated")
-    return Replacement((joined,))
-
-
-def _table(
-    em: Emitter, view: NodeView, name: str, rotated: int, heads_axis: int
-) -> ir.Value | None:
-    """Return cosines or sines with a dimension for the heads; None for a width other than R / 2."""
-    table, positions = view.required(name), view.input("position_ids")
-    dims = dims_of(table)
-    if dims is None or dims[-1] != rotated // 2 or table.dtype is None:
+    if any(_width(view, name) != rotated // 2 for name in ("cos_cache", "sin_cache")):
         return None
-    dtype = table.dtype
-
-    def build() -> ir.Value:
-        rows = table if positions is None else em.op("Gather", table, positions, dtype=dtype)
-        return unsqueeze(em, rows, [heads_axis], hint=name)
-
-    return em.once(("rotary table", table, positions, heads_axis), build)
+    form = _Rotation(em, view, len(dims), heads, size)
+    return Replacement((form.of_whole_heads() if rotated == size else form.of_parts(rotated),))
 
 
-def _parts(
-    em: Emitter, value: ir.Value, sizes: list[int], dtype: ir.DataType | None
-) -> tuple[ir.Value, ...]:
-    """Split the last axis into parts of these sizes; a part of size 0 is left out."""
-    sizes = [n for n in sizes if n]
-    dtypes = [dtype or ir.DataType.UNDEFINED] * len(sizes)
-    if em.opset >= 13:
-        lengths = em.constant(sizes, "split")
-        return em.multi("Split", value, lengths, attributes={"axis": -1}, dtypes=dtypes)
-    return em.multi("Split", value, attributes={"axis": -1, "split": sizes}, dtypes=dtypes)
+def _width(view: NodeView, name: str) -> Dim:
+    dims = dims_of(view.required(name))
+    return dims[-1] if dims else None
+
+
+class _Rotation:
+    """One RotaryEmbedding whose facts are known; `size` is D."""
+
+    def __init__(self, em: Emitter, view: NodeView, rank: int, heads: int, size: int) -> None:
+        self.em, self.view = em, view
+        self.x = view.required("X")
+        self.dtype = self.x.dtype or ir.DataType.UNDEFINED
+        self.rank, self.heads, self.size = rank, heads, size
+
+    def of_whole_heads(self) -> ir.Value:
+        """Emit the form of the docstring above."""
+        cos, sin = self._both_halves("cos_cache"), self._both_halves("sin_cache")
+        # The halves of all heads in a row: half 2 h + 1 takes the place of half 2 h.
+        halves, axis = ([0, 0, 2 * self.heads], 2) if self.rank == 3 else ([0, 0, 0, 2], 3)
+        order = self.em.constant(np.arange(halves[-1], dtype=np.int64) ^ 1, "other_half")
+        swapped = self._reshape(self.x, [*halves, self.size // 2])
+        swapped = self._op("Gather", swapped, order, attributes={"axis": axis}, hint="swapped")
+        whole = [0, 0, self.heads * self.size] if self.rank == 3 else [0, 0, 0, self.size]
+        swapped = self._reshape(swapped, whole)
+        kept = self._op("Mul", self.x, cos, hint="x_cos")
+        return self._op("Add", kept, self._op("Mul", swapped, sin, hint="swapped_sin"), hint="y")
+
+    def of_parts(self, rotated: int) -> ir.Value:
+        """Rotate the first elements of each head, x1 and x2; x3 passes through."""
+        cos, sin = self._one_half("cos_cache"), self._one_half("sin_cache")
+        x = self.x
+        if self.rank == 3:
+            x = self._reshape(x, [0, 0, self.heads, self.size])
+        first, second, rest = self._split(x, [rotated // 2, rotated // 2, self.size - rotated])
+        real = self._op(
+            "Sub",
+            self._op("Mul", cos, first, hint="cos_x1"),
+            self._op("Mul", sin, second, hint="sin_x2"),
+            hint="real",
+        )
+        imaginary = self._op(
+            "Add",
+            self._op("Mul", sin, first, hint="sin_x1"),
+            self._op("Mul", cos, second, hint="cos_x2"),
+            hint="imaginary",
+        )
+        joined = self._op("Concat", real, imaginary, rest, attributes={"axis": -1}, hint="joined")
+        if self.rank == 3:
+            joined = self._reshape(joined, [0, 0, self.heads * self.size])
+        return joined
+
+    def _one_half(self, name: str) -> ir.Value:
+        """Return a table with a dimension for the heads: (B, L, 1, R / 2), or (B, 1, L, R / 2)."""
+        axis = 2 if self.rank == 3 else 1
+
+        def build() -> ir.Value:
+            return unsqueeze(self.em, self._rows(name), [axis], hint=name)
+
+        return self.em.once(("rotary half", *self._key(name), axis), build)
+
+    def _both_halves(self, name: str) -> ir.Value:
+        """Return a table for whole heads: (B, L, H * D), or (B, 1, L, D)."""
+        em = self.em
+
+        def both() -> ir.Value:
+            rows = self._rows(name)
+            first = self._op("Neg", rows, hint="minus_sin") if name == "sin_cache" else rows
+            return self._op("Concat", first, rows, attributes={"axis": -1}, hint=name)
+
+        def build() -> ir.Value:
+            table = em.once(("rotary halves", name, *self._key(name)), both)
+            if self.rank == 4:
+                return unsqueeze(em, table, [1], hint=name)
+            return self._op("Tile", table, em.constant([1, 1, self.heads], "repeats"), hint=name)
+
+        key = ("rotary heads", name, *self._key(name), self.rank, self.heads)
+        return em.once(key, build)
+
+    def _rows(self, name: str) -> ir.Value:
+        """Return the rows of a table for the positions: (B, L, R / 2)."""
+        table, positions = self._key(name)
+        if positions is None:
+            return table
+        return self.em.once(
+            ("rotary rows", table, positions), lambda: self._op("Gather", table, positions)
+        )
+
+    def _key(self, name: str) -> tuple[ir.Value, ir.Value | None]:
+        return self.view.required(name), self.view.input("position_ids")
+
+    def _split(self, value: ir.Value, sizes: list[int]) -> tuple[ir.Value, ...]:
+        """Split the last axis into parts of these sizes."""
+        em, dtypes = self.em, [self.dtype] * len(sizes)
+        if em.opset >= 13:
+            lengths = em.constant(sizes, "split")
+            return em.multi("Split", value, lengths, attributes={"axis": -1}, dtypes=dtypes)
+        return em.multi("Split", value, attributes={"axis": -1, "split": sizes}, dtypes=dtypes)
+
+    def _reshape(self, value: ir.Value, shape: list[int]) -> ir.Value:
+        return self._op("Reshape", value, self.em.constant(shape, "shape"))
+
+    def _op(self, op_type: str, *inputs: ir.Value, **keywords: Any) -> ir.Value:
+        return self.em.op(op_type, *inputs, dtype=self.dtype, **keywords)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import dims_of
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
@@ -30,7 +31,7 @@ def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     if given is not None or declared != count:
         raise MalformedNode(
             "bad-split",
-            f"`num_outputs` is {declared} with {count} outputs, or `split` is given too",
+            f"`num_outputs` is {declared} with {counted(count, 'output')}, or `split` is given too",
         )
     dims = dims_of(data)
     size = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
@@ -69,7 +70,8 @@ def _sizes(size: int, count: int) -> list[int]:
     sizes = [each] * (count - 1) + [size - each * (count - 1)]
     if sizes[-1] < 0:
         raise MalformedNode(
-            "bad-split", f"{size} elements cannot be split into {count} parts of {each}"
+            "bad-split",
+            f"{counted(size, 'element')} cannot be split into {counted(count, 'part')} of {each}",
         )
     return sizes
 

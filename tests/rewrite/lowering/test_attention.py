@@ -23,7 +23,11 @@ from tests.naive_attention import flat, naive_attention
 
 @dataclass(frozen=True)
 class Case:
-    """One Attention: sizes, what is given, and how its dimensions are declared."""
+    """One Attention: sizes, what is given, how its dimensions are declared, and for whom.
+
+    `keys_known` declares the number of keys also where other dimensions are symbolic; `runtime`
+    names the release that is written for.
+    """
 
     rank: int
     batch: int
@@ -42,7 +46,9 @@ class Case:
     left: int
     right: int
     symbolic: bool
+    keys_known: bool
     opset: int
+    runtime: str | None
     seed: int
 
 
@@ -71,6 +77,8 @@ def cases(draw: st.DrawFn) -> Case:
         left=draw(st.integers(-1, 3)) if windows else -1,
         right=draw(st.integers(-1, 3)) if windows else -1,
         symbolic=draw(st.booleans()),
+        keys_known=draw(st.booleans()),
+        runtime=draw(st.sampled_from([None, "onnxruntime"])),
         opset=draw(st.sampled_from([11, 12, 13, 17, 18, 22, 23])),
         seed=draw(st.integers(0, 2**16)),
     )
@@ -139,10 +147,10 @@ def _model(case: Case, feeds: dict[str, np.ndarray]) -> onnx.ModelProto:
         if case.symbolic:
             if name != "attn_mask" or len(dims) == 4:
                 dims[0] = "B"
-            if name in _NAMES:
+            if name == "Q" or (name in _NAMES and not case.keys_known):
                 dims[1 if case.rank == 3 else 2] = _NAMES[name]
             if name == "attn_mask":
-                dims[-2:] = ["L", "S"]
+                dims[-2:] = ["L", dims[-1] if case.keys_known else "S"]
             if name.startswith("past"):
                 dims[2] = "P"
         inputs.append(value(name, helper.np_dtype_to_tensor_dtype(feeds[name].dtype), dims))
@@ -175,7 +183,9 @@ _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
     left=-1,
     right=1,
     symbolic=False,
+    keys_known=True,
     opset=11,
+    runtime=None,
     seed=0,
 )
 
@@ -191,7 +201,9 @@ def test_every_attention_equals_the_text(case: Case) -> None:
         feeds |= {name: flat(feeds[name]) for name in "QKV"}
         expected = flat(expected)
     source = _model(case, feeds)
-    result, report = lower(ir.from_proto(source), opset=case.opset, verify=False)
+    result, report = lower(
+        ir.from_proto(source), opset=case.opset, target=case.runtime, verify=False
+    )
     assert not report.refused
     onnx.checker.check_model(ir.to_proto(result), full_check=True)
     # A node that stays an Attention is asked of onnx's reference: onnxruntime 1.31.1 lets a single
@@ -224,7 +236,9 @@ _BASE: dict[str, Any] = {
     "left": -1,
     "right": -1,
     "symbolic": True,
+    "keys_known": False,
     "opset": 18,
+    "runtime": None,
     "seed": 1,
 }
 
@@ -234,7 +248,9 @@ def _lowered(opset: int = 18, **changes: Any) -> tuple[ir.Model, list[str | None
     feeds = _feeds(case)
     if case.rank == 3:
         feeds |= {name: flat(feeds[name]) for name in "QKV"}
-    result, report = lower(ir.from_proto(_model(case, feeds)), opset=opset, verify=False)
+    result, report = lower(
+        ir.from_proto(_model(case, feeds)), opset=opset, target=case.runtime, verify=False
+    )
     return result, [done.via for done in report.lowered]
 
 
@@ -267,6 +283,77 @@ def test_keys_and_values_are_never_repeated(rank: int, opset: int) -> None:
     assert "Expand" not in ops
     assert "Tile" not in ops
     assert ops.count("MatMul") == 2
+
+
+def _turned_caches(graph: ir.Graph) -> list[int]:
+    """Return which dimension each Transpose of a reshaped key or value moves to the rows."""
+    found = []
+    for node in graph:
+        split = node.inputs[0].producer() if node.inputs[0] is not None else None
+        cache = split.inputs[0] if split is not None else None
+        if node.op_type == "Transpose" and cache is not None and cache.name in ("K", "V"):
+            perm = node.attributes["perm"].as_ints()
+            found.append(perm[-1] if cache.name == "K" else perm[-2])
+    return found
+
+
+_FLAT_ONE = {"batch": 1, "nonpad": (4,), "keys_known": True}
+
+
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize(
+    ("changes", "moved"),
+    [
+        pytest.param(_FLAT_ONE | {"symbolic": False}, 0, id="a batch of one leaves rows in place"),
+        pytest.param(_FLAT_ONE, 1, id="a batch of one that is not declared"),
+        pytest.param({"symbolic": False, "keys_known": True}, 1, id="a batch of two"),
+    ],
+)
+def test_rows_of_flat_caches(changes: dict[str, Any], moved: int, group: int) -> None:
+    """The first dimension alone is moved where it counts the rows: onnxruntime absorbs that."""
+    result, _ = _lowered(**changes, group=group)
+    assert _turned_caches(result.graph) == [moved, moved]
+    assert "If" not in [node.op_type for node in result.graph]
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_an_unknown_batch_is_asked_for_at_run_time_in_onnxruntime(group: int) -> None:
+    result, _ = _lowered(keys_known=True, runtime="onnxruntime", group=group)
+    (choice,) = (node for node in result.graph if node.op_type == "If")
+    bodies = [choice.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
+    assert [_turned_caches(body) for body in bodies] == [[0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"keys_known": False}, id="keys of unknown number may be none"),
+        pytest.param({"keys_known": True, "rank": 4}, id="heads are in front"),
+        pytest.param({"keys_known": True, "symbolic": False}, id="the batch is known"),
+    ],
+)
+def test_no_question_for_the_batch(changes: dict[str, Any]) -> None:
+    result, _ = _lowered(**changes, runtime="onnxruntime")
+    assert "If" not in [node.op_type for node in result.graph]
+
+
+@pytest.mark.parametrize("runtime", [None, "onnxruntime"])
+@pytest.mark.parametrize(("batch", "length"), [(0, 4), (1, 0), (2, 0), (0, 0)])
+@pytest.mark.parametrize("group", [1, 3])
+def test_empty_batches_and_queries(
+    group: int, batch: int, length: int, runtime: str | None
+) -> None:
+    """onnxruntime 1.31.1 dies of an empty operand whose first dimension its product moves."""
+    result, _ = _lowered(keys_known=True, runtime=runtime, group=group)
+    heads = 2 * group
+    feeds: dict[str, np.ndarray] = {
+        "Q": np.zeros((batch, length, heads * 5), np.float32),
+        "K": np.zeros((batch, 7, 2 * 5), np.float32),
+        "V": np.zeros((batch, 7, 2 * 3), np.float32),
+        "nonpad_kv_seqlen": np.zeros(batch, np.int64),
+    }
+    actual = onnxruntime.Session(serialize(result), "").run(feeds)
+    assert actual["Y"].shape == (batch, length, heads * 3)
 
 
 def test_all_layers_share_the_mask() -> None:

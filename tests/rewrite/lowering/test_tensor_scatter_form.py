@@ -252,6 +252,64 @@ def test_refusal(build: Callable[[], onnx.ModelProto], code: str) -> None:
     assert refused.value.report.output is None
 
 
+def _of_unknown_rows(
+    nodes: str, past: str = "float[2, 3, 7, 5]", outputs: str = ""
+) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f"""<ir_version: 11, opset_import: ["": 24]>
+        g ({past} past, float[E] flat, int64[4] shape, bool choice)
+            => ({past} present{outputs}) {{ rows = Reshape (flat, shape) {nodes} }}""")
+
+
+@pytest.mark.parametrize(
+    ("past", "shape"),
+    [
+        ("float[2, 3, 7, 5]", [2, 3, None, 5]),
+        ("float[B, 3, S, 5]", ["B", 3, None, 5]),
+        ("float[?, 3, S, D]", [None, 3, None, "D"]),
+    ],
+)
+def test_a_size_of_the_update_that_only_tensor_scatter_gives_is_declared(
+    past: str, shape: list[int | str | None]
+) -> None:
+    """A scatter by index may write a part of the cache: its graph no longer says the size."""
+    result = _lower(_of_unknown_rows("present = TensorScatter (past, rows)", past), opset=18)
+    rows = next(v for node in result.graph for v in node.outputs if v.name == "rows")
+    assert rows.dtype == ir.DataType.FLOAT
+    assert (
+        rows.shape is not None
+        and [d if isinstance(d, int) else d.value for d in rows.shape] == shape
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs"),
+    [
+        pytest.param(
+            """present = If (choice) <
+                then_branch = yes () => (float[2, 3, 7, 5] a) { a = TensorScatter (past, rows) },
+                else_branch = no () => (float[2, 3, 7, 5] b) { b = Identity (past) }>""",
+            "",
+            id="the update is there where its TensorScatter never runs",
+        ),
+        pytest.param(
+            "present = TensorScatter (past, rows)",
+            ", float[?, ?, ?, ?] rows",
+            id="the update is an output",
+        ),
+        pytest.param(
+            "sized = Identity (past) present = TensorScatter (past, sized)",
+            "",
+            id="inference finds the sizes itself",
+        ),
+    ],
+)
+def test_other_updates_keep_the_shape_that_the_file_declares(nodes: str, outputs: str) -> None:
+    result = _lower(_of_unknown_rows(nodes, outputs=outputs), opset=18)
+    named = {v.name: v for node in result.graph for v in node.outputs}
+    shapes = [value.shape for name in ("rows", "sized") if (value := named.get(name))]
+    assert all(shape is None or not any(isinstance(d, int) for d in shape) for shape in shapes)
+
+
 def test_an_unknown_rank_is_enough_for_scatter_nd_with_a_positive_axis() -> None:
     source = one_update(None, None, batch=2, axis=1)
     result, _ = lower(ir.from_proto(source), verify=False)

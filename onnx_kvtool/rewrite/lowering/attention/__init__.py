@@ -4,7 +4,9 @@ The schema's own body repeats K and V for grouped heads and builds the mask anew
 decode step of a medium decoder then takes 1.6 times the native one in onnxruntime. Here the query
 heads are grouped over the key/value heads by a reshape of the query, so that K and V are never
 repeated; the scale is folded into the query; and the mask is built once and shared by all layers.
-What this form does not cover falls back to the schema's body.
+What this form does not cover falls back to the schema's body. How caches (B, S, KV * D) are read is
+told in `flat_cache`; only what is written for onnxruntime has an If for it: with another runtime
+its cost was not measured.
 """
 
 from __future__ import annotations
@@ -27,4 +29,6 @@ def lower_attention_23_24_25(
     view = Attention(node, context.opset_of(node))
     if em.opset >= 23 and context.keep_fused:
         return keep_with_mask(view, em)
-    return grouped_attention(view, em)
+    limits = context.limits
+    may_branch = limits is not None and limits.release.runtime == "onnxruntime"
+    return grouped_attention(view, em, may_branch=may_branch)

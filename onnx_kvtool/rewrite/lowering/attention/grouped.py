@@ -19,8 +19,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.lowering.attention.flat_cache import flat_operand, rows_stay
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
     allowed_keys,
@@ -30,14 +32,21 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
 from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
 from onnx_kvtool.rewrite.lowering.context import Replacement
 from onnx_kvtool.rewrite.lowering.forms import cast, reduce, unsqueeze
+from onnx_kvtool.rewrite.lowering.sizes import size
 
 __all__ = ["grouped_attention"]
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
 
 
-def grouped_attention(view: Attention, em: Emitter) -> Replacement | None:
+def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Replacement | None:
     """Emit the computation above.
+
+    Args:
+        view: The Attention.
+        em: Where to build.
+        may_branch: Whether an If may ask for the batch size, where that decides how keys and values
+            of the layout (B, S, KV * D) are read best; see `flat_cache`.
 
     Returns:
         None, for the schema's body, where head counts or sizes are no numbers, the element types
@@ -61,7 +70,7 @@ def grouped_attention(view: Attention, em: Emitter) -> Replacement | None:
     total = window_of(view, view.key, keys_axis).total
     if mask is not None and not mask_fits(mask, total, dtype, per_head=heads[0] == heads[1]):
         return None
-    return _Grouped(view, em, dtype, heads, sizes).emit()
+    return _Grouped(view, em, dtype, heads, sizes, may_branch).emit()
 
 
 class _Grouped:
@@ -74,6 +83,7 @@ class _Grouped:
         dtype: ir.DataType,
         heads: tuple[int, int],
         sizes: tuple[int, int],
+        may_branch: bool,
     ) -> None:
         self.view = view
         self.em = em
@@ -82,6 +92,8 @@ class _Grouped:
         self.group = self.heads // self.kv_heads
         self.rank = 4 if self.group == 1 else 5
         self.head_size, self.value_size = sizes
+        # Only products of these types absorb a Transpose.
+        self.may_branch = may_branch and dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
     def emit(self) -> Replacement:
         view = self.view
@@ -93,17 +105,17 @@ class _Grouped:
             known["present_value"] = self._cached(view.value, view.past_value, self.value_size)
         if direct:
             window = window_of(view, view.key, 1)
-            keys = self._flat_operand(view.key, self.head_size, turned=True)
-            values = self._flat_operand(view.value, self.value_size, turned=False)
         else:
             window = window_of(view, known["present_key"], 2)
-            last = [self.rank - 1, self.rank - 2]
-            keys = self._with_group(known["present_key"])
-            keys = self._transpose(keys, [*range(self.rank - 2), *last])
-            values = self._with_group(known["present_value"])
-        scores = self._capped(self._op("MatMul", self._query(), keys, hint="scores"))
+        query = self._query()
         bias, empty = self._bias(window)
-        weighted = self._op("MatMul", self._softmax(scores, bias), values, hint="weighted")
+        if direct:
+            weighted = self._over_flat_caches(query, bias)
+        else:
+            keys = self._with_group(known["present_key"])
+            keys = self._transpose(keys, [*range(self.rank - 2), self.rank - 1, self.rank - 2])
+            values = self._with_group(known["present_value"])
+            weighted = self._weighted(query, keys, values, bias)
         known["Y"] = self._output(weighted, empty)
         names = {o: name for name, o in view.outputs.items()}
         return Replacement(
@@ -111,17 +123,37 @@ class _Grouped:
             via="grouped",
         )
 
-    def _flat_operand(self, value: ir.Value, width: int, *, turned: bool) -> ir.Value:
-        """Return (B, S, KV * width) as an operand of a product, in one Transpose.
+    def _over_flat_caches(self, query: ir.Value, bias: ir.Value | None) -> ir.Value:
+        """Return the weighted values of keys and values that are (B, S, KV * width)."""
+        em, view = self.em, self.view
+        heads = (self.kv_heads,) if self.group == 1 else (self.kv_heads, 1)
 
-        Two in a row would be merged by onnxruntime into one of a slow kind (measured: nine times
-        slower with an Unsqueeze in between).
-        """
-        group = [] if self.group == 1 else [1]
-        split = self._reshape(value, [0, 0, self.kv_heads, *group, width])
-        lead = [0, *range(2, self.rank - 1)]
-        perm = [*lead, self.rank - 1, 1] if turned else [*lead, 1, self.rank - 1]
-        return self._transpose(split, perm)
+        def weighted(*, stays: bool) -> ir.Value:
+            keys = flat_operand(em, view.key, heads, self.head_size, turned=True, stays=stays)
+            values = flat_operand(em, view.value, heads, self.value_size, turned=False, stays=stays)
+            return self._weighted(query, keys, values, bias)
+
+        stays = rows_stay(view)
+        if stays is not None or not self.may_branch:
+            return weighted(stays=bool(stays))
+        dims = dims_of(view.key)
+        batch = size(em, dims[0] if dims else None, view.key, 0)
+        one = em.once(
+            ("a batch of one", batch),
+            lambda: em.op("Equal", batch, em.constant(1), dtype=ir.DataType.BOOL, hint="is_one"),
+        )
+        bodies = {
+            "then_branch": em.nested(lambda: [weighted(stays=True)], hint="one_sequence"),
+            "else_branch": em.nested(lambda: [weighted(stays=False)], hint="sequences"),
+        }
+        return self._op("If", one, attributes=bodies, hint="weighted")
+
+    def _weighted(
+        self, query: ir.Value, keys: ir.Value, values: ir.Value, bias: ir.Value | None
+    ) -> ir.Value:
+        """Return (B, KV, G, L, E) of the query, (B, KV, 1, D, S) and (B, KV, 1, S, E)."""
+        scores = self._capped(self._op("MatMul", query, keys, hint="scores"))
+        return self._op("MatMul", self._softmax(scores, bias), values, hint="weighted")
 
     def _query(self) -> ir.Value:
         """Return the scaled query as (B, KV, G, L, D), or (B, H, L, D) without groups."""
@@ -162,8 +194,8 @@ class _Grouped:
     def _bias(self, window: Window) -> tuple[ir.Value | None, ir.Value | None]:
         """Return what is added to the scores, and True for rows that see no key.
 
-        Both are (B or 1, 1 or H, L or 1, S or 1); the first has one more dimension, behind the
-        heads, where the scores have it.
+        Both are (B or 1, 1 or H, L or 1, S or 1), with one more dimension behind the heads where
+        the scores have it.
         """
         em, mask, dtype = self.em, self.view.attn_mask, self.dtype
         if not window.hides and mask is None:
@@ -175,8 +207,12 @@ class _Grouped:
         else:
             empty = em.once(("attention empty rows", *key), lambda: self._all_hidden(bias))
         if self.group > 1:
-            bias = em.once(("attention bias 5", *key), lambda: unsqueeze(em, bias, [2]))
+            bias = self._for_groups(bias)
+            empty = None if empty is None else self._for_groups(empty)
         return bias, empty
+
+    def _for_groups(self, value: ir.Value) -> ir.Value:
+        return self.em.once(("for groups", value), lambda: unsqueeze(self.em, value, [2]))
 
     def _sum_of_masks(self, window: Window, mask: ir.Value | None) -> ir.Value:
         em = self.em
@@ -209,20 +245,17 @@ class _Grouped:
 
     def _output(self, weighted: ir.Value, empty: ir.Value | None) -> ir.Value:
         """Return the result in the layout of the query, zero for rows that saw no key."""
-        width, hidden = self.value_size, self.heads * self.value_size
-        if self.group > 1:
-            weighted = self._reshape(weighted, [0, self.heads, -1, width])
-        output = self._zeroed(weighted, empty)  # (B, H, L, E)
+        if empty is not None:
+            weighted = self._op("Where", empty, self._number(0.0), weighted, hint="output")
         if self.view.rank == 4:
-            return output
+            split = [0, self.heads, -1, self.value_size]
+            return weighted if self.group == 1 else self._reshape(weighted, split)
+        hidden = self.heads * self.value_size
         if self._is_one_token():
-            return self._reshape(output, [0, 1, hidden])
-        return self._reshape(self._transpose(output, [0, 2, 1, 3]), [0, 0, hidden])
-
-    def _zeroed(self, output: ir.Value, empty: ir.Value | None) -> ir.Value:
-        if empty is None:
-            return output
-        return self._op("Where", empty, self._number(0.0), output, hint="output")
+            return self._reshape(weighted, [0, 1, hidden])
+        rows = self.rank - 2
+        rows_first = self._transpose(weighted, [0, rows, *range(1, rows), self.rank - 1])
+        return self._reshape(rows_first, [0, 0, hidden])
 
     def _is_one_token(self) -> bool:
         dims = self.view.query.shape
