@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, Equalities
-from onnx_kvtool.analysis.index_map import Dimension, IndexMaps
+from onnx_kvtool.analysis.dims import Dim
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import clone, origin
-from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.raise_report import Raised, Unraised
@@ -26,16 +23,11 @@ from onnx_kvtool.rewrite.raising.dead import (
 from onnx_kvtool.rewrite.raising.in_functions import (
     functions_with,
     inline_tagged,
-    place_of,
     remove_tags,
     tag_nodes,
 )
-from onnx_kvtool.rewrite.raising.plan import Plan, plan
-from onnx_kvtool.rewrite.raising.proof import Proof
+from onnx_kvtool.rewrite.raising.proving import Planned, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.replace import Replaced, replace_update
-from onnx_kvtool.rewrite.raising.start import Measures
-from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
-from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.stamp import normalise_domains
 from onnx_kvtool.rewrite.upgrade import upgrade
@@ -89,17 +81,18 @@ def raise_updates(model: ir.Model, opset: int, assumptions: Assumptions) -> Rais
     if source is None:
         return RaiseOutcome(0, 0)
     outcome = RaiseOutcome(source, source)
-    if not any(_is_candidate(node) for _, _, node in nodes(model)):
+    if not any(is_candidate(node) for _, _, node in nodes(model)):
         return outcome
     elsewhere = _open_functions(model, assumptions, source, outcome)
-    annotations = annotate(model, lambda node: True)
+    annotations = annotate(model)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
-    proving = _Proving(model, assumptions, source, outcome)
+    proving = Proving(model, assumptions, source)
     proving.run()
-    outcome.refused += elsewhere
+    outcome.refused += [*proving.refused, *elsewhere]
     remove_tags(model)
     if not proving.plans:
+        proving.forget_sizes()
         annotations.remove()
         return outcome
     outcome.blocked = _unfit(model)
@@ -107,7 +100,8 @@ def raise_updates(model: ir.Model, opset: int, assumptions: Assumptions) -> Rais
         return outcome
     target = max(source, opset)
     constants = constants_of(model)
-    proving.edit(target)
+    _edit(proving, target, outcome)
+    proving.forget_sizes()
     annotations.remove()
     upgraded = upgrade(model, target)
     remove_unread_constants(model, constants)
@@ -117,11 +111,6 @@ def raise_updates(model: ir.Model, opset: int, assumptions: Assumptions) -> Rais
     for _, _, node in nodes(model):
         node.version = None
     return outcome
-
-
-def _is_candidate(node: ir.Node) -> bool:
-    raising = RAISINGS.get(node.op_type) if node.domain == "" else None
-    return raising is not None and raising.may_be(node)
 
 
 def _open_functions(
@@ -134,30 +123,29 @@ def _open_functions(
     Returns:
         The candidates in functions that stay.
     """
-    holding = functions_with(model, _is_candidate)
+    holding = functions_with(model, is_candidate)
     if not holding:
         return []
     copy = clone(model)
-    tag_nodes(copy, _is_candidate)
-    trial = RaiseOutcome(opset, opset)
+    tag_nodes(copy, is_candidate)
     try:
         inline_tagged(copy, holding.values())
     except Refusal as refusal:
         outcome.notes.append(f"updates in functions are left alone: {refusal.message}")
         return []
-    annotate(copy, lambda node: True)
-    proving = _Proving(copy, assumptions, opset, trial)
+    annotate(copy)
+    proving = Proving(copy, assumptions, opset)
     proving.run()
     proven = {
         place.graph.split("/")[0] for p in proving.plans if "::" in (place := p.location).graph
     }
     opened = [key for path, key in holding.items() if path in proven]
-    tag_nodes(model, _is_candidate)
+    tag_nodes(model, is_candidate)
     if opened:
         outcome.notes += inline_tagged(model, opened)
     stay = {
         refusal.location: refusal
-        for refusal in trial.refused
+        for refusal in proving.refused
         if (root := refusal.location.graph.split("/")[0]) in holding and root not in proven
     }
     return list(stay.values())
@@ -173,107 +161,23 @@ def _unfit(model: ir.Model) -> list[Diagnostic]:
     return defects
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    plan: Plan
-    raising: Raising
-    location: Location
-
-
-@dataclass(slots=True)
-class _Proving:
-    model: ir.Model
-    assumptions: Assumptions
-    opset: int
-    outcome: RaiseOutcome
-    plans: list[_Planned] = field(default_factory=list)
-
-    def run(self) -> None:
-        """Prove what can be proven; nothing is edited."""
-        plain = self._sizes(Equalities())
-        granted = None
-        if self.assumptions.dims:
-            granted = self._sizes(Equalities(self.assumptions.dims))
-        for path, index, node in _candidates(self.model.graph, graph_path(self.model.graph.name)):
-            raising = RAISINGS[node.op_type]
-            place = place_of(node) or Location.of(path, node, index)
-            try:
-                found = self._prove(node, raising, plain, granted)
-            except Unproven as missing:
-                refusal = Unraised(place, missing.code, missing.message, missing.assumption)
-                self.outcome.refused.append(refusal)
-                continue
-            except MalformedNode as error:
-                self.outcome.refused.append(Unraised(place, error.code, error.message))
-                continue
-            if found is not None:
-                self.plans.append(_Planned(found, raising, place))
-        self._respect_windows()
-
-    def _respect_windows(self) -> None:
-        """Leave all caches of a model alone in which a window of rows is rolled.
-
-        Exporters trace a sliding window either before it is full or after; the graph is right for
-        the positions of that branch only, whatever its other caches could hold.
-        """
-        rolled = next((r for r in self.outcome.refused if r.code == "rows-move"), None)
-        if rolled is None or rolled.location.op == "Concat":
-            return
-        text = (
-            f"the model rolls the rows of another cache ({rolled.location}), as a sliding window "
-            "that was traced when it was full: it is right for such positions only"
-        )
-        self.outcome.refused += [Unraised(p.location, "rolled-window", text) for p in self.plans]
-        self.plans.clear()
-
-    def _sizes(self, equalities: Equalities) -> Measures:
-        maps = IndexMaps(self.opset, equalities)
-        return Measures(maps, _carriers(self.model, maps))
-
-    def _prove(
-        self, node: ir.Node, raising: Raising, plain: Measures, granted: Measures | None
-    ) -> Plan | None:
-        """Prove a node, without equal dimensions first, so that the report says what was needed."""
-        opset = node.version if node.version is not None else self.opset
-        try:
-            return self._attempt(node, raising, _proof(plain, self.assumptions, opset))
-        except Unproven:
-            if granted is None:
-                raise
-        proof = _proof(granted, self.assumptions, opset)
-        proof.assumed += self.assumptions.same_dims
-        return self._attempt(node, raising, proof)
-
-    def _attempt(self, node: ir.Node, raising: Raising, proof: Proof) -> Plan | None:
-        found = raising.prove(proof, node)
-        return None if found is None else plan(proof, node, found)
-
-    def edit(self, target: int) -> None:
-        """Carry out all plans, in the order of the graph."""
-        scopes = _scopes(self.model, Names(self.model))
-        replaced: Replaced = {}
-        old: list[ir.Node] = []
-        for planned in self.plans:
-            one = planned.plan
-            graph = one.node.graph
-            assert graph is not None
-            em = Emitter(scopes[graph], target, one.node.name or "kvtool/raise")
-            old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
-            scatter = replace_update(one, em, replaced)
-            self.outcome.raised.append(_raised(planned, scatter))
-            self.outcome.equal_dims += one.implied
-            self.outcome.positions += one.counting
-        self.outcome.equal_dims += self.assumptions.dims
-        self.outcome.removed = remove_dead(old)
-
-
-def _candidates(graph: ir.Graph, path: str) -> Iterator[tuple[str, int, ir.Node]]:
-    """Yield the candidates of a graph and of the bodies in it, in the order of the nodes."""
-    for index, node in enumerate(graph):
-        if _is_candidate(node):
-            yield path, index, node
-        for name, body in subgraphs(node):
-            yield from _candidates(body, step_path(path, node.name, index, name))
+def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
+    """Carry out all plans, in the order of the graph."""
+    scopes = _scopes(proving.model, Names(proving.model))
+    replaced: Replaced = {}
+    old: list[ir.Node] = []
+    for planned in proving.plans:
+        one = planned.plan
+        graph = one.node.graph
+        assert graph is not None
+        em = Emitter(scopes[graph], target, one.node.name or "kvtool/raise")
+        old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
+        scatter = replace_update(one, em, replaced)
+        outcome.raised.append(_raised(planned, scatter))
+        outcome.equal_dims += one.implied
+        outcome.positions += one.counting
+    outcome.equal_dims += proving.assumptions.dims
+    outcome.removed = remove_dead(old)
 
 
 def _scopes(model: ir.Model, names: Names) -> dict[ir.Graph, Scope]:
@@ -290,21 +194,7 @@ def _scopes(model: ir.Model, names: Names) -> dict[ir.Graph, Scope]:
     return found
 
 
-def _proof(sizes: Measures, assumptions: Assumptions, opset: int) -> Proof:
-    return Proof(sizes.maps, sizes.carriers, assumptions, opset)
-
-
-def _carriers(model: ir.Model, maps: IndexMaps) -> dict[str, tuple[ir.Value, int]]:
-    """Return for each symbolic dimension of the inputs one that has it, and the axis."""
-    found: dict[str, tuple[ir.Value, int]] = {}
-    for value in model.graph.inputs:
-        for axis, size in enumerate(maps.shape(value) or ()):
-            if isinstance(size.atom, Dimension):
-                found.setdefault(size.atom.name, (value, axis))
-    return found
-
-
-def _raised(planned: _Planned, scatter: ir.Node) -> Raised:
+def _raised(planned: Planned, scatter: ir.Node) -> Raised:
     one = planned.plan
     past, update, *rest = scatter.inputs
     assert past is not None and update is not None

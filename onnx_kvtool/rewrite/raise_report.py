@@ -28,6 +28,12 @@ class Raised:
         present: Name of the updated cache.
         proof: Why this is equal, one sentence each.
         assumed: The assumptions that were needed, as they were granted.
+
+    Examples:
+        >>> _, report = kv.raise_("exported.onnx", verify=False)
+        >>> first = report.raised[0]
+        >>> first.pattern, first.axis, first.mode, first.past, first.present
+        ('scatter_nd', 2, 'linear', 'key_cache.0', 'updated_key_cache.0')
     """
 
     location: Location
@@ -51,6 +57,12 @@ class Unraised:
         code: Stable identifier of the reason.
         message: The missing fact, one sentence without a full stop.
         assumption: What to grant with `--assume` if it holds; None when nothing would help.
+
+    Examples:
+        >>> _, report = kv.raise_("positions.onnx", verify=False)
+        >>> for candidate in report.refused:
+        ...     print(candidate.code, candidate.assumption)
+        free-positions contiguous:pos
     """
 
     location: Location
@@ -80,6 +92,11 @@ class RaiseReport:
         removed: Number of nodes that nobody reads any more and that were removed.
         notes: Remarks for people.
         verification: How the result compared with the source.
+
+    Examples:
+        >>> _, report = kv.raise_("exported.onnx", verify=False)
+        >>> report.source_opset, report.target_opset, len(report.raised), len(report.refused)
+        (18, 24, 4, 0)
     """
 
     model: str

@@ -65,7 +65,7 @@ def test_what_is_no_baseline_is_wrong_usage(text: str, message: str, tmp_path: P
 def test_a_missing_baseline_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read_baseline(str(tmp_path / "known.json"))
-    assert caught.value.help == "make it with `--write-baseline`"
+    assert caught.value.help == f"make it with `--write-baseline {tmp_path / 'known.json'}`"
 
 
 def test_a_baseline_can_be_read_by_people(tmp_path: Path) -> None:

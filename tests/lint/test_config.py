@@ -63,13 +63,19 @@ def test_every_key_can_be_given(tmp_path: Path) -> None:
         ),
         pytest.param(
             "fail-on = 'fatal'",
-            "`fail-on` is 'fatal', expected `error`, `warning` or `info`",
+            "`fail-on` is `fatal`, expected `error`, `warning` or `info`",
             None,
             id="a word that is none",
         ),
+        pytest.param(
+            "fail-on = 'eror'",
+            "`fail-on` is `eror`, expected",
+            "did you mean `error`?",
+            id="a word that is nearly one",
+        ),
         pytest.param("jobs = 0", "`jobs` is 0, expected a positive integer", None, id="no jobs"),
-        pytest.param("jobs = true", "`jobs` is True, expected a positive", None, id="a truth"),
-        pytest.param("fix = 'yes'", "`fix` is 'yes', expected true or false", None, id="a string"),
+        pytest.param("jobs = true", "`jobs` is true, expected a positive", None, id="a truth"),
+        pytest.param("fix = 'yes'", "`fix` is `yes`, expected true or false", None, id="a string"),
         pytest.param("select = 3", "`select` is 3, expected a list of strings", None, id="number"),
         pytest.param("dim = {b = 0}", "expected a table of positive integers", None, id="a size"),
         pytest.param("select = [", "is no TOML", None, id="no TOML"),
@@ -91,7 +97,7 @@ def test_bytes_that_are_no_text_are_no_toml(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_wrong_usage(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read: No such file"):
+    with pytest.raises(UsageError, match="does not exist"):
         load(str(tmp_path / "kvtool.toml"))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import onnx.parser
+import pytest
 
+from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import deserialize
-from onnx_kvtool.lint.onnx_text import diff, readable
+from onnx_kvtool.lint.onnx_text import Snapshot, changes, readable, snapshot
 
 MODEL = """
     <ir_version: 12, opset_import: ["": 24]>
@@ -19,8 +23,17 @@ MODEL = """
 """
 
 
+def shown(message: onnx.ModelProto) -> Snapshot:
+    return snapshot(deserialize(message.SerializeToString()))
+
+
 def text(message: onnx.ModelProto) -> list[str]:
-    return readable(deserialize(message.SerializeToString()))
+    return readable(shown(message))
+
+
+def changed_lines(before: onnx.ModelProto, after: onnx.ModelProto) -> tuple[list[str], str | None]:
+    lines, reason = changes(shown(before), shown(after), "m.onnx")
+    return [line for line in lines.splitlines() if line[0] in "+-"], reason
 
 
 def parsed() -> onnx.ModelProto:
@@ -47,14 +60,50 @@ def test_each_value_has_a_line() -> None:
 def test_a_difference_is_a_line() -> None:
     after = parsed()
     after.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "B"
-    changes = diff(text(parsed()), text(after), "m.onnx").splitlines()
-    assert [line for line in changes if line[0] in "+-"] == [
-        "--- m.onnx",
-        "+++ m.onnx",
-        "-one (float[2,3] x,",
-        "+one (float[B,3] x,",
-    ]
+    assert changed_lines(parsed(), after) == (
+        [
+            "--- m.onnx",
+            "+++ m.onnx",
+            "-one (float[2,3] x,",
+            "+one (float[B,3] x,",
+        ],
+        None,
+    )
 
 
 def test_equal_models_have_no_difference() -> None:
-    assert diff(text(parsed()), text(parsed()), "m.onnx") == ""
+    assert changed_lines(parsed(), parsed()) == ([], None)
+
+
+def cut_short() -> onnx.ModelProto:
+    """A model with a tensor of fewer bytes than its shape promises."""
+    message = parsed()
+    tensor = message.graph.initializer[0]
+    tensor.ClearField("float_data")
+    tensor.raw_data = b"\0\0"
+    return message
+
+
+def test_a_model_that_onnx_cannot_print_is_compared_all_the_same() -> None:
+    with pytest.raises(KvtoolError, match="cannot be shown as ONNX text"):
+        text(cut_short())
+    after = cut_short()
+    after.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "B"
+    lines, reason = changed_lines(cut_short(), after)
+    assert [line.split() for line in lines[2:]] == [
+        ["-", "dim_value:", "2"],
+        ["+", "dim_param:", '"B"'],
+    ]
+    assert reason is not None and reason.startswith("the model cannot be shown as ONNX text: ")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(parsed, cut_short), (cut_short, parsed)], ids=["after", "before"]
+)
+def test_a_model_that_is_printed_at_one_time_only_is_compared_in_one_form(
+    before: Callable[[], onnx.ModelProto], after: Callable[[], onnx.ModelProto]
+) -> None:
+    lines, reason = changed_lines(before(), after())
+    assert reason is not None
+    fields = [line[1:].strip().partition(":")[0] for line in lines[2:]]
+    assert sorted(fields) == ["float_data", "raw_data"]

@@ -1,25 +1,11 @@
-"""The pages under docs/rules are those of the rules."""
+"""The page of a rule, in Markdown and as plain text."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
 from onnx_kvtool.lint.page import facts, markdown, plain
 from onnx_kvtool.lint.table import RULES
-from tests.lint.pages import DIRECTORY, pages
-
-REMEDY = "run `python -m tests.lint.pages`"
-
-
-def test_there_is_a_page_for_each_rule_and_no_other() -> None:
-    assert {path.name for path in DIRECTORY.glob("*")} == set(pages()), REMEDY
-
-
-@pytest.mark.parametrize("name", pages())
-def test_pages_are_current(name: str) -> None:
-    assert (DIRECTORY / name).read_text(encoding="utf-8") == pages()[name], REMEDY
 
 
 def test_a_page_begins_with_what_counts() -> None:

@@ -79,6 +79,6 @@ class LinearOverflow(NodeRule):
                 site.location(found.write_indices),
                 f"writes {which} along axis {found.axis} of `{found.past.name}` (size {capacity}): "
                 f"{start.text} + sequence_length={length} > {capacity}",
-                help='pass a smaller start, or use mode="circular"',
+                help="pass a smaller start, or use `mode=circular`",
             )
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.lint.rule import ModelRule
@@ -10,12 +10,13 @@ from onnx_kvtool.lint.rule import ModelRule
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.analysis.caches import Cache
     from onnx_kvtool.lint.context import Context
     from onnx_kvtool.lint.finding import Finding, Fix
     from onnx_kvtool.lint.name_templates import Template
 
 __all__ = ["PastPresentNamePairing"]
+
+_MOST_SHOWN = 2
 
 
 class PastPresentNamePairing(ModelRule):
@@ -40,8 +41,10 @@ class PastPresentNamePairing(ModelRule):
 
     ## Fix safety
 
-    The fix is unsafe because it renames an output of the model. It is offered where the name of the
-    past has a template, so that the name of the present follows from it.
+    The fix is unsafe because it renames outputs of the model: it takes the graph for right and the
+    names for wrong. It is offered where the name of the past has a template, so that the name of
+    the present follows from it. Presents whose names cross are renamed together; there is no fix
+    where the name belongs to a value that is no present of another past.
 
     ## References
 
@@ -79,7 +82,7 @@ class PastPresentNamePairing(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare the names at both ends of each cache that goes from an input to an output."""
-        from onnx_kvtool.lint.name_templates import TEMPLATES, configured_templates
+        from onnx_kvtool.lint.name_templates import TEMPLATES, configured_templates, counterpart
 
         graph = context.model.graph
         inputs = {id(value) for value in graph.inputs}
@@ -90,6 +93,10 @@ class PastPresentNamePairing(ModelRule):
             if id(c.past_value) in inputs and c.present in outputs and c.past != c.present
         ]
         configured = configured_templates(context.origin.path)
+        templates = configured or TEMPLATES
+        wanted = {
+            c.present: name for c in caches if c.past and (name := counterpart(c.past, templates))
+        }
         for cache in caches:
             assert cache.past is not None and cache.present is not None
             problem = _problem(cache.past, cache.present, configured, len(caches))
@@ -100,7 +107,7 @@ class PastPresentNamePairing(ModelRule):
                 f"the present of `{cache.past}` leaves as `{cache.present}`, {problem}",
                 help="name the present after its past, as `past_key_values.0.key` and "
                 "`present.0.key`",
-                fix=_fix(cache, outputs, configured or TEMPLATES),
+                fix=_fix(context, cache.present, outputs, wanted),
             )
 
 
@@ -127,23 +134,54 @@ def _problem(past: str, present: str, configured: tuple[Template, ...], count: i
 
 
 def _fix(
-    cache: Cache, outputs: dict[str | None, ir.Value], templates: tuple[Template, ...]
+    context: Context,
+    present: str,
+    outputs: Mapping[str | None, ir.Value],
+    wanted: Mapping[str | None, str],
 ) -> Fix | None:
-    """Return the fix that renames the present, where its right name is known and free."""
+    """Return the fix that renames a present, where its right name is known and can be had.
+
+    Args:
+        context: The model.
+        present: Its name.
+        outputs: The outputs of the graph, by name.
+        wanted: The right name of each present that has one, by the name that it has.
+    """
     from onnx_kvtool.lint.finding import Fix
-    from onnx_kvtool.lint.name_templates import counterpart
 
-    assert cache.past is not None
-    wanted = counterpart(cache.past, templates)
-    value = outputs[cache.present]
-    if wanted is None or wanted == value.name or wanted in outputs:
+    names: dict[str, str] = {}
+    old: str | None = present
+    while old is not None and old not in names:
+        new = wanted.get(old)
+        if new is None or new == old:
+            return None
+        names[old] = new
+        # A name that is taken is free as soon as its owner gets the one that it should have.
+        old = new if new in context.once("value names", lambda: _value_names(context)) else None
+    if len(set(names.values())) < len(names):
         return None
-    return Fix("unsafe", f"rename `{value.name}` to `{wanted}`", _renaming(value, wanted))
+    title = " and ".join(f"`{old}` to `{new}`" for old, new in names.items())
+    if len(names) > _MOST_SHOWN:
+        title = f"`{present}` to `{names[present]}` and {len(names) - 1} others after their pasts"
+    renamed = {outputs[old]: new for old, new in names.items()}
+    return Fix("unsafe", f"rename {title}", _renaming(renamed))
 
 
-def _renaming(value: ir.Value, name: str) -> Callable[[], None]:
+def _value_names(context: Context) -> frozenset[str | None]:
+    from onnx_kvtool.core.walk import graphs
+
+    return frozenset(
+        value.name
+        for _, graph in graphs(context.model)
+        for values in (graph.inputs, graph.initializers.values(), *(n.outputs for n in graph))
+        for value in values
+    )
+
+
+def _renaming(names: Mapping[ir.Value, str]) -> Callable[[], None]:
     def apply() -> None:
-        if value.is_graph_output():
-            value.name = name
+        if all(value.is_graph_output() for value in names):
+            for value, name in names.items():
+                value.name = name
 
     return apply

@@ -95,4 +95,4 @@ def _drop(node: ir.Node) -> Fix:
     def apply() -> None:
         node.attributes.pop("reduction", None)
 
-    return Fix("safe", 'remove `reduction="none"`, the default', apply)
+    return Fix("safe", "remove `reduction=none`, the default", apply)

@@ -62,7 +62,7 @@ class RaisablePattern(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Read the cache table, which knows where scatters write."""
-        if not any(site.node.op_type in ("ScatterND", "ScatterElements") for site in context.sites):
+        if not context.sites_of("ScatterND", "ScatterElements"):
             return
         for cache in context.caches:
             if cache.kind not in ("scatter_nd", "scatter_elements") or cache.mode is None:
@@ -74,6 +74,6 @@ class RaisablePattern(ModelRule):
                 cache.location,
                 f"writes rows that count up from {start} along axis {cache.axis} of `{cache.past}` "
                 f"({cache.mode} mode), as TensorScatter does",
-                help="try `kvtool raise`: it proves that both are equal and replaces the scatter, "
+                help="run `kvtool raise`: it proves that both are equal and replaces the scatter, "
                 "or names the assumption that it lacks",
             )

@@ -61,6 +61,7 @@ class OrtNotInPlace(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Count the caches that could be updated in place."""
+        from onnx_kvtool.core.quantity import counted
         from onnx_kvtool.lint.release import has_operator, runtime_words
 
         if not has_operator(target, "TensorScatter-24"):
@@ -70,7 +71,8 @@ class OrtNotInPlace(TargetRule):
             first = caches[0]
             yield self.found(
                 first.location,
-                f"a plain `run()` of {runtime_words(target)} copies {len(caches)} cache(s) at each "
-                f"step, `{first.past}` first",
+                f"a plain `run()` of {runtime_words(target)} copies "
+                f"{counted(len(caches), 'cache')} "
+                f"at each step, `{first.past}` first",
                 help="bind past and present of each cache to one buffer with IO binding",
             )

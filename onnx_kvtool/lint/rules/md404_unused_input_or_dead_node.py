@@ -66,6 +66,7 @@ class UnusedInputOrDeadNode(ModelRule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Ask inputs and results for their readers."""
         from onnx_kvtool.core.location import Location
+        from onnx_kvtool.core.quantity import counted
         from onnx_kvtool.core.walk import graph_path
         from onnx_kvtool.lint.finding import Fix
         from onnx_kvtool.lint.liveness import dead_ends
@@ -82,13 +83,15 @@ class UnusedInputOrDeadNode(ModelRule):
                     fix=Fix("unsafe", title, _removing_input(graph, value)),
                 )
         for end in dead_ends(context):
-            more = f", nor what {len(end.feeding)} node(s) before it compute" if end.feeding else ""
+            feeding = len(end.feeding)
+            title = f"remove {counted(feeding + 1, 'dead node')}"
+            more = f", nor the results of {counted(feeding, 'node')} before it" if feeding else ""
             names = ", ".join(f"`{v.name}`" for v in end.site.node.outputs if v.name)
             yield self.found(
                 end.site.location(),
                 f"nothing reads {names or 'its outputs'}{more}",
                 help="remove the node, or connect its result",
-                fix=Fix("safe", "remove the dead node(s)", _removing_nodes(end)),
+                fix=Fix("safe", title, _removing_nodes(end)),
             )
 
 

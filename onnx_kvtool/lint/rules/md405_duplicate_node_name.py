@@ -67,13 +67,15 @@ class DuplicateNodeName(ModelRule):
         from onnx_kvtool.lint.finding import Fix
 
         first: dict[tuple[str, str], int] = {}
-        names = {site.node.name for site in context.sites}
+        names: set[str | None] | None = None
         for site in context.sites:
             name = site.node.name
             if not name:
                 continue
             earlier = first.setdefault((site.path, name), site.index)
             if earlier != site.index:
+                if names is None:
+                    names = {other.node.name for other in context.sites}
                 yield self.found(
                     site.location(),
                     f"nodes {earlier} and {site.index} of the graph are both called `{name}`",

@@ -23,6 +23,9 @@ class ProtoOver2gb(ModelRule):
     them with 2,147,483,647. A file of that size cannot be read at all and is
     [MD400](MD400.md); this rule is for models in memory, and for shapes that promise too much.
 
+    There is no fix: a model that can be read from a file does not have the bytes that its shapes
+    promise, and where the weights of one in memory are to go is for its owner to say.
+
     ## Why is this bad?
 
     A protobuf message has 2 GiB at most: the model cannot be written, and tools that try to

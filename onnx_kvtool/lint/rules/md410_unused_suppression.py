@@ -27,7 +27,7 @@ class UnusedSuppression(RunRule):
 
     ## References
 
-    - [Suppression in the model](../check.md#in-the-model)
+    - [Suppression in the model](../commands/check.md#in-the-model)
     - [ONNX IR](https://onnx.ai/onnx/repo-docs/IR.html), metadata: models and functions have
       `metadata_props`, and from IR version 10 on graphs and nodes have them as well.
     """

@@ -65,11 +65,10 @@ class MissingGraphName(ModelRule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Look at the name of the main graph and of each body."""
         from onnx_kvtool.core.location import Location
-        from onnx_kvtool.core.walk import graphs
         from onnx_kvtool.lint.finding import Fix
 
         functions = {id(function.graph) for function in context.model.functions.values()}
-        for path, graph in graphs(context.model):
+        for path, graph in context.graphs:
             if graph.name or id(graph) in functions:
                 continue
             name = "main_graph" if graph is context.model.graph else "body"

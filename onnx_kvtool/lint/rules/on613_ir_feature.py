@@ -63,6 +63,8 @@ class IrFeature(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare each feature with the IR version."""
+        import onnx_ir as ir
+
         from onnx_kvtool.core.location import Location
         from onnx_kvtool.core.walk import function_path
         from onnx_kvtool.ops.element_type import dtype_name
@@ -81,12 +83,10 @@ class IrFeature(ModelRule):
                     break
         if version >= max(FIRST_IR.values()):
             return
-        seen: set[ir.DataType] = set()
-        for place, dtype in _types(context):
-            since = FIRST_IR.get(dtype, 0)
-            if since > version and dtype not in seen:
-                seen.add(dtype)
-                yield self._found(place, f"is of type {dtype_name(dtype)}, which", since, version)
+        seen = {dtype for dtype in ir.DataType if FIRST_IR.get(dtype, version) <= version}
+        for place, dtype in _first_places(context, seen):
+            since = FIRST_IR[dtype]
+            yield self._found(place, f"is of type {dtype_name(dtype)}, which", since, version)
 
     def _found(self, place: Location, what: str, since: int, version: int) -> Finding:
         name = f"`{place.value}` " if place.value else ""
@@ -98,10 +98,9 @@ class IrFeature(ModelRule):
 
     def _initializers(self, context: Context) -> Iterator[Finding]:
         from onnx_kvtool.core.location import Location
-        from onnx_kvtool.core.walk import graphs
 
         version = context.model.ir_version
-        for path, graph in graphs(context.model):
+        for path, graph in context.graphs:
             for name, value in graph.initializers.items():
                 if not value.is_graph_input():
                     yield self.found(
@@ -113,18 +112,26 @@ class IrFeature(ModelRule):
                     )
 
 
-def _types(context: Context) -> Iterator[tuple[Location, ir.DataType]]:
-    """Yield the element types of inputs, constants and results, with a place for each."""
-    from onnx_kvtool.core.location import Location
-    from onnx_kvtool.core.walk import graphs, tensors
+def _first_places(
+    context: Context, seen: set[ir.DataType]
+) -> Iterator[tuple[Location, ir.DataType]]:
+    """Yield each element type of inputs, constants and results that is not in `seen`, once.
 
-    for path, graph in graphs(context.model):
+    With the first place at which it is met, and in the order of these places.
+    """
+    from onnx_kvtool.core.location import Location
+
+    for path, graph in context.graphs:
         for value in graph.inputs:
-            if value.dtype is not None:
-                yield Location(path, value=value.name), value.dtype
-    for place, tensor in tensors(context.model):
-        yield place, tensor.dtype
+            if (dtype := value.dtype) is not None and dtype not in seen:
+                seen.add(dtype)
+                yield Location(path, value=value.name), dtype
+    for place, tensor in context.tensors:
+        if (dtype := tensor.dtype) not in seen:
+            seen.add(dtype)
+            yield place, dtype
     for site in context.sites:
-        for output in site.node.outputs:
-            if output.dtype is not None:
-                yield site.location(output), output.dtype
+        for value in site.node.outputs:
+            if (dtype := value.dtype) is not None and dtype not in seen:
+                seen.add(dtype)
+                yield site.location(value), dtype

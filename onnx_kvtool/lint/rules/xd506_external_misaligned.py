@@ -26,6 +26,9 @@ class ExternalMisaligned(ModelRule):
     Looks for offsets that are no multiple of 4096, and says so once per file with the first of
     them. On Windows the granularity is 65536.
 
+    There is no fix: the data would have to be written anew in full, to a file that other models may
+    read at the offsets which they know. `--fix` changes no file but the model.
+
     ## Why is this bad?
 
     A runtime can map a tensor into memory at its place only where it begins with a page; others are

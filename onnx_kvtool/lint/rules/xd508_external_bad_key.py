@@ -76,6 +76,7 @@ class ExternalBadKey(ModelRule):
         import os
 
         from onnx_kvtool.core.carried import external_extras
+        from onnx_kvtool.core.quantity import counted
         from onnx_kvtool.core.references import ReferenceJudge
         from onnx_kvtool.lint.finding import Fix
         from onnx_kvtool.lint.words import listed
@@ -86,9 +87,10 @@ class ExternalBadKey(ModelRule):
             extras = external_extras(tensor)
             unknown = [k for k, _ in extras if k not in _KNOWN and not k.startswith(_ONNXRUNTIME)]
             if unknown:
+                what = counted(len(unknown), "unknown key")
                 yield self.found(
                     place,
-                    f"its external data has the unknown key(s) {listed(unknown)}",
+                    f"its external data has {what}: {listed(unknown)}",
                     help="the keys are `location`, `offset`, `length` and `checksum`",
                     fix=Fix("safe", f"remove {listed(unknown)}", _removing(tensor, unknown)),
                 )

@@ -82,14 +82,29 @@ def seen_through(
         found = rearranges(node, maps, opset, sizes)
         if found is None:
             return
-        sizes = None
         source = node.inputs[0]
         above = None if source is None else maps.shape(source)
         if source is None or above is None:
             return
+        sizes = _sizes_above(found, sizes, above)
         value, rank = source, len(above)
         axes = compose(axes, found)
         yield Arrangement(value, rank, axes)
+
+
+def _sizes_above(axes: Axes, sizes: Sizes, above: Sequence[Expr]) -> Sizes:
+    """Return what is known of the sizes of a base: what it says itself, and what its value says.
+
+    Args:
+        axes: Axes of the value over the base.
+        sizes: What is known of the sizes of the value.
+        above: Sizes of the base.
+    """
+    known = [[size] for size in above]
+    for place, axis in enumerate(axes):
+        if axis is not None:
+            known[axis] += [size for size in sizes[place] if size not in known[axis]]
+    return tuple(map(tuple, known))
 
 
 def rearranges(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.dims import Dim, Equalities, dims_of
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.core.walk import graphs
 
 __all__ = ["KINDS", "Assumptions", "Kind", "ValueKind"]
@@ -101,14 +101,14 @@ class Assumptions:
                 if name is not None and name not in known:
                     raise UsageError(
                         f"`--assume {kind}:{name}` names no value of the model",
-                        help=_nearest(name, known),
+                        help=did_you_mean(name, known),
                     )
         declared = {d for v in values for d in dims_of(v) or () if isinstance(d, str)}
         for dim in dims - declared:
             if Equalities().canonical(dim) not in {Equalities().canonical(d) for d in declared}:
                 raise UsageError(
                     f"`--assume same-dim` names `{dim}`, which is no dimension of the model",
-                    help=_nearest(dim, declared),
+                    help=did_you_mean(dim, declared),
                 )
 
 
@@ -132,13 +132,6 @@ def _dim(text: str) -> Dim:
 
 
 def _unknown(text: str, kind: str) -> UsageError:
-    close = difflib.get_close_matches(kind, KINDS, 1)
     return UsageError(
-        f"`{text}` is no assumption",
-        help=f"did you mean `{close[0]}`?" if close else "; ".join(KINDS.values()),
+        f"`{text}` is no assumption", help=did_you_mean(kind, KINDS, "; ".join(KINDS.values()))
     )
-
-
-def _nearest(name: str, names: Iterable[str]) -> str | None:
-    close = difflib.get_close_matches(name, list(names), 1)
-    return f"did you mean `{close[0]}`?" if close else None

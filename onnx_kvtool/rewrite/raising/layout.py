@@ -33,11 +33,12 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
     for way in reversed(ways):
         if way.axes[axis] != 0:
             return way
-    raise Unproven(
-        "batch-not-first",
-        f"rows are written along axis 0 of `{ways[-1].base.name}`, and TensorScatter has the "
-        "batch there",
-    )
+    base = ways[-1].base
+    text = f"rows are written along axis 0 of `{base.name}`, and TensorScatter has the batch there"
+    node = base.producer()
+    if node is not None and node.op_type == "Reshape" and node.inputs[0] is not None:
+        text += f"; it has several axes of `{node.inputs[0].name}` in one, as the slots of pages do"
+    raise Unproven("batch-not-first", text)
 
 
 def is_state(proof: Proof, data: ir.Value) -> bool:

@@ -66,6 +66,12 @@ class Plan:
     sentences: tuple[str, ...]
     assumed: tuple[str, ...]
 
+    @property
+    def is_expanded(self) -> bool:
+        """Whether the rows come out of an Expand, which may turn out to change nothing."""
+        node = self.update.base.producer()
+        return node is not None and node.op_type == "Expand" and node.domain == ""
+
     def batch(self, cache: ir.Value) -> Batch:
         """Return the batch axis; `cache` is what stands for `past` by now."""
         return Batch(cache, self.batch_size, 0 not in self.output_axes)
@@ -139,15 +145,15 @@ def _check_batch(found: ProvenUpdate, base: ir.Value, back: Axes) -> None:
 def _update(proof: Proof, found: ProvenUpdate, wanted: Axes) -> Arrangement:
     """Return the value that holds the rows, and its axes in the order `wanted`.
 
-    A value that has them in that order already is preferred; else the one furthest up, so that two
-    transposes become one.
+    The one furthest up that has them in that order is preferred, so that what changes nothing on
+    the way to the scatter goes; else the one furthest up, so that two transposes become one.
     """
     ways = seen_through(found.updates, proof.maps, proof.opset, found.sizes)
     fitted = []
     for way in ways:
         axes = completed(compose(wanted, way.axes), way.rank)
         fitted.append(Arrangement(way.base, way.rank, axes))
-    for way in fitted:
+    for way in reversed(fitted):
         if way.axes == tuple(range(way.rank)):
             return way
     return fitted[-1]

@@ -16,6 +16,7 @@ from onnx_kvtool.analysis.index_map import (
     Facts,
     IsNegative,
     Largest,
+    Lookup,
     Modulo,
     as_index,
     at_least,
@@ -107,6 +108,7 @@ def read_positions(
         Unproven: If it is something else, or is so only under an assumption that is not granted.
     """
     mode: Mode = "linear"
+    index = _wrapping(index, size, row)
     found = index
     if row is not None and below(size, grid[row], Facts(tuple(grid))):
         raise Unproven(
@@ -137,6 +139,30 @@ def read_positions(
             "that ONNX leaves open; TensorScatter refuses them"
         )
     return Positions(start, mode)
+
+
+def _wrapping(index: Expr, size: Expr, row: int | None) -> Expr:
+    """Return an index with its list of rows, `[9, 10, 0, 1][s]`, as `mod(9 + s, 11)`.
+
+    That is what a constant index holds whose rows begin anew at the end of the axis. What is no
+    such list along `row` stays.
+    """
+    count = size.number
+    if row is None or not count:
+        return index
+    atom = index.atom
+    is_remainder = isinstance(atom, Modulo) and atom.by == size
+    inner = atom.of if isinstance(atom, Modulo) and is_remainder else index
+    for one, coefficient in inner.linear():
+        if not isinstance(one, Lookup) or coefficient != 1 or one.index != coordinate(row):
+            continue
+        rest, first = inner - variable(one), one.numbers[0]
+        counts_up = all((n - first - s) % count == 0 for s, n in enumerate(one.numbers))
+        # A sum of the list and more may be beyond the axis, and only a remainder brings it back.
+        is_alone = rest.number == 0 and all(0 <= n < count for n in one.numbers)
+        if counts_up and (is_remainder or is_alone):
+            return variable(Modulo(rest + first + coordinate(row), size))
+    return index
 
 
 def _may_be_lowered(start: Expr) -> bool:

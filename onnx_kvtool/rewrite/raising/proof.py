@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -67,6 +67,17 @@ class Proof:
     granted: defaultdict[ValueKind, list[ir.Value]] = field(
         default_factory=lambda: defaultdict(list)
     )
+
+    def another(self) -> Proof:
+        """Return a copy, for an attempt that may fail without a trace."""
+        granted = defaultdict(list, {kind: list(values) for kind, values in self.granted.items()})
+        return replace(
+            self, sentences=list(self.sentences), assumed=list(self.assumed), granted=granted
+        )
+
+    def adopt(self, other: Proof) -> None:
+        """Take over what a copy said and assumed."""
+        self.sentences, self.assumed, self.granted = other.sentences, other.assumed, other.granted
 
     def say(self, sentence: str) -> None:
         """Add a sentence to the proof."""

@@ -59,16 +59,18 @@ def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     ]
     if len(tuples) < depth:
         raise Unproven("unknown-positions", f"what `{view.indices.name}` holds is unknown")
-    choices = _row_components(proof, view, tuples)
-    for last, component in enumerate(reversed(choices), 1):
-        said = list(proof.sentences)
+    refusals: list[Unproven] = []
+    # Behind the sequence are no components in most exports: the last is the likeliest.
+    for component in reversed(_row_components(proof, view, tuples)):
+        attempt = proof.another()
         try:
-            return _prove(proof, view, sizes, grid, tuples, component)
-        except Unproven:
-            if last == len(choices):
-                raise
-            proof.sentences[:] = said
-    return None
+            found_update = _prove(attempt, view, sizes, grid, tuples, component)
+        except Unproven as missing:
+            refusals.append(missing)
+            continue
+        proof.adopt(attempt)
+        return found_update
+    raise next((r for r in refusals if r.assumption is not None), refusals[0])
 
 
 def _row_components(proof: Proof, view: ScatterND, tuples: Sequence[Expr]) -> list[int]:

@@ -510,9 +510,78 @@ def test_the_fix_renames_the_present_after_its_past() -> None:
     assert [v.name for v in model.graph.outputs] == ["updated_key_cache.0", "updated_value_cache.0"]
 
 
-def test_crossed_names_have_no_fix() -> None:
-    text = named("key_cache.0", "updated_value_cache.0", out="updated_key_cache.0")
-    assert {f.fix for f in findings("KV105", Case("", text).message())} == {None}
+@pytest.mark.parametrize(
+    ("text", "outputs", "title"),
+    [
+        pytest.param(
+            named("key_cache.0", "updated_value_cache.0", out="updated_key_cache.0"),
+            ["updated_key_cache.0", "updated_value_cache.0"],
+            "rename `updated_value_cache.0` to `updated_key_cache.0` and `updated_key_cache.0` to "
+            "`updated_value_cache.0`",
+            id="crossed",
+        ),
+        pytest.param(
+            named("key_cache.0", "updated_key_cache.1", "key_cache.1", "scatter_17"),
+            ["updated_key_cache.0", "updated_key_cache.1"],
+            "rename `updated_key_cache.1` to `updated_key_cache.0`",
+            id="one in the place of the other",
+        ),
+        pytest.param(
+            graph(
+                "".join(
+                    f'[n{n}] "updated_key_cache.{(n + 1) % 3}" = '
+                    f'TensorScatter ("key_cache.{n}", new, start) '
+                    for n in range(3)
+                ),
+                "".join(f'{CACHE} "key_cache.{n}", ' for n in range(3))
+                + f"{ROW} new, int64[2] start",
+                ", ".join(f'{CACHE} "updated_key_cache.{(n + 1) % 3}"' for n in range(3)),
+            ),
+            [f"updated_key_cache.{n}" for n in range(3)],
+            "rename `updated_key_cache.1` to `updated_key_cache.0` and 2 others after their pasts",
+            id="in a circle",
+        ),
+    ],
+)
+def test_names_that_cross_are_given_back(text: str, outputs: list[str], title: str) -> None:
+    first = findings("KV105", Case("", text).message())[0]
+    assert first.fix is not None and first.fix.title == title
+    assert [value.name for value in fixed("KV105", text).graph.outputs] == outputs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            graph(
+                '[one] "scatter_3" = TensorScatter ("key_cache.0", new, start) '
+                '[two] "scatter_4" = TensorScatter ("value_cache.0", "updated_key_cache.0", start)',
+                f'{CACHE} "key_cache.0", {CACHE} "value_cache.0", {ROW} new, '
+                f'{ROW} "updated_key_cache.0", int64[2] start',
+                f"{CACHE} scatter_3, {CACHE} scatter_4",
+            ),
+            id="an input",
+        ),
+        pytest.param(
+            graph(
+                '[one] scatter_3 = TensorScatter ("key_cache.0", "updated_key_cache.0", start) '
+                '[two] scatter_4 = TensorScatter ("value_cache.0", new, start) '
+                '"updated_key_cache.0" = Neg (new)',
+                f'{CACHE} "key_cache.0", {CACHE} "value_cache.0", {ROW} new, int64[2] start',
+                f"{CACHE} scatter_3, {CACHE} scatter_4",
+            ),
+            id="what a node gives",
+        ),
+        pytest.param(
+            named("key_cache.0", "scatter_17", "k_in", "updated_key_cache.0"),
+            id="the present of a past that has no template",
+        ),
+    ],
+)
+def test_a_name_that_another_value_keeps_is_not_taken(text: str) -> None:
+    first, *_ = findings("KV105", Case("", text).message())
+    assert first.location.node == "one"
+    assert first.fix is None
 
 
 def test_the_fix_unifies_a_name_in_expressions_too() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import onnx
 import pytest
+from onnx import helper
 
+from onnx_kvtool.core.model import deserialize, serialize
+from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.targets.target import releases
+from onnx_kvtool.targets.target import find_target, releases
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, coded, graph, node, planted
 
@@ -52,9 +55,9 @@ def nothing(message: onnx.ModelProto) -> None:
 CAUSAL = "<is_causal = 1>"
 CASES = {
     "KV301": [
-        Case("one cache", SCATTER, at=["ts"], says="copies 1 cache(s) at each step", targets=ORT),
+        Case("one cache", SCATTER, at=["ts"], says="copies 1 cache at each step", targets=ORT),
         Case("four of a real decoder", planted(nothing), at=[FIRST_KEY], targets=ORT,
-             says="onnxruntime 1.31.1 copies 4 cache(s) at each step, `key_cache.0` first"),
+             says="onnxruntime 1.31.1 copies 4 caches at each step, `key_cache.0` first"),
         Case("a cache that cannot be updated in place", graph(
             "present = TensorScatter (past, new, start) y = Neg (past)", KEYS,
             f"{CACHE} present, {CACHE} y"), targets=ORT),
@@ -218,3 +221,45 @@ def test_every_release_can_be_asked(release: object) -> None:
     for code in CASES:
         for make in (planted(nothing), planted(nothing, "native/gemma4_hybrid_static.onnx")):
             assert {f.code for f in findings(code, make(), [target])} <= {code}
+
+
+def circular(starts: str, constant: str = "", length: int | str = 3) -> str:
+    given = ", w" if starts or constant else ""
+    return f"""<ir_version: 12, opset_import: ["": 24]>
+        g (float[2, 7, 5] past, float[2, {length}, 5] new{starts}) => (float[2, 7, 5] present)
+            {constant} {{
+            [ts] present = TensorScatter <axis = 1, mode = "circular"> (past, new{given}) }}"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(circular(""), id="no starts"),
+        pytest.param(circular("", "<int64[2] w = {4, 0}>"), id="constants that leave room"),
+    ],
+)
+def test_a_mode_that_makes_no_difference_becomes_linear(text: str) -> None:
+    model = deserialize(Case("", text).message().SerializeToString())
+    (finding,) = lint(model, [RULES["KV303"]], [find_target(name) for name in TRT])
+    assert finding.fix is not None and finding.fix.applicability == "safe"
+    finding.fix.apply()
+    (node,) = onnx.load_from_string(serialize(model)).graph.node
+    modes = [helper.get_attribute_value(a) for a in node.attribute if a.name == "mode"]
+    assert (node.op_type, modes) == ("TensorScatter", [b"linear"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(circular(", int64[2] w"), id="starts of the caller"),
+        pytest.param(circular("", "<int64[2] w = {5, 0}>"), id="constants that wrap"),
+        pytest.param(circular("", "<int64[2] w = {-1, 0}>"), id="constants below 0"),
+        pytest.param(circular("", "<int64[2] w = {4, 0}>", '"L"'), id="rows of unknown number"),
+        pytest.param(
+            circular(", int64[2] w", "<int64[2] w = {4, 0}>"), id="a default that may be overridden"
+        ),
+    ],
+)
+def test_a_mode_that_may_count_has_no_fix(text: str) -> None:
+    (finding,) = findings("KV303", Case("", text).message(), TRT)
+    assert finding.fix is None

@@ -185,7 +185,7 @@ CASES = {
         Case("an input", graph("y = Neg (x)", f"{X}, int64[2] ids", Y), at=["ids"],
              says="nothing reads the input `ids`"),
         Case("a chain of nodes is one finding", planted(add_dead_nodes), at=["dead2"],
-             says="nothing reads `d2`, nor what 1 node(s) before it compute"),
+             says="nothing reads `d2`, nor the results of 1 node before it"),
         Case("an input of a real decoder", planted(add_an_input), at=["spare"]),
         Case("in a body", graph(IF % ("", "[dead] z = Exp (x) a = Neg (x)"), f"bool flag, {X}", Y),
              at=["dead"]),

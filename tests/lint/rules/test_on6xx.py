@@ -185,7 +185,7 @@ CASES: dict[str, list[Case]] = {
                 "float[2, 5] x, int64[2, 1] i",
             ),
             at=["cache"],
-            says='`reduction` is "mean", expected one of "add", "max", "min", "mul", "none"',
+            says="`reduction` is `mean`, expected one of `add`, `max`, `min`, `mul`, `none`",
         ),
         Case("in lower case", model('[c] y = Conv <auto_pad: string = "valid"> (x, x)'), at=["c"]),
         Case("another word", model('y = Gelu <approximate: string = "erf"> (x)', 20), at=["#0"]),
@@ -241,7 +241,7 @@ CASES: dict[str, list[Case]] = {
             "too few",
             model("[a] y = Add (x)"),
             at=["a"],
-            says="input 1, `B`, of `Add` is required and absent: the node has 1 inputs",
+            says="input 1, `B`, of `Add` is required and absent: the node has 1 input",
         ),
         Case("both", changed(model("[a] y = Add (x, x)"), empty_concat), at=["a", "a"]),
         Case(

@@ -116,7 +116,7 @@ CASES = [
     ("XD506", "the front of the file", [], model(at("w.bin")), [], ""),
     ("XD506", "a page", [], model(at("w.bin", offset=8192)), [], ""),
     ("XD508", "an unknown key", [W], model(at("w.bin", lenght=24)), ["w0"],
-     "the unknown key(s) `lenght`"),
+     "1 unknown key: `lenght`"),
     ("XD508", "a wrong checksum", [W], model(at("w.bin", checksum="00ff")), ["w0"],
      f"the checksum of `w.bin` is {SHA1}, and the model says 00ff"),
     ("XD508", "two unknown keys", [W], model(at("w.bin", a=1, b=2)), ["w0"], "`a`, `b`"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
-__all__ = ["Drawn", "World", "draw_update", "worlds"]
+__all__ = ["Builder", "Drawn", "World", "draw_update", "worlds"]
 
 B, H, S, D, L = 2, 3, 5, 2, 2
 """Sizes at which constants are made; the graph is run at others too."""
@@ -52,7 +52,9 @@ class Drawn:
 
 
 @dataclass(slots=True)
-class _Builder:
+class Builder:
+    """The nodes and constants of a graph, and where choices come from."""
+
     data: st.DataObject
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
@@ -134,9 +136,13 @@ class _Builder:
         return self.op("Identity", rows)
 
 
-def draw_update(data: st.DataObject) -> Drawn:
-    """Draw a model with one update of `cache` by `upd`."""
-    b = _Builder(data)
+Dress = Callable[[Builder, list[Any], list[Any]], list[Any]]
+"""Makes `upd`, of the dimensions given, of an input `src`, and returns the dimensions of that."""
+
+
+def draw_update(data: st.DataObject, dress: Dress | None = None) -> Drawn:
+    """Draw a model with one update of `cache` by `upd`, which `dress` makes of `src`."""
+    b = Builder(data)
     form = b.pick("elements", "rows", "tuples", "tuples", "triples", "one_hot", "concat")
     symbolic = b.pick(True, False)
     heads = form == "triples" or b.pick(True, False)
@@ -154,11 +160,14 @@ def draw_update(data: st.DataObject) -> Drawn:
     draw |= {"one_hot": _one_hot, "concat": _concat}
     if form == "one_hot":
         update[axis] = 1
+    floats = {"cache": cache, "upd": update}
+    if dress is not None:
+        floats = {"cache": cache, "src": dress(b, update, cache)}
     output = draw[form](b, cache, update, axis)
-    return _model(b, cache, update, output, symbolic)
+    return _model(b, floats, output, symbolic)
 
 
-def _elements(b: _Builder, cache: list, update: list, axis: int) -> str:
+def _elements(b: Builder, cache: list, update: list, axis: int) -> str:
     per_batch = cache[0] == "B" and b.pick(True, False)
     rows = b.row_grid("upd", axis, per_batch)
     rank = len(cache)
@@ -173,7 +182,7 @@ def _elements(b: _Builder, cache: list, update: list, axis: int) -> str:
     return b.op("ScatterElements", "cache", index, "upd", axis=given)
 
 
-def _rows(b: _Builder, cache: list, update: list, axis: int) -> str:
+def _rows(b: Builder, cache: list, update: list, axis: int) -> str:
     rank = len(cache)
     perm = [axis, *(k for k in range(rank) if k != axis)]
     if b.pick(*[False] * 4, True):
@@ -187,7 +196,7 @@ def _rows(b: _Builder, cache: list, update: list, axis: int) -> str:
     return b.op("Transpose", out, perm=back)
 
 
-def _grid(b: _Builder, parts: Sequence[str]) -> str:
+def _grid(b: Builder, parts: Sequence[str]) -> str:
     """Broadcast index components to one shape and stack them."""
     total = parts[0]
     for part in parts[1:]:
@@ -197,7 +206,7 @@ def _grid(b: _Builder, parts: Sequence[str]) -> str:
     return b.op("Concat", *ready, axis=-1)
 
 
-def _tuples(b: _Builder, cache: list, update: list, axis: int) -> str:
+def _tuples(b: Builder, cache: list, update: list, axis: int) -> str:
     rank = len(cache)
     perm = [0, axis, *(k for k in range(1, rank) if k != axis)] if axis else list(range(rank))
     back = [perm.index(k) for k in range(rank)]
@@ -213,7 +222,7 @@ def _tuples(b: _Builder, cache: list, update: list, axis: int) -> str:
     return out if perm == back == list(range(rank)) else b.op("Transpose", out, perm=back)
 
 
-def _triples(b: _Builder, cache: list, update: list, axis: int) -> str:
+def _triples(b: Builder, cache: list, update: list, axis: int) -> str:
     batch = b.op("Unsqueeze", b.count("upd", 0, B), b.const([1, 2]))
     head = b.op("Unsqueeze", b.count("upd", 1, H), b.const([1]))
     rows = b.row_grid("upd", axis, False)
@@ -225,7 +234,7 @@ def _triples(b: _Builder, cache: list, update: list, axis: int) -> str:
     return b.op("ScatterND", "cache", _grid(b, [batch, head, rows]), "upd")
 
 
-def _one_hot(b: _Builder, cache: list, update: list, axis: int) -> str:
+def _one_hot(b: Builder, cache: list, update: list, axis: int) -> str:
     rank = len(cache)
     places = b.count("cache", axis, S)
     if cache[0] == "B" and b.pick(True, True, False):
@@ -245,7 +254,7 @@ def _one_hot(b: _Builder, cache: list, update: list, axis: int) -> str:
     return b.op("Add", b.op("Mul", "cache", kept), b.op("Mul", chosen, "upd"))
 
 
-def _concat(b: _Builder, cache: list, update: list, axis: int) -> str:
+def _concat(b: Builder, cache: list, update: list, axis: int) -> str:
     at, zero = b.const([axis]), b.const([0])
     start = b.op("Reshape", "p", b.const([1]))
     for _ in range(b.pick(0, 0, 1)):
@@ -258,14 +267,14 @@ def _concat(b: _Builder, cache: list, update: list, axis: int) -> str:
     return b.op("Concat", *parts, axis=axis)
 
 
-def _model(b: _Builder, cache: list, update: list, output: str, symbolic: bool) -> Drawn:
+def _model(b: Builder, values: dict[str, list], output: str, symbolic: bool) -> Drawn:
     fixed = {"B": B, "S": S, "L": L, "XB": B}
 
     def dims(shape: Sequence[int | str]) -> list[int | str]:
         keep = ("B", "L", "XB") if symbolic else ()
         return [d if isinstance(d, int) or d in keep else fixed[d] for d in shape]
 
-    floats = {"cache": tuple(dims(cache)), "upd": tuple(dims(update))}
+    floats = {name: tuple(dims(shape)) for name, shape in values.items()}
     info = helper.make_tensor_value_info
     inputs = [info(name, T.FLOAT, shape) for name, shape in floats.items()]
     inputs += [info("w", T.INT64, dims(["B"])), info("p", T.INT64, [])]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.rewrite.raising.dressed_updates import draw_dressed_update
 from tests.rewrite.raising.random_updates import Drawn, World, draw_update, worlds
 
 
@@ -85,3 +86,9 @@ def test_what_is_raised_under_assumptions_gives_the_same_cache_where_they_hold(
     data: st.DataObject,
 ) -> None:
     _check(data, draw_update(data), ["contiguous", "in-range", "finite"])
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_what_is_raised_of_a_reshaped_update_gives_the_same_cache(data: st.DataObject) -> None:
+    _check(data, draw_dressed_update(data), [])
