@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.failure import show_failure
 from onnx_kvtool.cli.options import dim_option
 from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.types import Whole, Word
+from onnx_kvtool.cli.wrong_usage import WrongValue
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import CheckReport
@@ -17,14 +20,27 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 _EPILOG = """\b
+Exit codes:
+  0  nothing at or above --fail-on was found
+  1  something was; with --diff, fixes would change something
+  2  wrong usage or configuration, or the output cannot be written
+  3  the only model cannot be read
+  4  a bug in kvtool
+
+\b
 Examples:
-  kvtool check                                  every *.onnx below the current directory
+  kvtool check                       every *.onnx below the current directory
   kvtool check decoder.onnx --target onnxruntime@1.25
   kvtool check models/**/*.onnx --select KV0,KV1 --fail-on warning
-  kvtool check decoder.onnx --diff              what `--fix` would change
+  kvtool check decoder.onnx --diff   what --fix would change
   kvtool check --write-baseline kvtool-baseline.json
   kvtool check --format sarif -o kvtool.sarif --jobs 2
   kvtool check - < decoder.onnx
+
+\b
+See also:
+  rule     what a rule looks for, and why
+  targets  the releases that --target knows
 """
 
 _FORMATS = ["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
@@ -34,7 +50,7 @@ def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     """Split lists of codes at their commas."""
     codes = tuple(code.strip() for value in values for code in value.split(","))
     if not all(codes):
-        raise click.BadParameter("a code between two commas is empty", ctx, param)
+        raise WrongValue(", ".join(values), "codes with one comma between them", ctx, param)
     return codes
 
 
@@ -44,91 +60,179 @@ def _optional_codes(
     return _codes(ctx, param, values) if values else None
 
 
-@click.command(epilog=_EPILOG)
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option(
+@command(epilog=_EPILOG)
+@click.argument(
+    "paths",
+    nargs=-1,
+    type=click.Path(allow_dash=True),
+    metavar="[PATH]...",
+    shell_complete=offers("models"),
+)
+@option(
     "--select",
     multiple=True,
     metavar="CODES",
+    shell_complete=offers("codes"),
     callback=_optional_codes,
     help="Switch on these rules alone: codes, or beginnings such as KV1, with commas between them;"
     " repeatable.  [default: all]",
+    section="Rules",
 )
-@click.option(
-    "--ignore", multiple=True, metavar="CODES", callback=_codes, help="Switch off these rules."
+@option(
+    "--ignore",
+    multiple=True,
+    metavar="CODES",
+    shell_complete=offers("codes"),
+    callback=_codes,
+    help="Switch off these rules.",
+    section="Rules",
 )
-@click.option(
+@option(
     "--extend-select",
     multiple=True,
     metavar="CODES",
+    shell_complete=offers("codes"),
     callback=_codes,
     help="Switch on these rules besides those that are on.",
+    section="Rules",
 )
-@click.option(
+@option(
     "--per-file-ignores",
     multiple=True,
     metavar="GLOB:CODES",
     help="Switch off rules in some files; repeatable.",
+    section="Rules",
 )
-@click.option(
+@option(
     "--target",
     "targets",
     multiple=True,
     metavar="RUNTIME[@VERSION]",
+    shell_complete=offers("targets"),
     help="Add the rules about this runtime; repeatable.",
+    section="Rules",
 )
-@click.option(
+@option(
     "--format",
     "output_format",
-    type=click.Choice(_FORMATS),
-    help="How to report.  [default: text]",
+    type=Word(_FORMATS),
+    help="Form of the report: `concise` has a line for each finding; `sarif`, `github`, `gitlab`"
+    " and `junit` are for CI.  [default: text]",
+    section="Report",
 )
-@click.option(
+@option(
     "-o",
     "--output",
-    type=click.Path(allow_dash=True),
+    type=click.Path(allow_dash=True, readable=False),
     metavar="FILE",
     help="Where to write the report; standard output unless given.",
+    section="Report",
 )
-@click.option("--fix", is_flag=True, default=None, help="Apply safe fixes, in place.")
-@click.option(
+@option(
+    "--fix",
+    is_flag=True,
+    default=None,
+    help="Apply safe fixes, in place.",
+    section="Fixes",
+)
+@option(
     "--unsafe-fixes",
     is_flag=True,
     default=None,
     help="Let --fix and --diff take fixes that change what the model computes or its interface.",
+    section="Fixes",
 )
-@click.option("--diff", is_flag=True, help="Show what fixes would change, and write nothing.")
-@click.option("--baseline", metavar="FILE", help="Do not report what this file holds.")
-@click.option("--write-baseline", metavar="FILE", help="Write all findings to this file.")
-@click.option(
+@option(
+    "--diff",
+    is_flag=True,
+    help="Show what fixes would change, and write nothing.",
+    section="Fixes",
+)
+@option(
+    "--baseline",
+    metavar="FILE",
+    type=click.Path(readable=False),
+    help="Do not report the findings that this file holds.",
+    section="Baseline",
+)
+@option(
+    "--write-baseline",
+    metavar="FILE",
+    type=click.Path(readable=False),
+    help="Write all findings to this file, for --baseline.",
+    section="Baseline",
+)
+@option(
     "--fail-on",
-    type=click.Choice(["error", "warning", "info"]),
-    help="Severity from which on the exit code is 1.  [default: error]",
+    type=Word(["error", "warning", "info"]),
+    help="Least severity of a finding for which the exit code is 1.  [default: error]",
+    section="Exit code",
 )
-@click.option("--exit-zero", is_flag=True, default=None, help="Exit with 0 whatever is found.")
-@click.option("--statistics", is_flag=True, default=None, help="Count what each rule finds.")
-@click.option(
+@option(
+    "--exit-zero",
+    is_flag=True,
+    default=None,
+    help="Exit with 0 whatever is found.",
+    section="Exit code",
+)
+@option(
+    "--statistics",
+    is_flag=True,
+    default=None,
+    help="Count what each rule finds.",
+    section="Report",
+)
+@option(
     "--config",
     metavar="FILE",
-    help="Configuration.  [default: the nearest kvtool.toml or pyproject.toml with [tool.kvtool]]",
+    type=click.Path(readable=False),
+    help="Read this configuration file.  [default: the nearest kvtool.toml or pyproject.toml with"
+    " [tool.kvtool]]",
+    section="Configuration",
 )
-@click.option("--isolated", is_flag=True, help="Read no configuration.")
-@click.option(
+@option(
+    "--isolated",
+    is_flag=True,
+    help="Read no configuration.",
+    section="Configuration",
+)
+@option(
     "--jobs",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="N",
     help="Number of worker processes.  [default: 1]",
 )
-@click.option("--shard", metavar="I/N", help="Check the I-th of N parts of the files.")
+@option(
+    "--shard",
+    metavar="I/N",
+    help="Check the I-th of N parts of the files, to spread them over machines.",
+    section="Input",
+)
 @dim_option
-@click.option("-q", "--quiet", is_flag=True, help="Report findings, and nothing about the run.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what became of each file.")
+@option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    help="Report findings, and nothing about the run.",
+    section="Report",
+)
+@option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Say what became of each file.",
+    section="Report",
+)
 @click.pass_context
 def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any) -> None:
     """Look for what is wrong with models, without running them.
 
     PATH is a file, a directory (every *.onnx below it that .gitignore does not exclude), a glob, or
-    `-` for standard input; the current directory unless given. `kvtool rule` explains the rules.
+    `-` for standard input; the current directory unless given. Weights are not read.
+
+    Findings go to standard output, each with its code, its place and a remedy; the summary goes to
+    standard error. Nothing is changed without --fix. A finding is silenced by --ignore, by the
+    configuration, by a baseline, or by `kvtool.ignore` in the metadata of a node, graph or model.
     """
     from onnx_kvtool.cli.progress import progress_bar
     from onnx_kvtool.commands.check import CheckRequest, run

@@ -6,21 +6,38 @@ from typing import Any, Literal
 
 import click
 
+from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import data_format_option, dim_option
 from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.types import Whole, Word
+from onnx_kvtool.cli.wrong_usage import WrongValue
 
 __all__ = ["evaluate"]
 
 _EPILOG = """\b
+Exit codes:
+  0  it ran; with --compare, the outputs agree
+  1  it failed on these inputs, a step had no room, or the outputs differ
+  2  wrong usage, or the output cannot be written
+  3  the model, data of it, or the file of a SPEC cannot be read
+  4  a bug in kvtool
+
+\b
 Examples:
   kvtool eval decoder.onnx --random
-  kvtool eval decoder.onnx --random --dim batch=2 --steps 8 --compare onnxruntime
+  kvtool eval decoder.onnx --random --steps 8 --compare onnxruntime
+  kvtool eval decoder.onnx --random --dim batch=2 --format json
   kvtool eval decoder.onnx --input input_ids='[[1, 2, 3]]' --random --trace
   kvtool eval decoder.onnx --node '#5' --random --seed 7 --save node.npz
-  kvtool eval --op TensorScatter --input past_cache='[[[0], [0]]]' --input update='[[[1]]]'
+  kvtool eval --op CumSum --attr reverse=1 --input x='[1, 2]' --input axis=0
+
+\b
+See also:
+  verify  the same for two models
+  ops     the inputs and attributes of an operator
 """
 
-_RUNTIMES = click.Choice(["reference", "onnxruntime"])
+_RUNTIMES = Word(["reference", "onnxruntime"])
 
 
 def _pairs(
@@ -31,76 +48,121 @@ def _pairs(
     for value in values:
         name, equals, text = value.partition("=")
         if not (name and equals):
-            raise click.BadParameter(f"{value!r} is not {param.metavar}", ctx, param)
+            raise WrongValue(value, f"`{param.metavar}`", ctx, param)
         pairs.append((name, text))
     return tuple(pairs)
 
 
-@click.command("eval", epilog=_EPILOG, short_help="Run a model, a part of it, or one operator.")
-@click.argument("model", type=click.Path(allow_dash=True), metavar="[MODEL]", required=False)
-@click.option(
+@command("eval", epilog=_EPILOG, short_help="Run a model, a part of it, or one operator.")
+@click.argument(
+    "model",
+    type=click.Path(allow_dash=True, readable=False),
+    metavar="[MODEL]",
+    required=False,
+    shell_complete=offers("models"),
+)
+@option(
     "--input",
     "inputs",
     multiple=True,
     callback=_pairs,
     metavar="NAME=SPEC",
+    shell_complete=offers("inputs"),
     help="Give a value: a .npy file, file.npz:KEY, a .pb file with a TensorProto, or JSON such as"
     " `[[1, 2], [3, 4]]`; an element type may stand in front, as in `float16:[1, 2]`; repeatable.",
+    section="Input",
 )
-@click.option(
+@option(
     "--random",
     is_flag=True,
-    help="Draw the inputs that are not given, so that they respect the cache protocol.",
+    help="Draw the inputs that are not given, so that they respect the cache protocol: write"
+    " positions lie in range.",
+    section="Input",
 )
-@click.option(
+@option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=0,
     show_default=True,
     metavar="N",
     help="Seed of what is drawn.",
+    section="Input",
 )
 @dim_option
-@click.option("--node", metavar="NAME", help="Fetch the outputs of this node; `#3` is the fourth.")
-@click.option(
+@option(
+    "--node",
+    metavar="NAME",
+    shell_complete=offers("nodes"),
+    help="Fetch the outputs of this node; `#3` is the fourth.",
+    section="What to run",
+)
+@option(
     "--fetch",
     multiple=True,
     metavar="VALUE",
+    shell_complete=offers("values"),
     help="Fetch this value of the main graph; repeatable.  [default: the graph outputs]",
+    section="What to run",
 )
-@click.option("--trace", is_flag=True, help="Show each node that runs: its outputs, its time.")
-@click.option(
+@option(
+    "--trace",
+    is_flag=True,
+    help="Show each node that runs: its outputs, its time.",
+    section="Output",
+)
+@option(
     "--steps",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=0,
     show_default=True,
     metavar="N",
     help="Decode steps after the first run, with each present fed back to its past.",
+    section="What to run",
 )
-@click.option(
-    "--runtime", type=_RUNTIMES, default="reference", show_default=True, help="What runs it."
+@option(
+    "--runtime",
+    type=_RUNTIMES,
+    default="reference",
+    show_default=True,
+    help="What runs the model.",
+    section="Runtime",
 )
-@click.option(
+@option(
     "--compare",
     type=_RUNTIMES,
     help="Run it there as well, on the same inputs, and compare; exit code 1 if they differ.",
+    section="Runtime",
 )
-@click.option("--op", metavar="OP", help="Run this operator of the default domain, not a model.")
-@click.option(
+@option(
+    "--op",
+    metavar="OP",
+    shell_complete=offers("operators"),
+    help="Run this operator of the default domain, not a model.",
+    section="A single operator",
+)
+@option(
     "--opset",
-    type=click.IntRange(min=1),
+    type=Whole(min=1),
     metavar="N",
     help="Opset of the operator.  [default: the one that brought its newest version]",
+    section="A single operator",
 )
-@click.option(
+@option(
     "--attr",
     "attributes",
     multiple=True,
     callback=_pairs,
     metavar="NAME=VALUE",
     help="Give the operator an attribute; repeatable.",
+    section="A single operator",
 )
-@click.option("--save", metavar="FILE.npz", help="Write the values fetched to this file.")
+@option(
+    "--save",
+    metavar="FILE.npz",
+    type=click.Path(readable=False),
+    help="Write the values fetched to this file.",
+    section="Output",
+)
 @data_format_option
 @click.pass_context
 def evaluate(
@@ -112,9 +174,12 @@ def evaluate(
     """Run MODEL, a part of it, or one operator, and show what comes out.
 
     MODEL is a path, or `-` for standard input; or name an operator with --op. Inputs are given by
-    name, and so may be any other value of the main graph, which then is not computed. The
-    reference runtime is strict: what the specification calls an error, or leaves undefined, fails
-    with the node and the place in its inputs, and exit code 1.
+    name, and so may be any other value of the main graph, which then is not computed. Without
+    --fetch and --node, the outputs of the graph are shown: their type, shape, least and greatest
+    element, and the elements of small ones.
+
+    The reference runtime is strict: what the specification calls an error, or leaves undefined,
+    fails with the node and the place in its inputs. It is made to be right, not to be fast.
     """
     from onnx_kvtool.commands.evaluate import EvalRequest, run
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import UnsupportedOperation
 from typing import Any
 
 import click
 
-from onnx_kvtool.cli.failure import closest, show_bug, show_error, show_wrong_usage
+from onnx_kvtool.cli.failure import show_bug, show_error, show_wrong_usage
+from onnx_kvtool.cli.output import as_unwritable
+from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
+from onnx_kvtool.cli.streams import secure_streams
+from onnx_kvtool.cli.wrong_usage import WrongUsage
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.shortage import as_shortage
+from onnx_kvtool.core.suggestion import closest
 
 __all__ = ["KvtoolGroup"]
 
@@ -22,7 +28,20 @@ _BROKEN_PIPE = 141  # and for one ended by SIGPIPE
 
 
 class KvtoolGroup(click.Group):
-    """A group whose commands end in exit code 0 to 4, and never in a traceback."""
+    """A group whose commands end in exit code 0 to 4, and never in a traceback.
+
+    Args:
+        attributes: As for `click.Group`.
+        purposes: Names of the commands under what they are for, as the help lists them.
+    """
+
+    context_class = KvtoolContext
+
+    def __init__(
+        self, *, purposes: Mapping[str, Sequence[str]] | None = None, **attributes: Any
+    ) -> None:
+        super().__init__(**attributes)
+        self.purposes = dict(purposes or {})
 
     def main(
         self,
@@ -34,6 +53,11 @@ class KvtoolGroup(click.Group):
     ) -> Any:
         """Run the command line; exit the process unless `standalone_mode` is false."""
         extra.setdefault("color", _environment_color())
+        if "_KVTOOL_COMPLETE" in os.environ:
+            from onnx_kvtool.cli.shells import install
+
+            install()
+        secure_streams()
         inherited = super().main
         if not standalone_mode:
             return inherited(args, prog_name, complete_var, standalone_mode, **extra)
@@ -44,6 +68,19 @@ class KvtoolGroup(click.Group):
             code = error.exit_code
         except click.Abort:
             code = _INTERRUPTED
+        except KvtoolError as error:  # met while the version was printed
+            show_error(error, debug=False)
+            code = error.exit_code
+        except OSError as error:  # met while help was printed
+            unwritable = as_unwritable(error)
+            if unwritable is None:
+                raise
+            show_error(unwritable, debug=False)
+            code = unwritable.exit_code
+        try:
+            sys.stdout.flush()
+        except OSError:  # which was said; the interpreter would say it again
+            _discard_stdout()
         # The interpreter would look for cycles in every node of the model that it is about to drop,
         # which takes a tenth of the time of a large one.
         gc.freeze()
@@ -67,6 +104,11 @@ class KvtoolGroup(click.Group):
             show_error(error, debug=ctx.params["debug"])
             ctx.exit(error.exit_code)
         except Exception as error:  # noqa: BLE001 - the last resort: a bug is said in one line
+            if foreseen := as_shortage(error) or as_unwritable(error):
+                if not ctx.params["debug"]:
+                    error.__traceback__ = None  # its frames hold the memory that a message takes
+                show_error(foreseen, debug=ctx.params["debug"])
+                ctx.exit(foreseen.exit_code)
             show_bug(error, debug=ctx.params["debug"])
             ctx.exit(_BUG)
 
@@ -75,12 +117,35 @@ class KvtoolGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that `args` names, or say which one comes closest."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            names = self.list_commands(ctx)
-            message = f"no such command `{args[0]}`"
-            if similar := closest(args[0], names):
-                message += f", did you mean `{similar}`?"
-            raise click.UsageError(message, ctx)
+            options = [name for param in self.params for name in param.opts]
+            near = closest(args[0], self.list_commands(ctx))
+            if f"--{args[0]}" in options:
+                near = f"{ctx.info_name} --{args[0]}"
+            help = f"did you mean `{near}`?" if near else None
+            raise WrongUsage(f"no such command `{args[0]}`", ctx, help)
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            raise
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by purpose, then the options."""
+        sections = {
+            title: [(name, self.commands[name].get_short_help_str(limit=200)) for name in names]
+            for title, names in self.purposes.items()
+        }
+        write_sections(formatter, sections)
+        records = (param.get_help_record(ctx) for param in self.get_params(ctx))
+        write_sections(formatter, {"Options": [r for r in records if r is not None]})
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples and exit codes, as wide as they are."""
+        write_epilog(formatter, self.epilog)
 
 
 def _environment_color() -> bool | None:

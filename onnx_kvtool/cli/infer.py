@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.core.errors import UsageError
@@ -14,26 +15,39 @@ from onnx_kvtool.core.errors import UsageError
 __all__ = ["infer"]
 
 _EPILOG = """\b
+Exit codes:
+  0  done, without a conflict
+  1  a conflict or, with --strict, an unknown value; nothing was written
+  2  wrong usage, or the output cannot be written
+  3  MODEL cannot be read
+  4  a bug in kvtool
+
+\b
 Examples:
-  kvtool infer decoder.onnx                            what is known, and why the rest is not
-  kvtool infer decoder.onnx -o annotated.onnx          with the shape of every value
-  kvtool infer decoder.onnx --dim batch=2 --dim past=1024
+  kvtool infer decoder.onnx                     what is not known, and why
+  kvtool infer decoder.onnx -o annotated.onnx   with the shape of every value
+  kvtool infer decoder.onnx --dim batch=2 --dim sequence_len=8
   kvtool infer decoder.onnx --strict --format json
   kvtool infer - -o - < decoder.onnx > annotated.onnx
+
+\b
+See also:
+  inspect  what the model keeps, instead of every value
+  eval     the values themselves, by running the model
 """
 
 
-@click.command(epilog=_EPILOG, short_help="Infer the type and shape of every value of a model.")
+@command(epilog=_EPILOG, short_help="Infer the type and shape of every value of a model.")
 @model_argument
-@click.option(
+@option(
     "-o",
     "--output",
-    type=click.Path(allow_dash=True),
+    type=click.Path(allow_dash=True, readable=False),
     metavar="OUT",
     help="Write the model with the type and shape of every value; `-` is standard output.",
 )
 @dim_option
-@click.option("--strict", is_flag=True, help="Exit with 1 when something stays unknown.")
+@option("--strict", is_flag=True, help="Exit with 1 if something stays unknown.")
 @data_format_option
 @click.pass_context
 def infer(
@@ -47,10 +61,11 @@ def infer(
 ) -> None:
     """Infer the type and shape of every value of MODEL, and say why the rest is unknown.
 
-    MODEL is a path, or `-` for standard input. Weights are not read. A size is known when it is a
-    number or an expression over the names that inputs of the model declare. Where the file declares
-    what cannot be, both shapes and the way to the inferred one are shown, nothing is written and
-    the exit code is 1.
+    MODEL is a path, or `-` for standard input. Weights are not read, and nothing is run. A size is
+    known when it is a number or an expression over the names that inputs of the model declare. For
+    a value that is not known, the node that lost it first is named, and why. Where the file
+    declares what cannot be, both shapes and the way to the inferred one are shown, and nothing is
+    written.
     """
     to_stdout = output == "-"
     if to_stdout and output_format == "json":

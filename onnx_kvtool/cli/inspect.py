@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import dim_option, model_argument
 from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.types import Word
 from onnx_kvtool.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,34 +18,47 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 _EPILOG = """\b
+Exit codes:
+  0  done
+  2  wrong usage, or the output cannot be written
+  3  MODEL cannot be read
+  4  a bug in kvtool
+
+\b
 Examples:
-  kvtool inspect decoder.onnx                          summary and cache table
-  kvtool inspect decoder.onnx --dim batch=4            with the bytes of four sequences
-  kvtool inspect decoder.onnx --nodes                  with every cache and every node
+  kvtool inspect decoder.onnx                 summary and cache table
+  kvtool inspect decoder.onnx --dim batch=4   with the bytes of four sequences
+  kvtool inspect decoder.onnx --nodes         with every cache and every node
   kvtool inspect decoder.onnx --format html -o decoder.html
   kvtool inspect decoder.onnx --format mermaid
   kvtool inspect - --format json < decoder.onnx
+
+\b
+See also:
+  infer  the shape of every value
+  check  what is wrong with the caches
+  raise  TensorScatter for caches that are updated in another way
 """
 
 Format = Literal["text", "json", "html", "dot", "mermaid"]
 
 
-@click.command(epilog=_EPILOG)
+@command(epilog=_EPILOG)
 @model_argument
-@click.option("--nodes", is_flag=True, help="List every cache by itself, and every node.")
+@option("--nodes", is_flag=True, help="List every cache by itself, and every node.")
 @dim_option
-@click.option(
+@option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json", "html", "dot", "mermaid"]),
+    type=Word(["text", "json", "html", "dot", "mermaid"]),
     default="text",
     show_default=True,
     help="Print text, JSON, one self-contained page, or a drawing of the graph around the caches.",
 )
-@click.option(
+@option(
     "-o",
     "--output",
-    type=click.Path(allow_dash=True),
+    type=click.Path(allow_dash=True, readable=False),
     metavar="FILE",
     help="Where to write the report; standard output unless given.",
 )
@@ -59,9 +74,13 @@ def inspect(
 ) -> None:
     """Show what MODEL keeps from step to step, and what it costs.
 
-    MODEL is a path, or `-` for standard input. Weights are not read, and the files that hold them
-    need not be there. Models that onnx's checker rejects are shown all the same. A `-` in a table
-    stands for what is not known.
+    MODEL is a path, or `-` for standard input. Shown are the opsets, inputs, outputs and operators,
+    and each cache: what updates it, its layout, the bytes that a token takes, and whether a runtime
+    can write it in place. Sizes in bytes are of 1024: KiB, MiB, GiB.
+
+    Weights are not read, and the files that hold them need not be there; nothing is run. Models
+    that onnx's checker rejects are shown all the same. A `-` in a table stands for what is not
+    known; --dim gives sizes to symbolic dimensions, and the totals with them.
     """
     if nodes and output_format in ("dot", "mermaid"):
         raise UsageError(

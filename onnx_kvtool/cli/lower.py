@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import click
 
+from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import (
     dim_option,
     format_option,
@@ -15,17 +16,34 @@ from onnx_kvtool.cli.options import (
 )
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.rewriting import refuse_nonsense
+from onnx_kvtool.cli.types import Whole, Word
+from onnx_kvtool.cli.wrong_usage import WrongValue
 
 __all__ = ["lower"]
 
 _EPILOG = """\b
+Exit codes:
+  0  lowered; with --dry-run, it could be
+  1  a node is refused, or the result differs from MODEL; nothing was written
+  2  wrong usage, or the output cannot be written
+  3  MODEL, or data of it that is needed, cannot be read; with --verify, not run
+  4  a bug in kvtool
+
+\b
 Examples:
-  kvtool lower decoder.onnx                            writes decoder.opset18.onnx
+  kvtool lower decoder.onnx                        writes decoder.opset18.onnx
   kvtool lower decoder.onnx --opset 13 -o old.onnx
   kvtool lower decoder.onnx --target onnxruntime@1.17
-  kvtool lower decoder.onnx --only TensorScatter       keeps the opset
+  kvtool lower decoder.onnx --only TensorScatter   keeps the opset
+  kvtool lower decoder.onnx --via scatterelements -o scatter.onnx
   kvtool lower decoder.onnx --dry-run --format json
   kvtool lower - -o - < decoder.onnx > lowered.onnx
+
+\b
+See also:
+  targets  the releases that --target knows
+  verify   the comparison by itself, for any two models
+  raise    the way back
 """
 
 
@@ -35,50 +53,58 @@ def _operators(
     """Split each value at its commas; each operator once, in the order given."""
     names = [name.strip() for value in values for name in value.split(",")]
     if not all(names):
-        raise click.BadParameter("an operator name is empty", ctx, param)
+        raise WrongValue(", ".join(values), "operators with one comma between them", ctx, param)
     return tuple(dict.fromkeys(names))
 
 
-@click.command(epilog=_EPILOG)
+@command(epilog=_EPILOG)
 @model_argument
 @output_options
-@click.option(
+@option(
     "--opset",
-    type=click.IntRange(11, 23),
+    type=Whole(11, 23, above="`kvtool raise` goes the other way, to opset 24 or later"),
     metavar="N",
     help="Opset of the result.  [default: 18, or what --target chooses]",
+    section="What to lower",
 )
-@click.option(
+@option(
     "--target",
     metavar="RUNTIME[@VERSION]",
+    shell_complete=offers("targets"),
     help="Release that must load the result, which chooses its opset, IR version and operators;"
     " without a version the newest that is known. `kvtool targets` lists them.",
+    section="What to lower",
 )
-@click.option(
+@option(
     "--only",
     multiple=True,
     callback=_operators,
+    shell_complete=offers("replaceable"),
     metavar="OP[,OP...]",
     help="Replace these operators alone and keep the opset of the model; repeatable.",
+    section="What to lower",
 )
-@click.option(
+@option(
     "--via",
-    type=click.Choice(["auto", "scatternd", "scatterelements"]),
+    type=Word(["auto", "scatternd", "scatterelements"]),
     default="auto",
     show_default=True,
     help="Operator that a TensorScatter becomes; `auto` chooses by the width of a row.",
+    section="How",
 )
-@click.option(
+@option(
     "--index-dtype",
-    type=click.Choice(["int64", "int32"]),
+    type=Word(["int64", "int32"]),
     help="Element type of scatter indices; int32 goes with ScatterElements only.",
+    section="How",
 )
-@click.option(
+@option(
     "--bounds",
-    type=click.Choice(["checked", "unchecked"]),
+    type=Word(["checked", "unchecked"]),
     default="checked",
     show_default=True,
     help="Whether a negative start fails at run time, as TensorScatter does, or wraps.",
+    section="How",
 )
 @dim_option
 @verify_options
@@ -94,9 +120,15 @@ def lower(
 
     MODEL is a path, or `-` for standard input. The result goes to `<stem>.opset<N>.onnx` beside the
     input unless -o or --in-place says otherwise; standard input is answered on standard output.
-    All or nothing: if any node cannot be lowered, nothing is written, every refusal is reported,
-    and the exit code is 1. Before it is written, the result runs on the same inputs as MODEL, step
-    by step; one that differs is not written either.
+
+    Every operator that the opset lacks is written with operators that it has, in the main graph, in
+    bodies and in functions: TensorScatter as ScatterND or ScatterElements, Attention,
+    RMSNormalization and RotaryEmbedding as what they are made of. The other nodes, and the names
+    and types of inputs and outputs, stay as they are. Nothing is optimised.
+
+    All or nothing: if any node cannot be lowered, nothing is written and every refusal is reported
+    with its reason. Before it is written, the result runs on the same inputs as MODEL, step by
+    step; one that differs is not written either.
     """
     refuse_nonsense(options, output_format)
 

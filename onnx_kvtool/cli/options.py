@@ -1,4 +1,4 @@
-"""Options that several commands share, as decorators."""
+"""Arguments and options that several commands share, as decorators."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+
+from onnx_kvtool.cli.command import offers, option
+from onnx_kvtool.cli.types import Whole, Word
+from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
 
 __all__ = [
     "data_format_option",
@@ -25,94 +29,106 @@ def _dims(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     for value in values:
         name, equals, number = value.rpartition("=")
         if not (name and equals):
-            raise click.BadParameter(f"{value!r} is not NAME=INT", ctx, param)
+            raise WrongValue(value, "`NAME=INT`", ctx, param)
         if not (number.isascii() and number.isdigit() and int(number) > 0):
-            message = f"the value of {name!r} is {number!r}, expected a positive integer"
-            raise click.BadParameter(message, ctx, param)
+            raise WrongValue(value, "`NAME=INT` with an integer of at least 1", ctx, param)
         if dims.setdefault(name, int(number)) != int(number):
-            raise click.BadParameter(f"{name!r} is both {dims[name]} and {number}", ctx, param)
+            raise WrongUsage(f"`--dim` gives `{name}` both {dims[name]} and {number}", ctx)
     return dims
 
 
 def model_argument(command: F) -> F:
     """Add `MODEL`, a path or `-` for standard input, as `model`."""
-    return click.argument("model", type=click.Path(allow_dash=True), metavar="MODEL")(command)
+    return click.argument(
+        "model",
+        type=click.Path(allow_dash=True, readable=False),
+        metavar="MODEL",
+        shell_complete=offers("models"),
+    )(command)
 
 
 def output_options(command: F) -> F:
     """Add `-o`, `--in-place`, `--external-data` and `--dry-run`."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Do everything but write."),
-        click.option(
+    for decorate in (
+        option("--dry-run", is_flag=True, help="Do everything but write.", section="Output"),
+        option(
             "--external-data",
-            type=click.Choice(["reference", "link", "copy"]),
+            type=Word(["reference", "link", "copy"]),
             help="What becomes of weights in other files.  [default: refer to them from the same"
             " directory, copy them elsewhere]",
+            section="Output",
         ),
-        click.option("--in-place", is_flag=True, help="Replace the input."),
-        click.option(
+        option("--in-place", is_flag=True, help="Replace the input.", section="Output"),
+        option(
             "-o",
             "--output",
-            type=click.Path(allow_dash=True),
+            type=click.Path(allow_dash=True, readable=False),
             metavar="OUT",
             help="Where to write; `-` is standard output.",
+            section="Output",
         ),
     ):
-        command = option(command)
+        command = decorate(command)
     return command
 
 
 def verify_options(command: F) -> F:
     """Add `--verify`, `--no-verify` and `--verify-steps`."""
-    for option in (
-        click.option(
+    for decorate in (
+        option(
             "--verify-steps",
-            type=click.IntRange(min=1),
+            type=Whole(min=1),
             metavar="N",
             help="Decode steps of each verification run, the caches fed back.  [default: 2]",
+            section="Verification",
         ),
-        click.option(
+        option(
             "--verify/--no-verify",
             default=None,
             help="Whether to run both models and compare.  [default: yes; large models by"
             " copies with smaller weights]",
+            section="Verification",
         ),
     ):
-        command = option(command)
+        command = decorate(command)
     return command
 
 
 def dim_option(command: F) -> F:
     """Add `--dim` as `dims`, a dict from name to value."""
-    return click.option(
+    return option(
         "--dim",
         "dims",
         multiple=True,
         metavar="NAME=INT",
         callback=_dims,
+        shell_complete=offers("dims"),
         help="Give a symbolic dimension a value; repeatable.",
+        section="Input",
     )(command)
 
 
 def format_option(command: F) -> F:
     """Add `--format` as `output_format`."""
-    return click.option(
+    return option(
         "--format",
         "output_format",
-        type=click.Choice(["text", "json"]),
+        type=Word(["text", "json"]),
         default="text",
         show_default=True,
         help="Report as text on standard error, or as JSON on standard output.",
+        section="Output",
     )(command)
 
 
 def data_format_option(command: F) -> F:
     """Add `--format` as `output_format`, for a command whose text is data as well."""
-    return click.option(
+    return option(
         "--format",
         "output_format",
-        type=click.Choice(["text", "json"]),
+        type=Word(["text", "json"]),
         default="text",
         show_default=True,
         help="Print text, or JSON; both on standard output.",
+        section="Output",
     )(command)

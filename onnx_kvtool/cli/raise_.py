@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import click
 
+from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import (
     dim_option,
     format_option,
@@ -15,48 +16,67 @@ from onnx_kvtool.cli.options import (
 )
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.rewriting import refuse_nonsense
+from onnx_kvtool.cli.types import Whole
 
 __all__ = ["raise_"]
 
 _EPILOG = """\b
+Exit codes:
+  0  raised, or nothing to raise
+  1  refused, or the result differs from MODEL; nothing was written
+  2  wrong usage, or the output cannot be written
+  3  MODEL, or data of it that is needed, cannot be read; with --verify, not run
+  4  a bug in kvtool
+
+\b
 Examples:
-  kvtool raise decoder.onnx                              writes decoder.raised.onnx
-  kvtool raise decoder.onnx --opset 25 -o new.onnx
-  kvtool raise decoder.onnx --dry-run --format json
-  kvtool raise decoder.onnx --assume contiguous          positions count up by one
-  kvtool raise decoder.onnx --assume same-dim:batch=s28 --assume in-range:pos
-  kvtool raise decoder.onnx --require-all
-  kvtool raise - -o - < decoder.onnx > raised.onnx
+  kvtool raise exported.onnx                       writes exported.raised.onnx
+  kvtool raise exported.onnx --opset 25 -o new.onnx
+  kvtool raise exported.onnx --dry-run --format json
+  kvtool raise exported.onnx --assume contiguous   positions count up by one
+  kvtool raise exported.onnx --assume in-range:cache_position
+  kvtool raise exported.onnx --require-all
+  kvtool raise - -o - < exported.onnx > raised.onnx
+
+\b
+See also:
+  inspect  the caches of a model, and how each is updated
+  verify   the comparison by itself, for any two models
+  lower    the way back, for runtimes without TensorScatter
 """
 
 
-@click.command(
+@command(
     "raise",
     epilog=_EPILOG,
     short_help="Turn cache updates into TensorScatter.",
 )
 @model_argument
 @output_options
-@click.option(
+@option(
     "--opset",
-    type=click.IntRange(min=24),
+    type=Whole(min=24),
     default=24,
     show_default=True,
     metavar="N",
     help="Lowest opset of the result; a model that is at a later one stays there.",
+    section="What to raise",
 )
-@click.option(
+@option(
     "--assume",
     multiple=True,
     metavar="WHAT",
+    shell_complete=offers("assumptions"),
     help="Take for granted what the graph does not say: `contiguous[:VALUE]`, `same-dim:A=B`,"
     " `in-range[:VALUE]` or `finite[:VALUE]`; a refusal names what it lacks. Without a value, for"
     " every input. Repeatable.",
+    section="What to raise",
 )
-@click.option(
+@option(
     "--require-all",
     is_flag=True,
     help="Fail and write nothing if any candidate cannot be raised.",
+    section="What to raise",
 )
 @dim_option
 @verify_options
@@ -70,11 +90,17 @@ def raise_(
 ) -> None:
     """Turn the cache updates of MODEL into TensorScatter and verify the result.
 
-    MODEL is a path, or `-` for standard input. Updates written as ScatterND, ScatterElements,
-    Where, sums of masked products or Concat of slices are raised where it is proven that they write
-    `start + s` along one axis. What cannot be proven stays as it is, and the missing fact is named.
-    The result goes to `<stem>.raised.onnx` beside the input unless -o or --in-place says otherwise;
-    standard input is answered on standard output. If there is nothing to raise, nothing is written.
+    MODEL is a path, or `-` for standard input. The result goes to `<stem>.raised.onnx` beside the
+    input unless -o or --in-place says otherwise; standard input is answered on standard output. If
+    there is nothing to raise, nothing is written.
+
+    Updates written as ScatterND, ScatterElements, Where, sums of masked products or Concat of
+    slices are raised where it is proven that they write row s of the update to `start + s` along
+    one axis. What cannot be proven stays as it is, and the missing fact is named, so that it can be
+    granted with --assume. A model below --opset is brought to it. Nothing else is changed.
+
+    Before it is written, the result runs on the same inputs as MODEL, step by step; one that
+    differs is not written.
     """
     refuse_nonsense(options, output_format)
 

@@ -23,12 +23,12 @@ def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
         (
             options["in_place"] and options["output"] is not None,
             "`--in-place` and `-o` exclude each other",
-            "drop one of them",
+            "leave one of them out",
         ),
         (
             options["verify"] is False and options["verify_steps"] is not None,
             "`--verify-steps` needs verification, which `--no-verify` switches off",
-            "drop one of them",
+            "leave one of them out",
         ),
         (
             output == "-" and options["external_data"] is not None,

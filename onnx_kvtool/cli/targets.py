@@ -6,22 +6,35 @@ from typing import Literal
 
 import click
 
+from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.types import Word
 
 __all__ = ["targets"]
 
 _EPILOG = """\b
+Exit codes:
+  0  done
+  2  wrong usage
+  4  a bug in kvtool
+
+\b
 Examples:
   kvtool targets                 a line for each release
   kvtool targets --format json   with notes and sources
+
+\b
+See also:
+  lower --target  lowers a model for a release
+  check --target  finds what a release does not load
 """
 
 
-@click.command(epilog=_EPILOG)
-@click.option(
+@command(epilog=_EPILOG)
+@option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json"]),
+    type=Word(["text", "json"]),
     default="text",
     show_default=True,
     help="Print a table, or JSON; both on standard output.",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.changes import VALUE_LIMITS, changed_meaning
 from onnx_kvtool.ops.rising import changed_meaning_rising
 from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, OpFacts, op_facts, type_name
@@ -114,11 +115,15 @@ def examine(node: ir.Node, opset: int) -> Iterator[Problem]:
     if node.attributes.data or facts.attributes:
         yield from _attributes(node, facts, opset)
     if len(node.inputs) > facts.max_inputs:
-        text = f"{len(node.inputs)} inputs, `{node.op_type}` takes at most {facts.max_inputs}"
+        given = counted(len(node.inputs), "input")
+        text = f"{given}, `{node.op_type}` takes at most {facts.max_inputs}"
         yield Problem("input", f"{text} at opset {opset}", "arity")
     if not facts.min_outputs <= len(node.outputs) <= facts.max_outputs:
-        text = f"{len(node.outputs)} outputs, `{node.op_type}` has {facts.min_outputs} to "
-        yield Problem("output", f"{text}{facts.max_outputs} at opset {opset}", "arity")
+        given = counted(len(node.outputs), "output")
+        least, most = facts.min_outputs, facts.max_outputs
+        span = str(most) if least == most else f"{least} to {most}"
+        text = f"{given}, `{node.op_type}` has {span}"
+        yield Problem("output", f"{text} at opset {opset}", "arity")
     yield from _absent_inputs(node, facts)
     yield from _values(node, facts, opset)
     for problem in _types(node, facts, opset):
@@ -196,7 +201,8 @@ def _fit_inputs(node: ir.Node, old: OpFacts, new: OpFacts, result: Fit) -> None:
         result.problems.append(Problem("input", text))
     result.problems.extend(_absent_inputs(node, new))
     if len(node.outputs) > new.max_outputs:
-        text = f"{len(node.outputs)} outputs, at most {new.max_outputs} at {new.since_version}"
+        given = counted(len(node.outputs), "output")
+        text = f"{given}, at most {new.max_outputs} at {new.since_version}"
         result.problems.append(Problem("output", text))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ class NodeView:
         if not facts.min_outputs <= len(node.outputs) <= facts.max_outputs:
             raise MalformedNode(
                 "output-count",
-                f"`{node.op_type}` has {facts.min_outputs} to {facts.max_outputs} outputs at opset "
-                f"{opset}, got {len(node.outputs)}",
+                f"`{node.op_type}` has {_outputs(facts)} at opset {opset}, got {len(node.outputs)}",
             )
         self.node = node
         self.opset = opset
@@ -160,8 +160,13 @@ def counted_axes(axes: Sequence[int], rank: int, name: str = "axes") -> tuple[in
     return counted
 
 
-def _at_most(count: int) -> str:
-    return f"at most {count} input{'s' * (count != 1)}" if count else "no inputs"
+def _outputs(facts: OpFacts) -> str:
+    least, most = facts.min_outputs, facts.max_outputs
+    return counted(most, "output") if least == most else f"{least} to {counted(most, 'output')}"
+
+
+def _at_most(number: int) -> str:
+    return f"at most {counted(number, 'input')}" if number else "no inputs"
 
 
 def _check_variadic(node: ir.Node, facts: OpFacts) -> None:
@@ -173,7 +178,8 @@ def _check_variadic(node: ir.Node, facts: OpFacts) -> None:
     if len(node.inputs) < facts.min_inputs:
         raise MalformedNode(
             "missing-input",
-            f"`{node.op_type}` takes at least {facts.min_inputs} inputs, got {len(node.inputs)}",
+            f"`{node.op_type}` takes at least {counted(facts.min_inputs, 'input')}, got "
+            f"{len(node.inputs)}",
         )
     if None in node.inputs[len(facts.inputs) - 1 :]:
         raise MalformedNode(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.verification.report import OutputReport, VerifyReport
 
 __all__ = ["HEADER", "headline", "output_rows", "places", "rows"]
@@ -15,8 +16,8 @@ def headline(report: VerifyReport) -> str:
     """Return which models were compared, where, and how often."""
     text = f"{_spoken(report.a)} and {_spoken(report.b)}"
     if report.runtime is not None and report.steps:
-        count = f"{_number(report.cases, 'case')}, {_number(report.steps, 'run')}"
-        text += f" in {report.runtime} ({count})"
+        runs = f"{counted(report.cases, 'case')}, {counted(report.steps, 'run')}"
+        text += f" in {report.runtime} ({runs})"
     elif report.runtime is not None:
         text += f" in {report.runtime}"
     return text
@@ -56,7 +57,3 @@ def _row(output: OutputReport) -> tuple[str, ...]:
 
 def _spoken(path: str) -> str:
     return {"-": "standard input", "": "a model in memory"}.get(path, path)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report import comparison
 from onnx_kvtool.report.array_text import array_lines, excerpt, ranges
 from onnx_kvtool.report.blocks import Block, Grid, Line
@@ -63,19 +64,19 @@ def _headline(report: EvalReport) -> str:
         )
     text += f" in {report.runtime}"
     if report.steps:
-        text += f", then {report.steps} decode step" + ("s" if report.steps > 1 else "")
+        text += f", then {counted(report.steps, 'decode step')}"
     return text if report.seed is None else f"{text}, seed {report.seed}"
 
 
 def _update(update: Update) -> Iterator[Block]:
     """Yield a value before and after, with what changed marked."""
     changed = update.changed
-    count = int(np.count_nonzero(changed))
+    written = int(np.count_nonzero(changed))
     kind = str(type_facts(update.before, update.old))
     yield Line(update.before, f"{kind}, before")
     yield from array_lines(update.old, np.zeros_like(changed))
-    text = f"{kind}, after: {count} of {changed.size} elements changed"
-    if count and changed.ndim:
+    text = f"{kind}, after: {written:,} of {counted(changed.size, 'element')} changed"
+    if written and changed.ndim:
         where = "; ".join(
             f"axis {axis}: {ranges(np.unique(indices))}"
             for axis, indices in enumerate(np.nonzero(changed))

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from onnx_kvtool import __version__
 from onnx_kvtool.analysis.caches.footprint import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
+from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.report.blocks import Grid
 from onnx_kvtool.report.cache_groups import Group, cache_groups
 from onnx_kvtool.report.drawing import joined
@@ -24,7 +25,6 @@ from onnx_kvtool.report.inspect_text import (
 from onnx_kvtool.report.markup import attribute, table, text
 from onnx_kvtool.report.memory_plot import Axes, axes_of, memory_svg
 from onnx_kvtool.report.page import SCRIPT, STYLE
-from onnx_kvtool.report.units import binary_bytes
 
 __all__ = ["to_html"]
 
@@ -72,7 +72,7 @@ def to_html(report: InspectReport) -> str:
 
 def _head(report: InspectReport, title: str, cost: Footprint) -> str:
     tiles = (
-        (str(cost.count), "cache" if cost.count == 1 else "caches"),
+        (f"{cost.count:,}", "cache" if cost.count == 1 else "caches"),
         (bytes_text(cost.bytes_per_token), "for a token of one sequence"),
         (bytes_text(cost.total_bytes), "for all caches"),
         (binary_bytes(report.model.weight_bytes), "of weights"),

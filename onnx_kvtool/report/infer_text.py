@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.report.units import count
 from onnx_kvtool.shapes.knowledge import Conflict
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
 
@@ -20,7 +20,7 @@ def blocks(report: InferReport) -> Iterator[Block]:
     path = {"-": "standard input", "": "in memory"}.get(report.model, report.model)
     yield Line(
         "inferred",
-        f"{path}, {report.known_after} of {count(report.values, 'value')} known, "
+        f"{path}, {report.known_after} of {counted(report.values, 'value')} known, "
         f"{report.known_before} by the file alone",
     )
     for conflict in report.conflicts:

@@ -8,10 +8,10 @@ from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.footprint import footprint
 from onnx_kvtool.analysis.dims import Dim
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
+from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.cache_groups import cache_groups
-from onnx_kvtool.report.units import binary_bytes, count
 
 __all__ = [
     "blocks",
@@ -57,11 +57,11 @@ def model_lines(model: ModelFacts) -> Iterator[tuple[str, str]]:
     ]
     text = ", ".join((path, f"IR version {model.ir_version}", *imports))
     yield "model", f"{text}, written by {model.producer}" if model.producer else text
-    text = count(model.nodes, "node")
+    text = counted(model.nodes, "node")
     if model.functions:
-        text += f", {count(model.functions, 'model-local function')}"
+        text += f", {counted(model.functions, 'model-local function')}"
     yield "graph", text
-    text = f"{count(model.initializers, 'initializer')}, {count(model.parameters, 'parameter')}"
+    text = f"{counted(model.initializers, 'initializer')}, {counted(model.parameters, 'parameter')}"
     text += f", {binary_bytes(model.weight_bytes)}"
     if model.external_files:
         text += f", in {', '.join(model.external_files)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from onnx_kvtool.analysis.caches.footprint import Footprint
-from onnx_kvtool.report.units import binary_bytes
+from onnx_kvtool.core.quantity import binary_bytes
 
 __all__ = ["Axes", "axes_of", "memory_svg"]
 

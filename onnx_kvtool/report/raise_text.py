@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
 
 __all__ = ["blocks"]
+
+_NAME = re.compile(r"(?<!size )`[^`\s()\[\]]*[^`\s()\[\]0-9][^`\s()\[\]]*`")
+"""A name between backticks: one word, no number, and not that of a size."""
 
 
 def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
@@ -45,12 +50,12 @@ def _head(report: RaiseReport, failed: bool) -> Line:
     if failed:
         return Line("not raised", f"{text}; nothing was written", "bold red")
     if not report.raised:
-        found = _number(len(report.refused), "candidate") if report.refused else "no candidate"
+        found = counted(len(report.refused), "candidate") if report.refused else "no candidate"
         return Line("nothing to raise", f"{text}; {found}, nothing was written")
-    text += f", IR version {report.ir_version}; {_number(len(report.raised), 'update')}"
+    text += f", IR version {report.ir_version}; {counted(len(report.raised), 'update')}"
     if report.refused:
-        text += f", {_number(len(report.refused), 'candidate')} left as before"
-    return Line("raised", f"{text}, {_number(report.removed, 'node')} less needed")
+        text += f", {counted(len(report.refused), 'candidate')} left as before"
+    return Line("raised", f"{text}, {counted(report.removed, 'node')} less needed")
 
 
 def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
@@ -68,14 +73,28 @@ def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
 
 
 def _proofs(raised: Sequence[Raised]) -> Iterator[Line]:
-    """Yield each proof once, under the first node that has it."""
-    said: set[tuple[str, ...]] = set()
+    """Yield each proof once, under the first node that has it, with the number of the others."""
+    groups: dict[tuple[str, ...], list[Raised]] = {}
     for done in raised:
-        if done.proof in said:
-            continue
-        said.add(done.proof)
-        for sentence in done.proof:
-            yield Line(f"proof of {done.location.node_label}", sentence)
+        groups.setdefault(_form(done.proof), []).append(done)
+    for first, *others in groups.values():
+        label = f"proof of {first.location.node_label}"
+        if others:
+            label += f" and {counted(len(others), 'other')} alike"
+        for sentence in first.proof:
+            yield Line(label, sentence)
+
+
+def _form(proof: Sequence[str]) -> tuple[str, ...]:
+    """Return a proof with a number for each name, so that those of two layers are one.
+
+    Sizes and expressions stay: they are what a proof says.
+    """
+    numbers: dict[str, int] = {}
+    return tuple(
+        _NAME.sub(lambda name: f"`#{numbers.setdefault(name[0], len(numbers))}`", sentence)
+        for sentence in proof
+    )
 
 
 def _grouped(refusals: Sequence[Unraised]) -> list[list[Unraised]]:
@@ -84,7 +103,3 @@ def _grouped(refusals: Sequence[Unraised]) -> list[list[Unraised]]:
     for refusal in refusals:
         groups.setdefault((refusal.code, refusal.assumption), []).append(refusal)
     return list(groups.values())
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
-from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.report import comparison, eval_text, raise_text
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.blocks import Block, Line, Marked
 from onnx_kvtool.report.escape import escape
-from onnx_kvtool.rewrite.raise_report import RaiseReport
-from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
-from onnx_kvtool.runtime.evaluation.report import EvalReport
-from onnx_kvtool.runtime.verification.report import VerifyReport
-from onnx_kvtool.targets.report import TargetsReport
-from onnx_kvtool.targets.target import Release
+
+if TYPE_CHECKING:  # each command needs one of these, and has it
+    from onnx_kvtool.core.diagnostic import Diagnostic
+    from onnx_kvtool.rewrite.raise_report import RaiseReport
+    from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
+    from onnx_kvtool.runtime.evaluation.report import EvalReport
+    from onnx_kvtool.runtime.verification.report import VerifyReport
+    from onnx_kvtool.targets.report import TargetsReport
+    from onnx_kvtool.targets.target import Release
 
 __all__ = [
     "bar",
@@ -38,6 +39,7 @@ __all__ = [
     "text_of_blocks",
 ]
 
+_READABLE = 24  # columns that text of several words gets, however narrow the terminal is
 _UNLIMITED = 1 << 20  # columns: no name is ever cut or wrapped, whatever the terminal's width
 _VERDICT_STYLE = {
     "equal": "green",
@@ -76,6 +78,8 @@ def print_raise(report: RaiseReport, *, color: bool | None, failed: bool, dry_ru
         failed: Whether the raise ended in a failure.
         dry_run: Whether nothing was to be written, so that its absence is no news.
     """
+    from onnx_kvtool.report import raise_text
+
     console = _console(color)
     _print_blocks(console, raise_text.blocks(report, failed=failed))
     done = bool(report.raised)
@@ -113,6 +117,8 @@ def print_verify(report: VerifyReport, *, color: bool | None) -> None:
         report: What to print.
         color: Whether to use colour; None does so on a terminal.
     """
+    from onnx_kvtool.report import comparison
+
     console = _console(color, data=True)
     _line(console, report.status, comparison.headline(report), _VERDICT_STYLE[report.status])
     if rows := comparison.rows(report):
@@ -130,6 +136,8 @@ def print_eval(report: EvalReport, *, color: bool | None) -> None:
         report: What to print.
         color: Whether to use colour; None does so on a terminal.
     """
+    from onnx_kvtool.report import eval_text
+
     print_blocks(eval_text.blocks(report), color=color)
     _print_blocks(_console(color), eval_text.remarks(report))
 
@@ -160,6 +168,8 @@ def bar() -> Iterator[Callable[[int, int], None]]:
 
     The bar is gone after the block.
     """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
     console = Console(file=sys.stderr, markup=False)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as shown:
@@ -216,9 +226,17 @@ def _print_head(console: Console, report: LowerReport, failed: bool) -> None:
         _line(console, "lowered", f"{text}, IR version {report.ir_version}")
 
 
+class _Console(Console):
+    """A console whose reader may go away, as for any other output of the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what rich caught, in place of an exit with 1, which is the answer no."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def _console(color: bool | None, *, data: bool = False, file: TextIO | None = None) -> Console:
     """Return what prints talk to standard error, data to standard output, or either to `file`."""
-    return Console(
+    return _Console(
         file=file or (sys.stdout if data else sys.stderr),
         force_terminal=color,
         no_color=None if color is None else not color,
@@ -266,7 +284,7 @@ def _verdict(verification: Verification) -> str:
         return f"skipped, {verification.detail}"
     text = (
         f"{verification.status} in {verification.runtime} "
-        f"({_number(verification.cases, 'case')}, {_number(verification.steps, 'run')})"
+        f"({counted(verification.cases, 'case')}, {counted(verification.steps, 'run')})"
     )
     if verification.status == "equal":
         text += f"; {_agreement(len(verification.bit_equal), verification.max_abs_diff)}"
@@ -274,21 +292,18 @@ def _verdict(verification: Verification) -> str:
 
 
 def _agreement(bit_equal: int, max_abs_diff: float | None) -> str:
-    exact = f"{_number(bit_equal, 'output')} equal bit for bit"
+    exact = f"{counted(bit_equal, 'output')} equal bit for bit"
     if not max_abs_diff:
         return exact
     close = f"largest difference {max_abs_diff:.1e}"
     return f"{exact}, {close} in the others" if bit_equal else close
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def _table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """Print rows under a header: a table on a terminal, plain columns elsewhere.
 
-    No cell is cut or wrapped; a line longer than the terminal is left to the terminal.
+    No name is cut or wrapped. On a terminal that is too narrow the words of the last column take
+    several lines; whatever is longer still is left to the terminal.
     """
     cells = [header, *(tuple(map(escape, row)) for row in rows)]
     if not console.is_terminal:
@@ -298,7 +313,22 @@ def _table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]
             text = "  ".join(cell.ljust(width) for cell, width in pairs)
             console.print(Text(f"  {text}".rstrip()), soft_wrap=True)
         return
-    table = Table(*header, box=box.SIMPLE_HEAD)
+    import shutil
+
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in header:
+        table.add_column(title, no_wrap=True)
     for row in cells[1:]:
         table.add_row(*map(Text, row))
-    console.print(table)
+    natural, room = console.measure(table).maximum, shutil.get_terminal_size().columns
+    if natural <= room:
+        console.print(table)
+        return
+    *_, last = zip(*cells, strict=True)
+    longest = max(len(word) for cell in last for word in cell.split(" "))
+    least = natural - max(map(len, last)) + max(longest, _READABLE)
+    table.columns[-1].no_wrap = False
+    console.print(table, width=min(natural, max(room, least)), soft_wrap=False)

@@ -150,12 +150,15 @@ def informative(error: Exception) -> str:
     Such a message begins with a code, and may name a source file, a function signature and the
     failed condition before the sentence that was written for people.
     """
-    text = str(error).strip()
+    text = str(error).strip()[:_MOST_CHARACTERS]
     for noise in _NOISE:
         text = re.sub(noise, "", text, flags=re.DOTALL)
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line.rstrip(".") or type(error).__name__
 
+
+_MOST_CHARACTERS = 10_000
+"""Of a message that are looked at: names in it are as long as the model has them."""
 
 _NOISE = (
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : ",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from importlib.resources import files
 from typing import Any, Literal, cast
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import closest, unknown_name
 from onnx_kvtool.core.table import Table
 
 if sys.version_info >= (3, 11):
@@ -160,11 +160,12 @@ def _target(release: Release, known: list[Release], asked: str) -> Target:
 
 def _unknown_runtime(name: str) -> UsageError:
     runtimes = list(dict.fromkeys(r.runtime for r in releases()))
-    close = difflib.get_close_matches(name.strip().lower(), runtimes, 1)
-    return UsageError(
-        f"kvtool knows no runtime `{name}`",
-        help=f"did you mean `{close[0]}`?" if close else f"it knows {', '.join(runtimes)}",
-    )
+    message = f"kvtool knows no runtime `{name}`"
+    spelt = [f"{r.runtime}@{r.version}" for r in releases()] if re.search("[0-9]", name) else []
+    near = closest(name.strip(), [*spelt, *runtimes])
+    if near is None:
+        return unknown_name(message, name, runtimes)
+    return UsageError(message, help=f"did you mean `{near}`?")
 
 
 @cache

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 
 from onnx_kvtool.lint.table import RULES
@@ -37,14 +39,6 @@ def test_findings_are_data_and_the_summary_is_talk(kvtool) -> None:
         "    help: write `linear`, or `circular` for a cache that starts again at its front\n"
     )
     assert result.stderr == "found: 1 error, 0 warnings, 0 remarks in 2 files\n"
-
-
-def test_the_guide_shows_what_is_printed(kvtool, root: Path) -> None:
-    guide = (root / "docs" / "check.md").read_text(encoding="utf-8")
-    shown = guide.partition("    $ kvtool check decoder.onnx\n")[2].partition("\n\n")[0]
-    save(scatter("axis: int = 0"), Path("decoder.onnx"))
-    printed = kvtool("check", "decoder.onnx", "--isolated").stdout
-    assert [line.removeprefix("    ") for line in shown.splitlines()] == printed.splitlines()
 
 
 def test_a_clean_model_is_silent_on_standard_output(kvtool) -> None:
@@ -254,3 +248,22 @@ class TestRule:
     def test_wrong_usage(self, kvtool, arguments: tuple[str, ...], said: str) -> None:
         result = kvtool("rule", *arguments)
         assert result.exit_code == 2 and said in result.stderr
+
+
+def test_a_model_that_onnx_cannot_print_has_a_diff_all_the_same(kvtool) -> None:
+    message = onnx.parser.parse_model("""<ir_version: 12, opset_import: ["": 24]>
+        g (string[1] x) => (bool[1] y) <float[1] unused = {8}> { y = Equal (x, w) }""")
+    text = onnx.TensorProto(name="w", data_type=onnx.TensorProto.STRING, dims=[1])
+    text.string_data.append(b"\xff")
+    message.graph.initializer.append(text)
+    Path("bytes.onnx").write_bytes(message.SerializeToString())
+    options = ("--isolated", "--select", "MD403")
+
+    shown = kvtool("check", "bytes.onnx", *options, "--diff")
+    assert shown.exit_code == 1
+    assert '-    name: "unused"' in shown.stdout.splitlines()
+    assert "note: bytes.onnx: the difference is one of protobuf's text form: " in shown.stderr
+
+    fixed = kvtool("check", "bytes.onnx", *options, "--fix")
+    assert fixed.exit_code == 0
+    assert "difference" not in fixed.stderr

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from onnx_kvtool.core.diagnostic import Diagnostic
@@ -9,6 +13,7 @@ from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
 
+MODEL = "fixtures/models/native/llama_static.onnx"
 REFUSAL = Diagnostic("unknown-rank", "error", Location("g", "ts"), "the rank is unknown")
 
 
@@ -118,3 +123,25 @@ def test_color(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert ("\x1b[" in kvtool(*arguments, *command).stderr) is colored
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["inspect", MODEL, "--nodes"], id="a table"),
+        pytest.param(["inspect", MODEL, "--format", "json"], id="JSON"),
+        pytest.param(["rule", "--all"], id="lines"),
+    ],
+)
+def test_a_reader_that_goes_away_is_no_answer(arguments: list[str], root: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onnx_kvtool", *arguments],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    talk = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(timeout=60), talk) == (141, b"")

@@ -280,7 +280,9 @@ def test_unreadable_input(kvtool, tmp_path: Path, content: bytes, message: str) 
     [
         pytest.param("--nodes --format dot", "`--nodes` lists the nodes", id="nodes of a drawing"),
         pytest.param("--dim bach=2", "no input has a dimension called `bach`", id="an unknown dim"),
-        pytest.param("--format svg", "'svg' is not one of", id="an unknown format"),
+        pytest.param(
+            "--format svg", "`--format` is `svg`, expected `text`", id="an unknown format"
+        ),
     ],
 )
 def test_wrong_usage(kvtool, arguments: str, message: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.commands.test_raise import _model
 
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "models"
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
@@ -70,3 +72,34 @@ def test_nothing_to_raise_is_no_failure(kvtool, path: str) -> None:
     result = kvtool("raise", raised)
     assert result.exit_code == 0
     assert result.stderr.startswith(f"nothing to raise: {raised}, opset 24; no candidate")
+
+
+def test_layers_whose_proofs_differ_in_names_only_share_one(kvtool, tmp_path: Path) -> None:
+    path = FIXTURES / "torch_static" / "hf" / "llama_static__dynamo_op18.onnx"
+    options = ("--no-verify", "--dry-run")
+    lines = kvtool("raise", str(path), *options).stderr.splitlines()
+    proofs = [line for line in lines if line.startswith("proof of ")]
+    assert len(proofs) == 4
+    assert all(
+        line.startswith("proof of node_ScatterND_125 and 3 others alike: ") for line in proofs
+    )
+
+    found = json.loads(kvtool("raise", str(path), *options, "--format", "json").stdout)
+    assert len({tuple(done["proof"]) for done in found["raised"]}) == 4
+
+
+def test_proofs_about_other_sizes_are_told_apart(kvtool, tmp_path: Path) -> None:
+    layers = "".join(
+        f"i{n} = Expand (w4, s{n}) p{n} = ScatterElements <axis = 1> (c{n}, i{n}, u{n}) "
+        for n in range(2)
+    )
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 18]>
+        decoder (float[B,7,5] c0, float[B,1,5] u0, float[B,7,3] c1, float[B,1,3] u1, int64[B] w)
+            => (float[B,7,5] p0, float[B,7,3] p1) {{
+        axes = Constant <value_ints = [1, 2]> () w4 = Unsqueeze (w, axes)
+        s0 = Shape (u0) s1 = Shape (u1) {layers} }}""")
+    onnx.save(model, tmp_path / "m.onnx")
+    result = kvtool("raise", str(tmp_path / "m.onnx"), "--no-verify", "--dry-run")
+    lines = result.stderr.splitlines()
+    assert "proof of #5: axis 2 is written whole: it has size `5` in both" in lines
+    assert "proof of #7: axis 2 is written whole: it has size `3` in both" in lines

@@ -36,7 +36,7 @@ def test_a_malformed_node_cannot_be_read(text: str, code: str) -> None:
 
 
 def test_a_node_without_outputs_cannot_be_read() -> None:
-    with pytest.raises(MalformedNode, match="has 1 to 1 outputs at opset 18, got 0"):
+    with pytest.raises(MalformedNode, match="has 1 output at opset 18, got 0"):
         NodeView(ir.Node("", "Neg", [ir.Value(name="x")], num_outputs=0), 18)
 
 

@@ -7,8 +7,8 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.analysis.caches import find_caches
+from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.report.cache_groups import cache_groups, joined
-from onnx_kvtool.report.units import binary_bytes, count
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_binary_bytes(number, expected) -> None:
 
 
 def test_count() -> None:
-    assert [count(1, "node"), count(1234, "node")] == ["1 node", "1,234 nodes"]
+    assert [counted(1, "node"), counted(1234, "node")] == ["1 node", "1,234 nodes"]

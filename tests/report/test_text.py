@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from textwrap import dedent
 
 import pytest
 
+from onnx_kvtool.commands.targets import run as run_targets
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.report.text import print_lower
+from onnx_kvtool.report.text import print_lower, print_targets
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
 
 LONG = "com.example::" + "An_operator_with_a_very_long_name_" * 5
@@ -208,3 +210,22 @@ def test_a_stream_without_the_characters_gets_escapes(monkeypatch) -> None:
     print_lower(report(model="長さ.onnx"), color=True, dry_run=False)
     stream.flush()
     assert b"\\u9577\\u3055.onnx" in buffer.getvalue()
+
+
+@pytest.mark.parametrize("columns", [20, 72, 100, 1000])
+def test_on_a_narrow_terminal_words_of_the_last_column_take_several_lines(
+    monkeypatch, columns
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    report = run_targets()
+    print_targets(report, color=True)
+    text = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())
+    lines = [line.rstrip() for line in text.splitlines()]
+    words = {word.strip(",") for line in lines for word in line.split()}
+    assert {limit.name for release in report.targets for limit in release.limits} <= words
+    assert {release.version for release in report.targets} <= words
+    if columns in (72, 100):
+        assert max(map(len, lines)) <= max(columns, 90)
+    if columns == 1000:
+        assert len(lines) == len(report.targets) + 4

@@ -12,6 +12,7 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
 from onnx_kvtool.targets.target import find_target, releases
 
 RUNTIMES = ["onnxruntime", "openvino", "tensorrt"]
+LISTED = "there are `onnxruntime`, `openvino`, `tensorrt`"
 
 
 @pytest.mark.parametrize(
@@ -75,14 +76,18 @@ def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) 
             id="a misspelt runtime is answered with the nearest",
         ),
         pytest.param(
-            "tflite",
-            "kvtool knows no runtime `tflite`",
-            f"it knows {', '.join(RUNTIMES)}",
-            id="a runtime that resembles none",
+            "onnxruntime==1.19.2",
+            "kvtool knows no runtime `onnxruntime==1.19.2`",
+            "did you mean `onnxruntime@1.19.2`?",
+            id="a release written as pip does",
         ),
         pytest.param(
-            "", "kvtool knows no runtime ``", f"it knows {', '.join(RUNTIMES)}", id="nothing"
+            "tflite",
+            "kvtool knows no runtime `tflite`",
+            LISTED,
+            id="a runtime that resembles none",
         ),
+        pytest.param("", "kvtool knows no runtime ``", LISTED, id="nothing"),
         pytest.param(
             "onnxruntime@1.14",
             "onnxruntime 1.14 is older than all that kvtool knows; the oldest is 1.15.1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import RANK, CheckReport
 from onnx_kvtool.report.escape import escape
@@ -45,8 +46,14 @@ def _property(text: str) -> str:
 def step_summary(report: CheckReport) -> str:
     """Return the summary of a job in Markdown: counts, and a table of the findings."""
     summary = report.summary
-    counts = f"{summary.error} errors, {summary.warning} warnings, {summary.info} remarks"
-    lines = ["## kvtool check", "", f"{counts} in {summary.files} models.", ""]
+    counts = ", ".join(
+        (
+            counted(summary.error, "error"),
+            counted(summary.warning, "warning"),
+            counted(summary.info, "remark"),
+        )
+    )
+    lines = ["## kvtool check", "", f"{counts} in {counted(summary.files, 'file')}.", ""]
     rows = [(file.path, finding) for file in report.files for finding in file.findings]
     rows.sort(key=lambda row: RANK[row[1].severity])
     if rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.report.blocks import Block, Grid, Line
@@ -28,7 +29,7 @@ def blocks(report: CheckReport) -> Iterator[Block]:
         return
     for file in report.files:
         if file.findings:
-            yield Line(_name(file.path), _number(len(file.findings), "finding"))
+            yield Line(_name(file.path), counted(len(file.findings), "finding"))
             for finding in file.findings:
                 yield from _finding(finding)
 
@@ -61,7 +62,7 @@ def remarks(report: CheckReport, *, verbose: bool) -> Iterator[Block]:
 
 
 def _counts(file: FileReport) -> str:
-    parts = [_number(len(file.findings), "finding")]
+    parts = [counted(len(file.findings), "finding")]
     if file.suppressed:
         parts.append(f"{file.suppressed} suppressed in the model")
     if file.baselined:
@@ -76,16 +77,16 @@ def closing(report: CheckReport) -> Iterator[Block]:
     summary = report.summary
     if not summary.files:
         return
-    in_files = f"in {_number(summary.files, 'file')}"
+    in_files = f"in {counted(summary.files, 'file')}"
     total = summary.error + summary.warning + summary.info
     hidden = _hidden(summary.suppressed, summary.baselined)
     if not total:
         yield Line("checked", f"no findings {in_files}{hidden}", "green")
     else:
         parts = [
-            _number(summary.error, "error"),
-            _number(summary.warning, "warning"),
-            _number(summary.info, "remark"),
+            counted(summary.error, "error"),
+            counted(summary.warning, "warning"),
+            counted(summary.info, "remark"),
         ]
         style = "bold red" if report.exit_code else "bold"
         yield Line("found", f"{', '.join(parts)} {in_files}{hidden}", style)
@@ -106,7 +107,3 @@ def _hidden(suppressed: int, baselined: int) -> str:
 
 def _name(path: str) -> str:
     return "standard input" if path == "-" else path or "the model"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

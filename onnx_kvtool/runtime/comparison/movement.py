@@ -37,8 +37,11 @@ _RANDOM = frozenset(
 )  # fmt: skip
 
 _MOST = 1_000_000
-"""Nodes that are visited, each as often as its function is called; a model whose calls unfold to
-more is left unjudged."""
+"""Nodes that are visited, each as often as its function is called with other arguments; a model
+with more is left unjudged."""
+
+_Known = tuple[tuple[bool, bool], ...]
+"""Of each argument of a call: whether it is exact, and whether it holds no floats."""
 
 _DEEPEST = 100
 """Nested calls and bodies; a function that calls itself has no end."""
@@ -68,11 +71,18 @@ class _Exhausted(Exception):
 
 
 class _Budget:
-    """Counts visits of nodes, over all nested calls; also bounds functions that call themselves."""
+    """Counts visits of nodes, over all nested calls; also bounds functions that call themselves.
+
+    Attributes:
+        depth: Nested calls and bodies that the walk is in.
+        judged: Which outputs of a function are exact, by the function and what is known of its
+            arguments: functions that call each other twice would take forever otherwise.
+    """
 
     def __init__(self, left: int) -> None:
         self._left = left
         self.depth = 0
+        self.judged: dict[tuple[ir.OperatorIdentifier, _Known], tuple[bool, ...]] = {}
 
     def spend(self) -> None:
         self._left -= 1
@@ -141,18 +151,32 @@ class _Walk:
 
     def _call(self, node: ir.Node, function: ir.Function) -> None:
         """Judge the outputs of a call by the body, with what is known of the arguments."""
+        known = tuple(
+            (
+                argument is None or id(argument) in self.exact,
+                argument is not None and self._holds_no_floats(argument),
+            )
+            for argument in node.inputs
+        )
+        key = (node.op_identifier(), known)
+        if (exact := self._budget.judged.get(key)) is None:
+            exact = self._budget.judged[key] = self._judge(function, known)
+        for is_exact, value in zip(exact, node.outputs, strict=False):
+            if is_exact:
+                self.exact.add(id(value))
+
+    def _judge(self, function: ir.Function, known: _Known) -> tuple[bool, ...]:
+        """Return which outputs of a function are exact, by what is known of its arguments."""
         body = _Walk(self._model, self._budget)
-        for argument, parameter in zip(node.inputs, function.inputs, strict=False):
-            if argument is None or id(argument) in self.exact:
+        for (is_exact, is_discrete), parameter in zip(known, function.inputs, strict=False):
+            if is_exact:
                 body.exact.add(id(parameter))
-            if argument is not None and self._holds_no_floats(argument):
+            if is_discrete:
                 body.discrete.add(id(parameter))
         self._budget.depth += 1
         body.graph(function)
         self._budget.depth -= 1
-        for result, value in zip(function.outputs, node.outputs, strict=False):
-            if id(result) in body.exact:
-                self.exact.add(id(value))
+        return tuple(id(result) in body.exact for result in function.outputs)
 
     def _bodies(self, node: ir.Node, bodies: Sequence[ir.Graph], is_exact: bool) -> None:
         """Judge the outputs of If, Loop or Scan: exact only if everything in the bodies is."""

@@ -8,10 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.element_type import dtype_named
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.runtime.evaluation.literal import literal_array, parse_json
-from onnx_kvtool.runtime.evaluation.names import unknown_name
 from onnx_kvtool.runtime.evaluation.spec import read_spec
 
 __all__ = ["attribute"]
@@ -73,5 +74,5 @@ def _value(name: str, kind: ir.AttributeType, text: str) -> Any:
     expected = 0 if kind in (_TYPES.INT, _TYPES.FLOAT) else 1
     if values.ndim != expected:
         wanted = "a list" if expected else "a single value"
-        raise UsageError(f"`{text}` has {values.ndim} dimensions, expected {wanted}")
+        raise UsageError(f"`{text}` has {counted(values.ndim, 'dimension')}, expected {wanted}")
     return values.tolist()

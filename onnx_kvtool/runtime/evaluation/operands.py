@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.schema import Formal, OpFacts, tensor_type
-from onnx_kvtool.runtime.evaluation.names import unknown_name
 from onnx_kvtool.runtime.evaluation.spec import Given
 from onnx_kvtool.runtime.sessions import Array
 

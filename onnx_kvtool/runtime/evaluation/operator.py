@@ -10,10 +10,10 @@ import onnx.helper
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_facts, operators
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.evaluation.attributes import attribute
-from onnx_kvtool.runtime.evaluation.names import unknown_name
 from onnx_kvtool.runtime.evaluation.operands import operand_values
 from onnx_kvtool.runtime.evaluation.spec import Given
 from onnx_kvtool.runtime.sessions import Array
@@ -110,12 +110,14 @@ def _facts(op: str, opset: int | None) -> tuple[OpFacts, int]:
         )
     if opset is not None:
         if not 1 <= opset <= NEWEST:
-            raise UsageError(f"`opset` is {opset}, expected 1 to {NEWEST}")
+            raise UsageError(f"`--opset` is {opset}, expected 1 to {NEWEST}")
         facts = op_facts(op, opset)
         if facts is not None and not facts.deprecated:
             return facts, opset
-        if any(op_facts(op, other) for other in range(1, NEWEST + 1)):
-            raise UsageError(f"opset {opset} has no operator `{op}`")
+        first = next((other for other in range(1, NEWEST + 1) if op_facts(op, other)), None)
+        if first is not None:
+            known = f"it came with opset {first}" if opset < first else None
+            raise UsageError(f"opset {opset} has no operator `{op}`", help=known)
     else:
         for candidate in range(NEWEST, 0, -1):
             facts = op_facts(op, candidate)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import zipfile
 import zlib
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from onnx import numpy_helper
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.protobuf import DecodeError
 from onnx_kvtool.core.source import read_bytes
+from onnx_kvtool.core.suggestion import closest, did_you_mean, missing_file_help
 from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_name, dtype_named
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.evaluation.literal import literal_array, natural_dtype, parse_json
@@ -158,10 +159,9 @@ def _split(text: str) -> tuple[ir.DataType | None, str]:
         return dtype, rest
     if not rest.lstrip().startswith(_JSON_START):
         return None, text  # part of a path, such as a drive
-    close = get_close_matches(name.lower(), DTYPE_NAMES, 1)
     raise UsageError(
         f"there is no element type `{name}`",
-        help=f"did you mean `{close[0]}`?" if close else f"there are {', '.join(DTYPE_NAMES)}",
+        help=did_you_mean(name, DTYPE_NAMES, f"there are {', '.join(DTYPE_NAMES)}"),
     )
 
 
@@ -183,11 +183,11 @@ def _from_npz(path: str, key: str) -> Array:
             names = list(arrays.files)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
-    close = get_close_matches(key, names, 1)
+    near = closest(key, names)
     known = f"it holds {', '.join(f'`{name}`' for name in names)}" if names else "it is empty"
     raise UsageError(
         f"`{path}` holds no array `{key}`",
-        help=f"did you mean `{path}:{close[0]}`?" if close else known,
+        help=f"did you mean `{path}:{near}`?" if near else known,
     )
 
 
@@ -223,7 +223,8 @@ def _from_pb(path: str) -> Array:
 
 def _unreadable(path: str, error: Exception) -> UnreadableModel:
     if isinstance(error, FileNotFoundError):
-        return UnreadableModel(f"`{path}` does not exist")
+        suffix = os.path.splitext(path)[1]
+        return UnreadableModel(f"`{path}` does not exist", help=missing_file_help(path, suffix))
     if isinstance(error, IsADirectoryError):
         return UnreadableModel(f"`{path}` is a directory, not a file of values")
     reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()

@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.runtime.evaluation.loop import Outcome
-from onnx_kvtool.runtime.evaluation.names import unknown_name
 from onnx_kvtool.runtime.evaluation.report import Update
 
 __all__ = ["find_node", "updated_input", "updates_of"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.expressions import evaluate
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
@@ -116,7 +117,8 @@ def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> None:
     total = sum(_bits(spec.dtype) * math.prod(shapes[spec.name]) for spec in plan.inputs) // 8
     if total > _LARGEST:
         raise CannotDraw(
-            f"the inputs would take {total >> 20} MiB, expected at most {_LARGEST >> 20} MiB",
+            f"the inputs would take {binary_bytes(total)}, "
+            f"expected at most {binary_bytes(_LARGEST)}",
             help="bind their dimensions to small sizes with `--dim NAME=INT`",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Reading
 from onnx_kvtool.runtime.inputs.expressions import names_in
@@ -119,6 +120,7 @@ _NAMES: tuple[tuple[Kind, str], ...] = (
 )
 
 
+@lru_cache(maxsize=256)
 def _by_name(name: str) -> Kind | None:
     # Exporters that invent names put the input's in front (`cache_d0`), which says nothing.
     if re.search(r"_d(im_)?\d+$|\[\d+\]$", name):

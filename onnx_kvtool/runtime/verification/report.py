@@ -108,6 +108,11 @@ class VerifyReport:
             can be named, which `notes` then says.
         detail: What differs, or why the models cannot be run; None for equal models.
         notes: What else a reader should know.
+
+    Examples:
+        >>> report = kv.verify("decoder.onnx", "decoder.onnx", cases=1, steps=0)
+        >>> report.status, report.cases, [output.name for output in report.outputs][:1]
+        ('equal', 1, ['logits'])
     """
 
     status: Literal["equal", "different", "unrunnable"]

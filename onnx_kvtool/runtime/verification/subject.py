@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
 from onnx_kvtool.core.model import origin, serialize
+from onnx_kvtool.core.negative_sizes import slices_negative_size
 from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.runtime.comparison.compare import Tolerance
 from onnx_kvtool.runtime.comparison.movement import moved_outputs
 from onnx_kvtool.runtime.comparison.noise import precision_of
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_of
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
-from onnx_kvtool.runtime.sessions import RuntimeName, Session, open_session
+from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName, Session, open_session
 
 __all__ = ["Subject", "capture"]
 
@@ -79,6 +82,7 @@ def capture(model: ir.Model, name: str) -> Subject:
     Raises:
         KvtoolError: If the model has no written form.
     """
+    data = serialize(model)
     known, undrawable = None, None
     try:
         known = plan(model)
@@ -86,7 +90,7 @@ def capture(model: ir.Model, name: str) -> Subject:
         undrawable = error.message
     return Subject(
         name=name,
-        model=serialize(model),
+        model=data,
         directory=_directory(model),
         interface=interface_of(model),
         plan=known,
@@ -95,7 +99,24 @@ def capture(model: ir.Model, name: str) -> Subject:
         precision=precision_of(model),
         weights=_weights(model.graph.initializers.values()),
         operators=tuple(node.op_type for node in model.graph),
+        _sessions=_refusals(model, data),
     )
+
+
+def _refusals(model: ir.Model, data: bytes) -> dict[RuntimeName, Session | RuntimeUnavailable]:
+    """Return why a runtime is not asked to load a model; nothing for one that each may try.
+
+    onnxruntime 1.31.1 writes the body of a function in place of each call of it, and would be busy
+    for days with forty functions of two calls each.
+    """
+    if model.functions and expanded_nodes(model) > MOST_RUN:
+        size = f"the functions of the model expand to more than {MOST_RUN} nodes"
+        return dict.fromkeys(RUNTIMES, RuntimeUnavailable(size))
+    # Most models are told from the bytes alone, without a message that is made of them.
+    if b"Slice" in data and (op_type := slices_negative_size(weightless(model))) is not None:
+        reason = f"the model slices behind a `{op_type}` of negative size"
+        return {"onnxruntime": RuntimeUnavailable(f"{reason}, on which onnxruntime aborts")}
+    return {}
 
 
 def _weights(values: Iterable[ir.Value]) -> dict[str, ir.TensorProtocol]:

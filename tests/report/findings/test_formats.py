@@ -185,7 +185,7 @@ def test_a_name_cannot_forge_a_command() -> None:
 
 def test_the_step_summary_is_a_table() -> None:
     text = step_summary(REPORT)
-    assert "2 errors, 1 warnings, 1 remarks in 4 models." in text
+    assert "2 errors, 1 warning, 1 remark in 4 files." in text
     rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
     assert rows[1] == "| error | KV001 some-name | models/a b.onnx | main:cache | it is wrong |"
     assert len(rows) == 5

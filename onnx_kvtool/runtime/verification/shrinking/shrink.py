@@ -16,6 +16,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.external_data import array
+from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, shapes_of
 from onnx_kvtool.runtime.verification.shrinking.sizes import Size, pin, unify
@@ -187,8 +188,8 @@ def _copy(
     total = sum(_bytes(model.weights[name], sizes[name]) for name in model.bare)
     if total > _LARGEST:
         raise CannotShrink(
-            f"a copy with smaller weights would still take {total >> 20} MiB, "
-            f"more than {_LARGEST >> 20} MiB"
+            f"a copy with smaller weights would still take {binary_bytes(total)}, "
+            f"more than {binary_bytes(_LARGEST)}"
         )
     for tensor in message.graph.initializer:
         if tensor.name in model.bare:

@@ -1,8 +1,8 @@
-"""Numbers for people."""
+"""Numbers for people, in messages and reports: bytes, and how many there are of something."""
 
 from __future__ import annotations
 
-__all__ = ["binary_bytes", "count"]
+__all__ = ["binary_bytes", "counted"]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -20,6 +20,6 @@ def binary_bytes(number: float) -> str:
     return f"{text} {_UNITS[unit]}"
 
 
-def count(number: int, noun: str, plural: str | None = None) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `1 node` or `1,234 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

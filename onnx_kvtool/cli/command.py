@@ -1,0 +1,127 @@
+"""A command whose help reads like a page of a manual, and its options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
+from onnx_kvtool.cli.types import Tolerance, Whole
+from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
+
+__all__ = [
+    "KvtoolCommand",
+    "KvtoolOption",
+    "command",
+    "offers",
+    "option",
+]
+
+_FC = TypeVar("_FC", bound="Callable[..., Any] | click.Command")
+
+_GENERAL = "Options"
+_FEW = 6  # options, below which sections would only tear them apart
+
+
+class KvtoolOption(click.Option):
+    """An option that stands in a section of the help.
+
+    Args:
+        names: As for `click.Option`.
+        section: Title of the section.
+        attributes: As for `click.Option`.
+    """
+
+    def __init__(self, *names: Any, section: str = _GENERAL, **attributes: Any) -> None:
+        super().__init__(*names, **attributes)
+        self.section = section
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Say a range as people do, instead of `1<=x<=3`."""
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.type, Whole):
+            extra["range"] = self.type.spoken
+        elif isinstance(self.type, Tolerance):
+            extra["range"] = "0 or more"
+        return extra
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Join a default that the text names with the range that click adds."""
+        record = super().get_help_record(ctx)
+        return None if record is None else (record[0], re.sub(r"\]\s+\[", "; ", record[1]))
+
+
+class KvtoolCommand(click.Command):
+    """A command whose options are listed by section, in the order in which these first occur.
+
+    Sections are for long lists: a command with few options has a single one.
+    """
+
+    context_class = KvtoolContext
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options; those without a section come last."""
+        is_short = len(self.params) <= _FEW
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                section = _GENERAL if is_short else getattr(param, "section", _GENERAL)
+                sections.setdefault(section, []).append(record)
+        general = sections.pop(_GENERAL, [])
+        sections["Other options" if sections else _GENERAL] = general
+        write_sections(formatter, sections)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write exit codes, examples and what else to see, as wide as they are."""
+        write_epilog(formatter, self.epilog)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; more arguments than the command takes are named, with what they may be."""
+        ctx.allow_extra_args = True
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # click's parser leaves it out
+            raise
+        if not ctx.resilient_parsing:
+            self._check_paths(ctx)
+        if rest and not ctx.resilient_parsing:
+            takes_output = len(rest) == 1 and any(p.metavar == "OUT" for p in self.params)
+            help = f"name the output with `-o {rest[0]}`" if takes_output else None
+            raise WrongUsage(f"unexpected argument `{rest[0]}`", ctx, help)
+        return rest
+
+    def _check_paths(self, ctx: click.Context) -> None:
+        """Refuse an empty path, such as a variable of the shell that is not set."""
+        for param in self.params:
+            given = ctx.params.get(param.name or "")
+            paths = given if isinstance(given, tuple) else (given,)
+            if isinstance(param.type, click.Path) and "" in paths:
+                raise WrongValue("", "a path", ctx, param)
+
+
+def offers(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:
+    """Return the function of `onnx_kvtool.cli.completion` that has this name, imported late."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Any:
+        from onnx_kvtool.cli import completion
+
+        return getattr(completion, name)(ctx, param, incomplete)
+
+    return complete
+
+
+def command(
+    name: str | None = None, **attributes: Any
+) -> Callable[[Callable[..., Any]], KvtoolCommand]:
+    """Return the decorator that makes a `KvtoolCommand`; arguments as for `click.command`."""
+    return click.command(name, cls=KvtoolCommand, **attributes)
+
+
+def option(*names: str, **attributes: Any) -> Callable[[_FC], _FC]:
+    """Return the decorator that adds a `KvtoolOption`; arguments as for `click.option`."""
+    return click.option(*names, cls=KvtoolOption, **attributes)

@@ -1,0 +1,73 @@
+"""What the value of an option can be, with the house style of messages for what it cannot."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from onnx_kvtool.cli.wrong_usage import WrongValue
+from onnx_kvtool.core.suggestion import did_you_mean
+
+__all__ = ["Tolerance", "Whole", "Word"]
+
+
+class Word(click.Choice[str]):
+    """One of a few words; any other is answered with the nearest of them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the word, which is one of the choices."""
+        if value in self.choices:
+            return str(value)
+        *most, last = (f"`{word}`" for word in self.choices)
+        expected = f"{', '.join(most)} or {last}"
+        raise WrongValue(value, expected, ctx, param, did_you_mean(str(value), self.choices))
+
+
+class Whole(click.IntRange):
+    """An integer with a least value, and maybe a greatest one.
+
+    Args:
+        min: The least value.
+        max: The greatest value; None where there is none.
+        above: What to do instead, for who gives a greater value; None for the help of the command.
+    """
+
+    def __init__(self, min: int, max: int | None = None, *, above: str | None = None) -> None:
+        super().__init__(min, max)
+        self.above = above
+
+    @property
+    def spoken(self) -> str:
+        """The range, as people say it: `1 to 9`, `1 or more`."""
+        return f"{self.min} or more" if self.max is None else f"{self.min} to {self.max}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the integer, which lies in the range."""
+        try:
+            return int(super().convert(value, param, ctx))
+        except click.BadParameter as error:
+            text = str(value)
+            is_above = self.max is not None and text.isdecimal() and int(text) > self.max
+            help = self.above if is_above else None
+            raise WrongValue(text, self.spoken, ctx, param, help) from error
+
+
+class Tolerance(click.FloatRange):
+    """A number that is finite and not negative: within infinity lies every difference."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        try:
+            number = float(super().convert(value, param, ctx))
+        except click.BadParameter:
+            number = math.nan
+        if not math.isfinite(number):
+            raise WrongValue(str(value), "a number of at least 0", ctx, param)
+        return number
