@@ -1,14 +1,17 @@
 """Examples in the pages: what they are, and how they are run.
 
-Fenced blocks count. A block of `sh` is run by a shell and has to succeed; if a block of `text`
-follows it, the output has to end with that text. A block of `text` whose first line begins with
-`$ ` is a session: the line is run, and its output has to be the rest, whatever the exit code. A
-block of `python` is run by the interpreter. All examples of a page run one after the other in one
-directory, in which lie the files of `stage`. In shown output, a line `...` stands for any lines.
+Fenced blocks count, and pages have no others. A block of `sh`, `bash`, `zsh` or `fish` is run by
+that shell and has to succeed; if a block of `text` follows it, the output has to end with that
+text. A block of `text` whose first line begins with `$ ` is a session: the line is run, and its
+output has to be the rest, whatever the exit code. A block of `python` is run as a program.
+All examples of a page run one after the other in one directory, in which lie the files of `stage`.
+In shown output, a line `...` stands for any lines.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import os
 import re
@@ -16,6 +19,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +30,20 @@ from click.testing import CliRunner
 
 from onnx_kvtool.cli import app
 
-__all__ = ["Example", "examples", "matches", "normalised", "run", "stage"]
+__all__ = ["Block", "Example", "blocks", "examples", "matches", "normalised", "run", "stage"]
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "fixtures" / "models"
+
+SHELLS = ("sh", "bash", "zsh", "fish")
+
+_WRONG_AXIS = """
+    <ir_version: 12, opset_import: ["": 24]>
+    decoder (float[2, 3, 7, 5] past, float[2, 3, 1, 5] update, int64[2] start)
+        => (float[2, 3, 7, 5] present) {
+        [cache] present = TensorScatter <axis: int = 0> (past, update, start)
+    }
+"""
 
 _FLOAT8_CACHE = """
     <ir_version: 12, opset_import: ["": 24]>
@@ -45,7 +59,7 @@ class Example:
     """One example.
 
     Attributes:
-        language: `sh`, `session` or `python`.
+        language: A shell, `session` or `python`.
         code: What is run.
         shown: What the page shows of its output; None for nothing.
     """
@@ -59,20 +73,45 @@ class Example:
         return self.code.splitlines()[0]
 
 
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Attributes:
+        language: What stands behind the fence, up to a space.
+        info: All that stands behind the fence.
+        content: The lines between the fences.
+        start: Where it begins in the page.
+        end: Where it ends.
+    """
+
+    language: str
+    info: str
+    content: str
+    start: int
+    end: int
+
+
+def blocks(text: str) -> list[Block]:
+    """Return the fenced blocks of a page in order."""
+    found = re.finditer(r"^```(.*)\n((?:(?!```).*\n)*)```$", text, re.MULTILINE)
+    return [Block(m[1].partition(" ")[0], m[1], m[2], *m.span()) for m in found]
+
+
 def examples(text: str) -> Iterator[Example]:
     """Yield the examples of a page in order."""
-    blocks = list(re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
-    for block, following in itertools.zip_longest(blocks, blocks[1:]):
-        language, content = block.groups()
+    found = blocks(text)
+    for block, following in itertools.zip_longest(found, found[1:]):
+        language, content = block.language, block.content
         if language == "text" and content.startswith("$ "):
             line, _, shown = content[2:].partition("\n")
             yield Example("session", line, shown)
-        elif language == "sh":
+        elif language in SHELLS:
             output = None
-            if following is not None and not text[block.end() : following.start()].strip():
-                is_output = following[1] == "text" and not following[2].startswith("$ ")
-                output = following[2] if is_output else None
-            yield Example("sh", content, output)
+            if following is not None and not text[block.end : following.start].strip():
+                is_output = following.language == "text" and following.content[:2] != "$ "
+                output = following.content if is_output else None
+            yield Example(language, content, output)
         elif language == "python":
             yield Example("python", content)
 
@@ -80,29 +119,57 @@ def examples(text: str) -> Iterator[Example]:
 def stage(directory: Path) -> None:
     """Fill the directory in which the examples of a page run.
 
-    decoder.onnx is a decoder of opset 24, exported.onnx one with a static cache as PyTorch's
-    exporter wrote it, float8.onnx a cache of a type that opset 18 lacks; fixtures are the fixtures.
+    decoder.onnx is a decoder of opset 24; exported.onnx is one with a static cache as PyTorch's
+    exporter wrote it, positions.onnx a cache that it wrote for a list of positions; float8.onnx is
+    a cache of a type that opset 18 lacks, wrong_axis.onnx one with a mistake; models holds copies
+    of the first and the last; fixtures are the fixtures.
     """
     (directory / "fixtures").symlink_to(ROOT / "fixtures")
-    shutil.copy(MODELS / "native" / "llama_static.onnx", directory / "decoder.onnx")
-    exported = MODELS / "torch_static" / "hf" / "llama_static__dynamo_op18.onnx"
-    shutil.copy(exported, directory / "exported.onnx")
+    (directory / "models").mkdir()
+    for copy in ("decoder.onnx", "models/decoder.onnx"):
+        shutil.copy(MODELS / "native" / "llama_static.onnx", directory / copy)
+    exported = MODELS / "torch_static"
+    shutil.copy(exported / "hf" / "llama_static__dynamo_op18.onnx", directory / "exported.onnx")
+    positions = exported / "hand" / "index_copy_bhsd__dynamo_op18.onnx"
+    shutil.copy(positions, directory / "positions.onnx")
+    for copy in ("wrong_axis.onnx", "models/wrong_axis.onnx"):
+        onnx.save(onnx.parser.parse_model(_WRONG_AXIS), directory / copy)
     onnx.save(onnx.parser.parse_model(_FLOAT8_CACHE), directory / "float8.onnx")
-    tool = directory / "bin" / "kvtool"
-    tool.parent.mkdir()
-    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m onnx_kvtool "$@"\n', encoding="utf-8")
-    tool.chmod(0o755)
+    _program(directory, "kvtool", f'exec "{sys.executable}" -m onnx_kvtool "$@"')
+    if shutil.which("dot") is None:  # Graphviz: at least look at what it would be given
+        _program(directory, "dot", "grep '^digraph'")
+
+
+def _program(directory: Path, name: str, script: str) -> None:
+    path = directory / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
 
 
 def run(example: Example, directory: Path) -> tuple[int, str]:
     """Run an example and return its exit code and what it printed, in the order of printing.
 
-    Commands of kvtool that need no shell are run in this process, which must be in `directory`.
+    Python, and commands of kvtool that need no shell, are run in this process, which must be in
+    `directory`.
     """
-    commands = None if example.language == "python" else _commands(example.code)
+    if example.language == "python":
+        return _interpreted(example.code)
+    commands = _commands(example.code)
     if commands is None:
         return _elsewhere(example.code, example.language, directory)
     return _here(commands)
+
+
+def _interpreted(code: str) -> tuple[int, str]:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+        except BaseException:  # noqa: BLE001 - whatever an example raises is what is reported
+            traceback.print_exc()
+            return 1, printed.getvalue()
+    return 0, printed.getvalue()
 
 
 def _commands(code: str) -> list[list[str]] | None:
@@ -124,7 +191,10 @@ def _here(commands: list[list[str]]) -> tuple[int, str]:
 
 
 def _elsewhere(code: str, language: str, directory: Path) -> tuple[int, str]:
-    command = [sys.executable, "-c", code] if language == "python" else ["sh", "-e", "-c", code]
+    shell = language if language in SHELLS else "sh"
+    if shutil.which(shell) is None:  # at least run kvtool, whose output it would read
+        shell, code = "sh", "\n".join(re.findall(r"\w+=\w+ kvtool", code))
+    command = [shell, "-c", code] if shell == "fish" else [shell, "-e", "-c", code]
     environment = {
         **os.environ,
         "PATH": os.pathsep.join((str(directory / "bin"), os.environ.get("PATH", ""))),

@@ -9,16 +9,17 @@ from pathlib import Path
 import click
 import pytest
 
+from onnx_kvtool import __version__
 from onnx_kvtool.cli.app import COMMANDS, app
-from tests.page_examples import normalised
+from tests.page_examples import blocks, normalised
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
-def blocks(text: str, language: str) -> list[str]:
+def contents(text: str, language: str) -> list[str]:
     """Return the contents of the fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [block.content for block in blocks(text) if block.language == language]
 
 
 def section(title: str) -> str:
@@ -27,7 +28,7 @@ def section(title: str) -> str:
 
 
 def test_ci_ends_with_the_test_command_of_the_readme() -> None:
-    (command,) = blocks(section("Install and test"), "sh")
+    (command,) = contents(section("Install and test"), "sh")
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert ci.splitlines()[-1] == command.strip()
 
@@ -36,8 +37,8 @@ def test_ci_ends_with_the_test_command_of_the_readme() -> None:
 def test_the_first_command_of_the_readme_prints_what_stands_below_it(
     kvtool_process, tmp_path: Path
 ) -> None:
-    (command,) = blocks(section("Install and lower a model"), "sh")
-    (shown,) = blocks(section("Install and lower a model"), "text")
+    (command,) = contents(section("Install and lower a model"), "sh")
+    (shown,) = contents(section("Install and lower a model"), "text")
     program, *arguments = shlex.split(command.split(" && ")[-1])
     assert program == ".venv/bin/kvtool"
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
@@ -51,7 +52,7 @@ def test_the_first_command_of_the_readme_prints_what_stands_below_it(
 
 def test_every_option_is_documented() -> None:
     for name, command in COMMANDS.items():
-        text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
         for param in (*command.params, *app.params):
             if isinstance(param, click.Option):
                 for flag in (*param.opts, *param.secondary_opts):
@@ -59,13 +60,14 @@ def test_every_option_is_documented() -> None:
 
 
 def test_every_option_that_is_documented_exists() -> None:
-    for name, command in COMMANDS.items():
-        text = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-        known = {
-            flag
-            for param in (*command.params, *app.params)
-            for flag in (*param.opts, *param.secondary_opts)
-        } | {"--help"}
+    known = {"--help"} | {
+        flag
+        for command in (app, *COMMANDS.values())
+        for param in command.params
+        for flag in (*param.opts, *param.secondary_opts)
+    }
+    for name in (*COMMANDS, "index"):
+        text = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
         assert set(re.findall(r"--[a-z][a-z-]+", text)) <= known
 
 
@@ -74,7 +76,7 @@ def test_every_reason_that_raise_gives_is_documented() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in sorted(rules.glob("*.py")))
     named = r'Unproven\(\s*"([a-z-]+)"|assume\(\s*"[a-z-]+",\s*[\w.]+,\s*"([a-z-]+)"'
     given = {one or other for one, other in re.findall(named, source)}
-    page = (ROOT / "docs" / "raise.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "commands" / "raise.md").read_text(encoding="utf-8")
     rows = page.partition("| reason code |")[2].partition("\n\n")[0]
     documented = {
         code
@@ -88,6 +90,13 @@ def test_the_readme_gives_the_exit_codes_of_the_help() -> None:
     rows = re.findall(r"^\| (\d) \| (.*?)(?:; `--debug`.*)? \|$", section("Use"), re.MULTILINE)
     lines = re.findall(r"^  (\d)  (.*)$", app.epilog or "", re.MULTILINE)
     assert rows == lines
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## \[(.*?)\] - (?:unreleased|\d{4}-\d\d-\d\d)$", text, re.MULTILINE)
+    assert versions[0] == __version__
+    assert len(versions) == text.count("\n## ")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

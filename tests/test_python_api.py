@@ -69,3 +69,47 @@ def test_bad_input_raises_a_kvtool_error(float8: ir.Model, arguments, error) -> 
     with pytest.raises(error) as caught:
         kv.lower(**{"model": float8, **arguments})
     assert isinstance(caught.value, kv.KvtoolError)
+
+
+CALLS = [
+    pytest.param(kv.lower, {"via": "scatter"}, "`via` is `scatter`", id="a form that is none"),
+    pytest.param(kv.lower, {"bounds": "none"}, "`bounds` is `none`", id="bounds that are none"),
+    pytest.param(kv.lower, {"verify_steps": 0}, "`verify_steps` is 0", id="no step to verify"),
+    pytest.param(kv.raise_, {"verify_steps": 0}, "`verify_steps` is 0", id="no step of a raise"),
+    pytest.param(kv.lower, {"only": "TensorScatter"}, "`only` is the text", id="a text as a list"),
+    pytest.param(kv.raise_, {"assume": "contiguous"}, "`assume` is the text", id="one assumption"),
+    pytest.param(kv.check, {"select": "KV"}, "`select` is the text", id="one code"),
+    pytest.param(kv.evaluate, {"fetch": "logits"}, "`fetch` is the text", id="one value"),
+    *(
+        pytest.param(
+            function, {"dims": {"batch": size}}, "the size of `batch`", id=f"{name} at {size!r}"
+        )
+        for name, function in (
+            ("lower", kv.lower),
+            ("raise_", kv.raise_),
+            ("check", kv.check),
+            ("inspect", kv.inspect),
+            ("infer", kv.infer),
+            ("evaluate", kv.evaluate),
+        )
+        for size in (0, -1, 2.5, "2")
+    ),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments", "message"), CALLS)
+def test_an_argument_that_the_command_line_cannot_give_is_wrong_usage(
+    function, arguments, message, root: Path
+) -> None:
+    with pytest.raises(kv.UsageError, match=message):
+        function(root / MODEL, **arguments)
+
+
+def test_the_sizes_of_a_comparison_are_positive(root: Path) -> None:
+    with pytest.raises(kv.UsageError, match="the size of `batch` is 0"):
+        kv.verify(root / MODEL, root / MODEL, dims={"batch": 0})
+
+
+def test_outputs_have_the_byte_order_of_the_machine(root: Path) -> None:
+    outputs = kv.evaluate(root / MODEL, random=True)
+    assert {array.dtype.byteorder for array in outputs.values()} == {"="}

@@ -7,14 +7,21 @@ import math
 import os
 import subprocess
 import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
 from onnx_kvtool.core.model import clone
+from onnx_kvtool.lint import misuse
+from onnx_kvtool.ops import legality
+from onnx_kvtool.ops.legality import Problem
+from onnx_kvtool.rewrite import judge
 from onnx_kvtool.rewrite.verify import Verifier
 
 _MEASURE = """
@@ -113,3 +120,76 @@ def test_three_gigabytes_of_weights_are_not_read(tmp_path: Path) -> None:
         "decoder.opset18.onnx",
         "weights.data",
     ]
+
+
+@pytest.fixture(name="walks")
+def _walks(monkeypatch: pytest.MonkeyPatch) -> list[ir.Graph]:
+    """Graphs of more than a hundred nodes, once for each time that their nodes are gone through."""
+    walks: list[ir.Graph] = []
+    inherited = ir.Graph.__iter__
+
+    def iterate(graph: ir.Graph) -> Iterator[ir.Node]:
+        if len(graph) > 100:
+            walks.append(graph)
+        return inherited(graph)
+
+    monkeypatch.setattr(ir.Graph, "__iter__", iterate)
+    return walks
+
+
+def _many_nodes(tmp_path: Path) -> Path:
+    path = tmp_path / "decoder.onnx"
+    onnx.save(decoder(2, filler=200), path)
+    return path
+
+
+def test_rules_share_their_walks(tmp_path: Path, walks: list[ir.Graph]) -> None:
+    """A hundred rules go through the nodes a dozen times together: most look at few of them."""
+    report = kv.check(_many_nodes(tmp_path))
+    assert [finding.code for finding in report] == ["MD401"]
+    assert 0 < len(walks) <= 12
+
+
+def test_a_lowering_walks_a_fixed_number_of_times(tmp_path: Path, walks: list[ir.Graph]) -> None:
+    kv.lower(_many_nodes(tmp_path), verify=False)
+    assert 0 < len(walks) <= 28
+
+
+def test_nodes_that_are_alike_are_examined_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined: list[str] = []
+
+    def examine(node: ir.Node, opset: int) -> Iterator[Problem]:
+        examined.append(node.op_type)
+        return legality.examine(node, opset)
+
+    monkeypatch.setattr(misuse, "examine", examine)
+    monkeypatch.setattr(judge, "examine", examine)
+    path = _many_nodes(tmp_path)
+    kv.check(path)
+    assert examined.count("Neg") == examined.count("Relu") == 1
+    assert examined.count("MatMul") == 1
+    del examined[:]
+    kv.lower(path, verify=False)
+    # With types that are known and with types that are not: a lowering infers what it needs.
+    assert 0 < examined.count("Neg") <= 2
+    assert 0 < examined.count("Relu") <= 2
+
+
+def test_the_collector_frees_models_of_a_long_check(tmp_path: Path) -> None:
+    """The command line raises the threshold of the collector; models are dropped all the same."""
+    for number in range(12):
+        onnx.save(decoder(8, filler=250), tmp_path / f"decoder{number}.onnx")
+    code = """
+        import gc, sys
+        from onnx_kvtool.cli import main
+        sys.argv[1:] = ["check", "--isolated", "--exit-zero", sys.argv[1]]
+        gc.freeze = lambda: print(gc.get_stats()[0]["collections"], len(gc.get_objects()))
+        main()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    collections, objects = map(int, done.stdout.splitlines()[-1].split())
+    assert 0 < collections < 100  # some before kvtool is there, at a threshold of 700
+    assert objects < 700_000

@@ -10,14 +10,23 @@ from pathlib import Path
 
 import pytest
 
+import onnx_kvtool as kv
+
 
 def test_the_navigation_has_every_page_once(root: Path) -> None:
     settings = (root / "mkdocs.yml").read_text(encoding="utf-8")
     listed = re.findall(r"([\w/-]+\.md)$", settings.partition("\nnav:\n")[2], re.MULTILINE)
     pages = {path.relative_to(root / "docs").as_posix() for path in root.glob("docs/**/*.md")}
-    # The page of a rule is reached from their index.
-    single_rules = {page for page in pages if re.fullmatch(r"rules/[A-Z]{2}\d{3}\.md", page)}
-    assert sorted(listed) == sorted(pages - single_rules)
+    # The page of a rule, an operator or a target is reached from their index.
+    single = re.compile(r"(rules|operators|targets)/(?!index\.md$)\w+\.md")
+    assert sorted(listed) == sorted(page for page in pages if not single.fullmatch(page))
+
+
+def test_an_index_leads_to_every_page_beside_it(root: Path) -> None:
+    for name in ("rules", "operators", "targets", "commands", "python"):
+        directory = root / "docs" / name
+        linked = set(re.findall(r"\((\w+\.md)\b", (directory / "index.md").read_text("utf-8")))
+        assert {path.name for path in directory.glob("*.md")} - {"index.md"} <= linked
 
 
 def test_ci_installs_what_builds_the_site(root: Path) -> None:
@@ -39,4 +48,8 @@ def test_the_site_builds_without_a_warning(root: Path, tmp_path: Path) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "site" / "index.html").is_file()
-    assert (tmp_path / "site" / "rules" / "KV001.html").is_file()
+    for page in ("rules/KV001", "operators/TensorScatter", "targets/openvino"):
+        assert (tmp_path / "site" / f"{page}.html").is_file()
+    reference = (tmp_path / "site" / "python" / "reference.html").read_text(encoding="utf-8")
+    for name in set(kv.__all__) - {"__version__"}:
+        assert f'id="onnx_kvtool.{name}"' in reference

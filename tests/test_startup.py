@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import onnx_kvtool
 
+MODEL = Path(__file__).parents[1] / "fixtures" / "models" / "native" / "llama_static.onnx"
 HEAVY = {"ml_dtypes", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich"}
 
 REPORT_MODULES = """
@@ -20,6 +22,11 @@ atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))
 
 def modules_after(code: str) -> set[str]:
     """Run `code` in a fresh interpreter and return the top-level modules it has imported."""
+    return {name.partition(".")[0] for name in all_modules_after(code)}
+
+
+def all_modules_after(code: str) -> set[str]:
+    """Run `code` in a fresh interpreter and return the modules it has imported."""
     result = subprocess.run(
         [sys.executable, "-c", REPORT_MODULES + code],
         capture_output=True,
@@ -27,7 +34,7 @@ def modules_after(code: str) -> set[str]:
         timeout=60,
         check=False,
     )
-    return {name.partition(".")[0] for name in json.loads(result.stderr.splitlines()[-1])}
+    return set(json.loads(result.stderr.splitlines()[-1]))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +63,23 @@ def test_start_up_does_not_import(code: str) -> None:
     modules = modules_after(code)
     assert "onnx_kvtool" in modules
     assert not HEAVY & modules
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["check"], id="check"),
+        pytest.param(["infer"], id="infer"),
+        pytest.param(["inspect"], id="inspect"),
+        pytest.param(["lower", "--dry-run", "--no-verify"], id="lower --no-verify"),
+        pytest.param(["raise", "--dry-run", "--no-verify"], id="raise --no-verify"),
+    ],
+)
+def test_what_runs_no_model_does_not_import_what_runs_models(arguments: list[str]) -> None:
+    command = [*arguments, str(MODEL)]
+    modules = all_modules_after(f"from onnx_kvtool.cli import app; app({command!r})")
+    assert "onnx_kvtool.core.model" in modules
+    assert not [name for name in modules if name.startswith(("onnx_kvtool.runtime", "onnxruntime"))]
 
 
 def test_the_probe_sees_a_heavy_import() -> None:

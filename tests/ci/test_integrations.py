@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,13 @@ import yaml  # comes with pre-commit
 
 from onnx_kvtool.cli.app import COMMANDS
 from tests.lint.models import BAD_MODE, CLEAN, save
+from tests.page_examples import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def load(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-def snippets() -> list[str]:
-    """Return the indented blocks of the guide."""
-    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-    found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)
-    return [re.sub(r"^    ", "", block, flags=re.MULTILINE).strip() for block in found]
 
 
 def flags() -> set[str]:
@@ -60,12 +55,35 @@ def test_the_action_reads_every_input() -> None:
             assert "${{" not in step["run"], "an input inside a script could run commands"
 
 
-def test_every_snippet_is_yaml_with_flags_that_exist() -> None:
-    blocks = snippets()
-    assert len(blocks) == 6
-    for block in blocks:
-        assert isinstance(yaml.safe_load(block), dict) or block.startswith("pip install")
-        assert set(re.findall(r"(?<=\s)--[a-z-]+", block)) <= flags()
+def steps(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield what stands in lists of mappings anywhere in a configuration."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from steps(item)
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict):
+                yield item
+            yield from steps(item)
+
+
+def test_every_snippet_of_the_guide_names_what_there_is() -> None:
+    (hook,) = load(ROOT / ".pre-commit-hooks.yaml")
+    inputs = set(load(ROOT / "action.yml")["inputs"])
+    page = (ROOT / "docs" / "guides" / "ci.md").read_text(encoding="utf-8")
+    snippets = [block.content for block in blocks(page) if block.language == "yaml"]
+    assert len(snippets) == 5
+    used = 0
+    for snippet in snippets:
+        assert set(re.findall(r"(?<=[\s\[])--[a-z-]+", snippet)) <= flags()
+        for step in steps(yaml.safe_load(snippet)):
+            if "OWNER/kvtool" in step.get("uses", ""):
+                used += 1
+                assert set(step["with"]) <= inputs
+            if step.get("id"):
+                used += 1
+                assert step["id"] == hook["id"]
+    assert used == 4
 
 
 def run_action(directory: Path, **inputs: str) -> subprocess.CompletedProcess[str]:

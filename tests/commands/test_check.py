@@ -147,7 +147,7 @@ class TestConfiguration:
             ({"per_file_ignores": ("a.onnx",)}, "expected `GLOB:CODES`"),
             ({"shard": "4/3"}, "expected `i/n`"),
             ({"config": "none.toml"}, "`--config` and `--isolated` exclude each other"),
-            ({"config": "none.toml", "isolated": False}, "`none.toml` cannot be read"),
+            ({"config": "none.toml", "isolated": False}, "`none.toml` does not exist"),
             ({"dims": {"bach": 2}}, "no input has a dimension called `bach`"),
             ({"write_baseline": "b.json", "fix": True}, "a baseline is written of the models as"),
             ({"write_baseline": "clean.onnx"}, "is one of the models, which would be overwritten"),

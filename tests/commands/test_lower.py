@@ -15,7 +15,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 from onnx_kvtool.commands.lower import LowerRequest, lower, run
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import Unverified, UsageError
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
@@ -58,7 +58,7 @@ def test_every_refusal_is_reported_and_nothing_is_written(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["m.onnx"]
 
 
-def test_strangers_pass_through_untouched() -> None:
+def _with_strangers() -> onnx.ModelProto:
     """A custom domain, and an operator that an optimiser put into the default domain."""
     source = one_update(*_SHAPES, batch=2)
     for domain, op in (("me", "Custom"), ("", "SimplifiedLayerNormalization")):
@@ -66,13 +66,32 @@ def test_strangers_pass_through_untouched() -> None:
         source.graph.node.append(node)
         source.graph.output.append(value(op, T.FLOAT, [2, 3, 4, 5]))
     source.opset_import.append(helper.make_opsetid("me", 3))
+    return source
+
+
+def test_a_model_that_nothing_can_run_is_written_unverified_unless_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    path = _saved(tmp_path, _with_strangers())
+    with pytest.raises(Unverified) as error:
+        run(LowerRequest(model=str(path), verify=True))
+    assert error.value.message.startswith("the result cannot be verified: ")
+    assert "Custom" in error.value.message
+    assert (error.value.exit_code, os.listdir(tmp_path)) == (3, ["m.onnx"])
+    report = run(LowerRequest(model=str(path)))
+    assert report.verification.status == "skipped"
+    assert sorted(os.listdir(tmp_path)) == ["m.onnx", "m.opset18.onnx"]
+
+
+def test_strangers_pass_through_untouched() -> None:
+    source = _with_strangers()
     result, report = lower(ir.from_proto(source), opset=13, verify=False)
     assert [n.op_type for n in result.graph][-2:] == ["Custom", "SimplifiedLayerNormalization"]
     assert all(n.attributes["note"].value == "kept" for n in list(result.graph)[-2:])
     assert result.opset_imports == {"": 13, "me": 3}
-    assert [n for n in report.notes if "which ONNX does not define" in n] == [
-        "1 node(s) `SimplifiedLayerNormalization`, which ONNX does not define, left as they are",
-        "1 node(s) `me::Custom`, which ONNX does not define, left as they are",
+    assert [n for n in report.notes if "ONNX does not define" in n] == [
+        "1 `SimplifiedLayerNormalization` node left alone: ONNX does not define the operator",
+        "1 `me::Custom` node left alone: ONNX does not define the operator",
     ]
 
 

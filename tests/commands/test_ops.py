@@ -17,7 +17,6 @@ from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.targets.target import releases
-from tests.commands.operators_page import PATH, page
 
 
 def about(op: str) -> Operator:
@@ -168,8 +167,3 @@ def test_every_operator_can_be_written_as_json() -> None:
     report = run(OpsRequest())
     entries = json.loads(json.dumps(report.to_json(), allow_nan=False))["operators"]
     assert [entry["op"] for entry in entries] == [operator.op for operator in report.operators]
-
-
-def test_the_page_of_the_operators_is_current() -> None:
-    remedy = "run `python -m tests.commands.operators_page`"
-    assert PATH.read_text(encoding="utf-8") == page(), remedy

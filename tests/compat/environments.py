@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["ONLY_LOAD", "RuntimeFailed", "installed", "run_in"]
+__all__ = ["ONLY_LOAD", "RuntimeFailed", "environment", "installed", "run_in"]
 
 _RUNNER = Path(__file__).with_name("run_model.py")
 
@@ -74,14 +74,30 @@ def installed(runtime: str, version: str | None) -> Path:
         LookupError: If no interpreter is found that the release has wheels for.
     """
     base, minor = _interpreter(runtime, version)
+    name = f"{runtime}-{version or 'newest'}-py3{minor}"
+    return environment(name, tuple(_requirements(runtime, version)), base)
+
+
+@cache
+def environment(name: str, requirements: tuple[str, ...], base: str = sys.executable) -> Path:
+    """Return the interpreter of the environment of this name, which is made if need be.
+
+    Args:
+        name: Name of its directory; it has to change when the requirements do.
+        requirements: What to install, with options of pip.
+        base: Interpreter to make it with.
+
+    Raises:
+        CalledProcessError: If pip cannot install it; what it printed is on standard error.
+    """
     root = os.environ.get("KVTOOL_COMPAT_CACHE") or Path(tempfile.gettempdir(), "kvtool-compat")
-    home = Path(root, f"{runtime}-{version or 'newest'}-py3{minor}")
+    home = Path(root, name)
     python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
     complete = home / "complete"  # written last, so that an interrupted installation is repeated
     if not complete.exists():
         shutil.rmtree(home, ignore_errors=True)
         _call(base, "-m", "venv", home)
-        _call(python, "-m", "pip", "install", "-q", *_requirements(runtime, version))
+        _call(python, "-m", "pip", "install", "-q", *requirements)
         complete.touch()
     return python
 

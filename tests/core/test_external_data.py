@@ -160,7 +160,7 @@ BYTES: dict[str, tuple[TensorProto, str]] = {
     ),
     "an offset past the end": (
         external("w", [1], location="w.bin", offset=4096, length=4),
-        "bytes 4096 to 4100 of `w.bin` are needed, and the file has 60",
+        "bytes 4,096 to 4,100 of `w.bin` are needed, and the file has 60",
     ),
     "an offset that leaves too little": (
         external("w", [3, 5], location="w.bin", offset=4),

@@ -239,3 +239,26 @@ def test_a_file_system_without_holes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "lseek", refuse)
     place_external_data(model, away, "copy")
     assert (away / "w.bin").read_bytes() == DATA
+
+
+def test_data_goes_again_when_the_model_cannot_be_written(tmp_path: Path) -> None:
+    model, away = _model(tmp_path), _away(tmp_path)
+
+    def fail() -> None:
+        assert _tree(away) == ["sub", "sub/v.bin", "w.bin"]
+        raise KvtoolError("the disk is full")
+
+    with pytest.raises(KvtoolError, match="the disk is full"):
+        place_external_data(model, away, "copy", then=fail, is_done=lambda: False)
+    assert _tree(away) == []
+
+
+def test_data_stays_with_a_model_that_is_written_before_an_interrupt(tmp_path: Path) -> None:
+    model, away = _model(tmp_path), _away(tmp_path)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        place_external_data(model, away, "copy", then=interrupt, is_done=lambda: True)
+    assert _tree(away) == ["sub", "sub/v.bin", "w.bin"]

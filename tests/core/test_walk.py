@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx import AttributeProto, helper
 
 from onnx_kvtool.core.model import read
-from onnx_kvtool.core.walk import graphs, nodes, subgraphs, tensors
+from onnx_kvtool.core.walk import contents, graphs, nodes, subgraphs, tensors
 from tests.core.small import FLOAT, branched, save, with_function
 
 
@@ -131,3 +131,10 @@ def test_a_tensor_of_an_undefined_type(tmp_path: Path) -> None:
     message.graph.node[0].attribute.append(helper.make_attribute("k", odd))
     found = [tensor.name for _, tensor in tensors(read(save(message, tmp_path / "m.onnx")))]
     assert "odd" in found
+
+
+def test_contents(tmp_path: Path) -> None:
+    model = _model(tmp_path)
+    found = list(contents(model))
+    assert [(path, graph) for path, graph, _ in found] == list(graphs(model))
+    assert [listed for _, _, listed in found] == [tuple(graph) for _, graph in graphs(model)]

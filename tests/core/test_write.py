@@ -291,3 +291,22 @@ def test_a_model_without_a_written_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KvtoolError, match="initializer `w` has no value"):
         write(model, tmp_path / "m.onnx")
     assert _listing(tmp_path) == []
+
+
+def test_a_model_may_be_written_where_it_was_read_again_and_again(tmp_path: Path) -> None:
+    path = save(plain(), tmp_path / "m.onnx")
+    model = read(path)
+    for name in ("one", "two"):
+        model.graph.name = name
+        write(model, path)
+        assert onnx.load(path).graph.name == name
+
+
+def test_a_model_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
+    path = save(plain(), tmp_path / "m.onnx")
+    model = read(path)
+    path.write_bytes(NEW)
+    with pytest.raises(KvtoolError, match="another process has changed it"):
+        write(model, path)
+    assert path.read_bytes() == NEW
+    write(model, tmp_path / "elsewhere.onnx")

@@ -105,7 +105,7 @@ def test_initializers_that_an_old_file_lists_as_inputs_stay_inputs() -> None:
     <float[3] w = {1,2,3}> { a = Mul (x, w)  y = Unsqueeze <axes = [1]> (a) }
     """)
     result, outcome = _raised(source)
-    assert "1 initializer(s) are inputs too" in outcome.notes[0]
+    assert "1 initializer listed as input too" in outcome.notes[0]
     assert [value.name for value in result.graph.input] == ["x", "w"]
     assert [tensor.name for tensor in result.graph.initializer] == ["w", "kvtool/axes"]
     x = np.ones((2, 3), np.float32)

@@ -341,8 +341,8 @@ def test_large_models_that_cannot_be_made_small_are_skipped_with_the_reason() ->
     found = Verifier(fixed()).compare(fixed())
     assert found.status == "skipped"
     assert found.detail == (
-        "the weights take 1024 MiB, more than 512 MiB, and a copy with smaller weights would still "
-        "take 1024 MiB, more than 128 MiB; `--verify` runs the models as they are"
+        "the weights take 1 GiB, more than 512 MiB, and a copy with smaller weights would still "
+        "take 1 GiB, more than 128 MiB; `--verify` runs the models as they are"
     )
 
 

@@ -43,8 +43,8 @@ initializers are left out.
 
 `declared` is what the file says by itself, `onnx` is `onnx.shape_inference` with data propagation,
 `symbolic` is onnxruntime's `symbolic_shape_infer` with its defaults, and `kvtool` is the model that
-[`kvtool infer -o`](infer.md) writes. `fails` is an exception. The models are decoders and cache
-updates as exporters write them; their folder says which exporter.
+[`kvtool infer -o`](commands/infer.md) writes. `fails` is an exception. The models are decoders and
+cache updates as exporters write them; their folder says which exporter.
 
 `python -m tests.shapes` writes this page; it was written with onnx {onnx} and onnxruntime
 {onnxruntime}.

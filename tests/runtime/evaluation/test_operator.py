@@ -136,7 +136,9 @@ def test_every_operator_can_be_named(op: str) -> None:
     [
         pytest.param({"op": "Adds"}, "no operator of the default", "did you mean `Add`?", id="op"),
         pytest.param({"op": "com.x::Add"}, "domain of its own", None, id="a domain"),
-        pytest.param({"op": "Add", "opset": 99}, "`--opset` is 99, expected 1 to", None, id="opset"),
+        pytest.param(
+            {"op": "Add", "opset": 99}, "`--opset` is 99, expected 1 to", None, id="opset"
+        ),
         pytest.param({"op": "Gelu", "opset": 19}, "opset 19 has no operator", None, id="too old"),
         pytest.param({"op": "Scatter", "opset": 11}, "opset 11 has no", None, id="deprecated"),
         pytest.param({"op": "If"}, "If has a body", "--node", id="a body"),

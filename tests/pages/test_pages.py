@@ -1,0 +1,115 @@
+"""The generated pages are those that would be generated now, and no others."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from onnx_kvtool.cli.app import COMMANDS
+from onnx_kvtool.targets.target import find_target
+from tests.pages.markdown import prose
+from tests.pages.operator_facts import element_types, fates, versions
+from tests.pages.table import DOCS, GENERATORS
+from tests.pages.targets import span
+
+REMEDY = "run `python -m tests.pages`"
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_there_is_each_page_and_no_other(name: str) -> None:
+    assert {path.name for path in (DOCS / name).glob("*.md")} == set(GENERATORS[name]()), REMEDY
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_pages_are_current(name: str) -> None:
+    stale = [
+        file
+        for file, text in GENERATORS[name]().items()
+        if (DOCS / name / file).read_text(encoding="utf-8") != text
+    ]
+    assert stale == [], REMEDY
+
+
+def test_every_command_has_a_page() -> None:
+    assert {f"{name}.md" for name in COMMANDS} < set(GENERATORS["commands"]())
+
+
+def test_the_index_of_the_operators_leads_to_each() -> None:
+    pages = GENERATORS["operators"]()
+    linked = re.findall(r"^\| \[\w+\]\((\w+\.md)\)", pages["index.md"], re.MULTILINE)
+    assert sorted(linked) == sorted(set(pages) - {"index.md"})
+
+
+def test_every_target_of_the_pages_can_be_asked_for() -> None:
+    named = re.findall(r"`(\w+@[\d.]+)`", GENERATORS["targets"]()["index.md"])
+    assert len(named) > 25
+    # One whose highest opset is not known has the limits of the one below it.
+    assert {find_target(name).asked for name in named} == {name.replace("@", " ") for name in named}
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        pytest.param(
+            "TensorScatter", [("23 to 11", "rule `tensor_scatter`, else refused")], id="a rule"
+        ),
+        pytest.param(
+            "Trilu",
+            [("23 to 14", "stays"), ("13 to 11", "rule `trilu`, else refused")],
+            id="a rule below an opset",
+        ),
+        pytest.param(
+            "Gelu",
+            [("23 to 20", "stays"), ("19 to 11", "the function body of the schema, else refused")],
+            id="a function body",
+        ),
+        pytest.param(
+            "ImageDecoder", [("23 to 20", "stays"), ("19 to 11", "refused")], id="neither"
+        ),
+        pytest.param(
+            "Shape",
+            [
+                ("23", "stays where version 23 means the same, else refused"),
+                ("22 to 21", "stays where version 21 means the same, else refused"),
+                ("20 to 19", "stays where version 19 means the same, else refused"),
+                ("18 to 15", "stays where version 15 means the same, else refused"),
+                (
+                    "14 to 13",
+                    "stays where version 13 means the same, else rule `shape`, else refused",
+                ),
+                (
+                    "12 to 11",
+                    "stays where version 1 means the same, else rule `shape`, else refused",
+                ),
+            ],
+            id="older versions",
+        ),
+    ],
+)
+def test_what_becomes_of_an_operator(op: str, expected: list[tuple[str, str]]) -> None:
+    assert fates(op) == expected
+
+
+def test_types_are_told_from_the_version_that_brought_them() -> None:
+    types = dict(element_types(versions("ScatterND")))
+    assert types["`indices`"] == "int64"
+    assert types["`data`, `updates`, `output`"].endswith("bool, string; from 13: bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        pytest.param(["1.16.3", "1.17.3", "1.18.1"], "1.16.3 to 1.18.1", id="in a row"),
+        pytest.param(["1.16.3", "1.18.1"], "1.16.3, 1.18.1", id="one between them is free of it"),
+        pytest.param(["1.31.1"], "1.31.1", id="one"),
+    ],
+)
+def test_releases_are_gathered(numbers: list[str], text: str) -> None:
+    assert span("onnxruntime", numbers) == text
+
+
+def test_prose_keeps_formulas_and_drawings_as_they_are() -> None:
+    assert prose("Take it. 2 ** 3 of `a*b`.\n\n    y = x * 2\n\nz = f(x * y, w)") == (
+        "Take it. 2 \\*\\* 3 of `a*b`.\n\n```text\ny = x * 2\n```\n\n```text\nz = f(x * y, w)\n```"
+    )
