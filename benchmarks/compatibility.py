@@ -1,6 +1,6 @@
 """The fixtures lowered for each known release and run in it; writes docs/compatibility.md.
 
-Run it from the checkout:  python -m benchmarks.compatibility
+`python -m benchmarks compatibility` runs it.
 
 Every release of onnxruntime that `kvtool targets` lists, and of OpenVINO, is installed from the
 package index into an environment of its own (`KVTOOL_COMPAT_CACHE` says where; about 3 GB). Each
@@ -10,7 +10,6 @@ the outputs are compared with the recorded ones.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
@@ -29,18 +28,19 @@ _HEAD = """\
 The models of `fixtures/models`, lowered with `kvtool lower --target RUNTIME@VERSION`, loaded and
 run in that release (CPU). Each number is the largest difference of any output from the
 native model in onnxruntime 1.31.1; 1e-5 is allowed for float32 and 5e-3 for `fp16`. Written by
-`python -m benchmarks.compatibility`.
+`python -m benchmarks compatibility`.
 
 """
 
 _FOOT = """
 OpenVINO runs with `INFERENCE_PRECISION_HINT=f32`; its default on processors with bfloat16 units is
 bfloat16. TensorRT is not run; what is known of it comes from its documentation, see
-[targets](targets.md).
+[targets](targets/index.md).
 """
 
 
-def main() -> None:
+def write() -> int:
+    """Write the page; return 1 if a cell is wrong, else 0."""
     lines = [
         "| release | opset, IR version | " + " | ".join(f"`{f}`" for f in FIXTURES) + " |",
         "| --- | --- |" + " --- |" * len(FIXTURES),
@@ -49,16 +49,17 @@ def main() -> None:
     for release in releases():
         if release.runtime == "tensorrt":
             continue
-        form, cells = "", []
+        form = ""
+        cells: list[tuple[str, bool]] = []
         for fixture in FIXTURES:
-            form, *cell = _cell(fixture, release)
-            cells.append(cell)
+            form, text, right = _cell(fixture, release)
+            cells.append((text, right))
         wrong += sum(not right for _, right in cells)
         texts = [text if right else f"**{text}**" for text, right in cells]
         lines.append(f"| {release} | {form} | {' | '.join(texts)} |")
         print(lines[-1], flush=True)
     _PAGE.write_text(_HEAD + "\n".join(lines) + "\n" + _FOOT, encoding="utf-8")
-    sys.exit(1 if wrong else 0)
+    return 1 if wrong else 0
 
 
 def _cell(fixture: str, release: Release) -> tuple[str, str, bool]:
@@ -83,7 +84,3 @@ def _form(path: Path) -> str:
     model = onnx.load(path)
     (opset,) = (o.version for o in model.opset_import if o.domain == "")
     return f"{opset}, {model.ir_version}"
-
-
-if __name__ == "__main__":
-    main()

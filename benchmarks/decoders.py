@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -90,7 +91,7 @@ def decoder(
         weights.append(numpy_helper.from_array(array, name))
         return name
 
-    def op(kind: str, name: str, *ins: str, **attributes: object) -> str:
+    def op(kind: str, name: str, *ins: str, **attributes: Any) -> str:
         nodes.append(helper.make_node(kind, list(ins), [name], name=f"{name}/{kind}", **attributes))
         return name
 
@@ -123,7 +124,7 @@ def decoder(
                 **({"num_heads": count} if rank == 3 else {}),
             )
         present = {}
-        cache_dims = (
+        cache_dims: list[str | int] = (
             ["batch", capacity, kv] if rank == 3 else ["batch", kv_heads, capacity, head_size]
         )
         for kind, name in (("k", "key"), ("v", "value")):

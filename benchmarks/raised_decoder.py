@@ -1,7 +1,5 @@
 """Exports with a static cache, as they are and raised, decoding in place in onnxruntime.
 
-Run it from the checkout:  python -m benchmarks.raised_decoder [--steps N] [--threads N]
-
 Past and present of each cache are bound to one buffer, and the position goes up by one from step
 to step. Both sessions take turns; a number is the median over the steps of (time of the export /
 time of the raised model). The exports of `fixtures` have caches of 16 rows; below them stand their
@@ -10,8 +8,6 @@ cache updates alone, in the form that PyTorch's exporter writes, at the size of 
 
 from __future__ import annotations
 
-import argparse
-import platform
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +19,11 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 import onnx_kvtool as kv
+from benchmarks.results import Cell, Line, Section, Table, ratio_cell
+from benchmarks.session import session
 from onnx_kvtool.core.model import serialize
+
+__all__ = ["RAISED_DECODER"]
 
 _EXPORTS = Path(__file__).resolve().parents[1] / "fixtures" / "models" / "torch_static" / "hf"
 _NAMES = ("llama_static__dynamo_op18", "llama_static__dynamo_op23", "llama_static__ts_op17")
@@ -31,7 +31,7 @@ _CACHES = 16
 _SHAPES = ((1, 8, 512, 128), (1, 8, 2048, 128), (1, 4, 4096, 64))
 
 
-def exported_updates(shape: tuple[int, int, int, int]) -> onnx.ModelProto:
+def _exported_updates(shape: tuple[int, int, int, int]) -> onnx.ModelProto:
     """Return the updates of `_CACHES` caches (B, H, S, D), one row each, as they are exported."""
     batch, heads, capacity, size = shape
     cache, rows = (
@@ -56,14 +56,11 @@ def exported_updates(shape: tuple[int, int, int, int]) -> onnx.ModelProto:
     return onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 18]>' + text)
 
 
-class Bound:
+class _Bound:
     """A session that decodes one token a step, with its caches updated in place."""
 
-    def __init__(self, model: bytes, threads: int) -> None:
-        options = ort.SessionOptions()
-        options.log_severity_level = 4
-        options.intra_op_num_threads = threads
-        self.session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    def __init__(self, model: bytes) -> None:
+        self.session = session(model)
         self.binding = self.session.io_binding()
         rng = np.random.default_rng(0)
         self.buffers: dict[str, Any] = {}
@@ -95,24 +92,27 @@ class Bound:
         return {n: v.numpy() for n, v in self.buffers.items() if "cache." in n or "past" in n}
 
 
-def cases() -> Iterator[tuple[str, ir.Model, int]]:
-    """Yield the name of each case, its model, and the rows of its caches."""
+_CASES = (*(f"`{name}`" for name in _NAMES), *(f"{_CACHES} updates of {s}" for s in _SHAPES))
+
+
+def _models() -> Iterator[tuple[ir.Model, int]]:
+    """Yield the model of each case, and the rows of its caches."""
     for name in _NAMES:
-        yield name, kv.load(_EXPORTS / f"{name}.onnx"), 16
+        yield kv.load(_EXPORTS / f"{name}.onnx"), 16
     for shape in _SHAPES:
-        yield f"{_CACHES} updates of {shape}", ir.from_proto(exported_updates(shape)), shape[2]
+        yield ir.from_proto(_exported_updates(shape)), shape[2]
 
 
-def ratio(model: ir.Model, capacity: int, steps: int, threads: int) -> tuple[float, float]:
+def _ratio(model: ir.Model, capacity: int, steps: int) -> tuple[float, float]:
     """Return the median milliseconds of the raised model, and the median ratio.
 
     Raises:
-        SystemExit: If nothing was raised, or the caches differ after the last step.
+        RuntimeError: If nothing was raised, or the caches differ after the last step.
     """
     raised, report = kv.raise_(model, assume=["contiguous"], verify=False)
     if not report.raised or report.refused:
-        raise SystemExit(f"not raised: {report.refused}")
-    sessions = [Bound(serialize(m), threads) for m in (model, raised)]
+        raise RuntimeError(f"not raised: {report.refused}")
+    sessions = [_Bound(serialize(m)) for m in (model, raised)]
     times = []
     for step in range(steps + 3):
         order = sessions if step % 2 else sessions[::-1]
@@ -121,24 +121,27 @@ def ratio(model: ir.Model, capacity: int, steps: int, threads: int) -> tuple[flo
     first, second = (session.caches() for session in sessions)
     for name, cache in first.items():
         if not np.allclose(cache, second[name], rtol=1e-5, atol=1e-6):
-            raise SystemExit(f"the caches differ: {name}")
+            raise RuntimeError(f"the caches differ: {name}")
     measured = np.array(times[3:])
     return float(np.median(measured[:, 1])) * 1e3, float(np.median(measured[:, 0] / measured[:, 1]))
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100, help="decode steps per case")
-    parser.add_argument("--threads", type=int, default=1, help="threads of onnxruntime")
-    arguments = parser.parse_args()
-    print(f"onnxruntime {ort.__version__}, {platform.machine()}, {arguments.threads} thread(s)")
-    row = "{:40} {:>12} {:>18}"
-    print(row.format("case", "raised ms", "exported / raised"))
-    for name, model, capacity in cases():
-        milliseconds, times = ratio(model, capacity, arguments.steps, arguments.threads)
-        print(row.format(name, f"{milliseconds:.3f}", f"{times:.2f}"), flush=True)
+def _lines(quick: bool) -> Iterator[Line]:
+    for case, (model, capacity) in zip(_CASES, _models(), strict=True):
+        milliseconds, ratio = _ratio(model, capacity, 20 if quick else 100)
+        yield Line(case, (Cell(f"{milliseconds:.3f} ms"), ratio_cell(ratio)))
 
 
-if __name__ == "__main__":
-    main()
+RAISED_DECODER = Section(
+    "raised_decoder",
+    "Raised exports",
+    f"""\
+A decode step of exports with a static cache in onnxruntime on one thread, as they are and raised;
+past and present of a cache are one buffer, and the position goes up by one from step to step. Both
+take turns; a number is the median of the time of the export over that of the raised model, so that
+more is better. The first are exports of `fixtures`, with caches of 16 rows; below them stand the
+updates of {_CACHES} caches (B, H, S, D) alone, as PyTorch's exporter writes them, at the size of
+real decoders.""",
+    (Table("", "", ("model", "raised", "exported / raised"), _CASES, _lines),),
+)
+"""The benchmark of raised exports."""

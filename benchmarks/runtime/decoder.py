@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,24 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from benchmarks.decoders import decoder
-from benchmarks.turns import Line, in_turns
+from benchmarks.results import Cell, Line, Table, ratio_cell
+from benchmarks.turns import in_turns
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 
 _HIDDEN, _CAPACITY, _LAYERS = 512, 1024, 4
 _AT_LEAST = 2.0
+_LAYOUTS = {4: "(B, KV, S, D)", 3: "(B, S, KV * D)"}
+_RUNS = {"prefill 128": (128, 1), "8 steps": (1, 8)}
+"""Rows of each step, and number of steps."""
+
+_CASES = tuple(f"decoder {layout}, {run}" for layout in _LAYOUTS.values() for run in _RUNS)
+"""What is run, a prefill and a decode loop for either layout of the caches."""
 
 
-def decoder_lines(repeat: int) -> Iterator[Line]:
+def _lines(quick: bool) -> Iterator[Line]:
     """Run prefills and a decode loop with the caches fed back; ratio of onnx.reference to ours."""
-    for rank in (4, 3):
+    cases = iter(_CASES)
+    for rank in _LAYOUTS:
         model = decoder(_LAYERS, hidden=_HIDDEN, heads=8, kv_heads=4, capacity=_CAPACITY, rank=rank)
         evaluator, reference = Evaluator(ir.from_proto(model)), ReferenceEvaluator(model)
         names = [output.name for output in model.graph.output]
@@ -32,16 +41,15 @@ def decoder_lines(repeat: int) -> Iterator[Line]:
         def theirs(feeds: dict[str, Any], reference: Any = reference, names: Any = names) -> Any:
             return dict(zip(names, reference.run(None, feeds), strict=True))
 
-        layout = "(B, KV, S, D)" if rank == 4 else "(B, S, KV * D)"
-        for length, steps in ((128, 0), (1, 8)):
-            case = f"decoder {layout}, " + (f"prefill {length}" if not steps else f"{steps} steps")
+        for length, steps in _RUNS.values():
             _demand_close(_loop(ours, model, length, 1), _loop(theirs, model, length, 1))
             milliseconds, ratio = in_turns(
-                lambda run=ours, m=model, n=length, s=steps: _loop(run, m, n, max(s, 1)),
-                lambda run=theirs, m=model, n=length, s=steps: _loop(run, m, n, max(s, 1)),
-                repeat,
+                partial(_loop, ours, model, length, steps),
+                partial(_loop, theirs, model, length, steps),
+                2 if quick else 11,
             )
-            yield Line(case, "onnx.reference / ours", milliseconds, 1 / ratio, _AT_LEAST, True)
+            faster = ratio_cell(1 / ratio, _AT_LEAST, at_least=True)
+            yield Line(next(cases), (Cell(f"{milliseconds:.1f} ms"), faster))
 
 
 def _loop(
@@ -49,7 +57,7 @@ def _loop(
 ) -> Any:
     """Run `steps` steps of `length` rows from an empty cache on; return the last outputs."""
     rng = np.random.default_rng(0)
-    feeds = {}
+    feeds: dict[str, Any] = {}
     for value in model.graph.input:
         if value.name.startswith("past."):
             dims = [dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim]
@@ -73,7 +81,22 @@ def _loop(
 
 
 def _demand_close(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """End the run if the outputs differ by more than float32 rounding."""
+    """Compare outputs.
+
+    Raises:
+        RuntimeError: If they differ by more than float32 rounding.
+    """
     for name, value in theirs.items():
         if not np.allclose(ours[name], value, rtol=1e-4, atol=1e-5):
-            raise SystemExit(f"the outputs differ: {name}")
+            raise RuntimeError(f"the outputs differ: {name}")
+
+
+DECODER = Table(
+    "a decoder",
+    "Four layers, hidden size 512, caches of 1024 rows; a prefill, and a loop that feeds the "
+    "caches back.",
+    ("run", "ours", "onnx.reference / ours"),
+    _CASES,
+    _lines,
+)
+"""The table of a whole decoder."""

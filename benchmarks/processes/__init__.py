@@ -1,0 +1,1 @@
+"""Commands as whole processes: what a user waits for, and how much memory it takes."""

@@ -1,0 +1,21 @@
+"""The benchmarks of the page, in its order."""
+
+from __future__ import annotations
+
+from benchmarks.decoder_step import DECODER_STEP
+from benchmarks.lowered_scatter import LOWERED_SCATTER
+from benchmarks.processes.section import PROCESSES
+from benchmarks.raised_decoder import RAISED_DECODER
+from benchmarks.results import Section
+from benchmarks.runtime.section import RUNTIME
+
+__all__ = ["SECTIONS"]
+
+SECTIONS: tuple[Section, ...] = (
+    PROCESSES,
+    DECODER_STEP,
+    LOWERED_SCATTER,
+    RAISED_DECODER,
+    RUNTIME,
+)
+"""Adding a benchmark is a module that declares a section, and a line here."""

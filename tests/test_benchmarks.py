@@ -1,0 +1,179 @@
+"""The page of measurements is what was measured, and has what the benchmarks declare.
+
+Nothing here looks at how long anything takes.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import page, sections, store
+from benchmarks.__main__ import main
+from benchmarks.processes.run import reason, run
+from benchmarks.results import Cell, Line, Section, Table, Target, ratio_cell
+
+
+def never(_: bool) -> Iterator[Line]:
+    raise AssertionError("measured")
+
+
+TABLE = Table("small", "", ("case", "ratio", "memory"), ("first", "second"), never)
+SECTION = Section("own", "Own", "About it.", (TABLE,))
+SLOW = Line("first", (ratio_cell(2.345, 1.5, what="time"), Cell("7 MB")))
+FAST = Line("second", (ratio_cell(12.6), Cell("5 MB", (Target("memory", 3, 5, at_least=True),))))
+
+
+def shown(*lines: Line) -> str:
+    return page.page(store.Measured({"cores": "2"}, {"onnx": "1"}, {"own": [lines]}), [SECTION])
+
+
+def test_the_page_is_made_of_what_was_measured(root: Path) -> None:
+    """`python -m benchmarks` writes both."""
+    written = (root / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert written == page.page(store.load(), sections.SECTIONS)
+
+
+def test_every_benchmark_was_measured() -> None:
+    """That its lines are those that it declares, the page demands."""
+    names = [section.name for section in sections.SECTIONS]
+    assert len(set(names)) == len(names)
+    assert sorted(store.load().tables) == sorted(names)
+
+
+def test_what_describes_the_machine_is_not_its_name(root: Path) -> None:
+    text = (root / "benchmarks" / "measured.json").read_text(encoding="utf-8")
+    assert platform.node() not in text
+    assert str(Path.home()) not in text
+    assert "/tmp/" not in text
+
+
+def test_a_missed_target_is_bold_with_its_limit() -> None:
+    assert "| first | **2.35** (target: time at most 1.5) | 7 MB |" in shown(SLOW, FAST)
+
+
+def test_targets_are_listed_with_what_was_reached() -> None:
+    rows = [
+        row for row in shown(SLOW, FAST).splitlines() if row.endswith(("| yes |", "| **no** |"))
+    ]
+    assert rows == [
+        "| first, ratio | time at most 1.5 | 2.35 | **no** |",
+        "| second, memory | memory at least 3 | 5.00 | yes |",
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param((SLOW,), id="a case is missing"),
+        pytest.param((FAST, SLOW), id="the order is another one"),
+        pytest.param((SLOW, FAST, FAST), id="a case is there twice"),
+        pytest.param((SLOW, replace(FAST, case="third")), id="a case has another name"),
+    ],
+)
+def test_lines_that_are_not_declared_make_no_page(lines: tuple[Line, ...]) -> None:
+    with pytest.raises(ValueError, match="`own` has not measured what it declares"):
+        shown(*lines)
+
+
+@pytest.mark.parametrize(
+    ("target", "met"),
+    [
+        pytest.param(Target("time", 1.8, 1.8), True, id="a limit may be reached"),
+        pytest.param(Target("time", 1.8, 1.804), True, id="what is shown is what counts"),
+        pytest.param(Target("time", 1.8, 1.806), False, id="a limit is exceeded"),
+        pytest.param(Target("speed", 2, 2.5, at_least=True), True, id="more is better"),
+        pytest.param(Target("speed", 2, 1.5, at_least=True), False, id="less is worse"),
+    ],
+)
+def test_a_target_is_met_or_missed(target: Target, met: bool) -> None:
+    assert target.met is met
+
+
+def test_measurements_come_back_as_they_were_saved(tmp_path: Path) -> None:
+    measured = store.Measured({"cores": "2"}, {"onnx": "1"}, {"own": [[SLOW, FAST]]})
+    store.save(measured, tmp_path / "measured.json")
+    assert store.load(tmp_path / "measured.json") == measured
+
+
+ASSERTION = """\
+Traceback (most recent call last):
+  File "/opt/tool/infer.py", line 7, in main
+    infer(model)
+  File "/opt/tool/infer.py", line 5, in _infer_Attention
+    assert len(shape) == 4
+AssertionError
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "exit_code", "expected"),
+    [
+        pytest.param(
+            "Traceback\n"
+            "onnx.ConvertError: /build/adapt.h:23: adapt: Assertion `false` failed: No way down\n",
+            1,
+            "No way down",
+            id="the last line of a traceback, without places of the build",
+        ),
+        pytest.param(ASSERTION, 1, "AssertionError in `_infer_Attention`", id="a bare assertion"),
+        pytest.param("ok\n[E] no such file\n[E] FAILED\n", 1, "no such file", id="a log"),
+        pytest.param("fine\nbroken /home/me/m.onnx\n\n", 1, "broken m.onnx", id="any last line"),
+        pytest.param("", 3, "exit code 3", id="nothing printed"),
+        pytest.param("", -11, "dies of SIGSEGV", id="a signal"),
+        pytest.param(
+            "what(): std::bad_alloc", -6, "needs more than 8 GB of address space", id="no memory"
+        ),
+        pytest.param("Error: a | b", 1, "a   b", id="a bar, which would end the cell"),
+        pytest.param("Error: " + "x" * 200, 1, "x" * 117 + "...", id="a long line"),
+    ],
+)
+def test_the_reason_of_a_failure_is_one_line(printed: str, exit_code: int, expected: str) -> None:
+    assert reason(printed, exit_code) == expected
+
+
+def test_a_command_that_ends_well_has_no_failure(tmp_path: Path) -> None:
+    done = run([sys.executable, "-c", "held = bytearray(50 << 20)"], tmp_path)
+    assert done.failure is None
+    assert 50 < done.megabytes < 150
+
+
+def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
+    done = run([sys.executable, "-c", "raise ValueError('no model')"], tmp_path)
+    assert done.failure == "no model"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is limited on Linux alone")
+def test_a_command_does_not_get_all_memory(tmp_path: Path) -> None:
+    done = run([sys.executable, "-c", "bytearray(9 << 30)"], tmp_path)
+    assert done.failure == "needs more than 8 GB of address space"
+
+
+def test_compiled_modules_are_kept_whatever_the_shell_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = "import sys; sys.exit(sys.dont_write_bytecode)"
+    assert run([sys.executable, "-c", code], tmp_path).failure is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["lowerd"], "there is no benchmark `lowerd`", id="an unknown name"),
+        pytest.param(["--quick", "--update"], "not measured with --quick", id="quick, and kept"),
+        pytest.param(["runtime", "compatibility"], "by itself", id="a page of its own"),
+    ],
+)
+def test_wrong_usage_is_refused_before_anything_is_measured(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
