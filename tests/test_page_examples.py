@@ -34,6 +34,9 @@ NOT_RUN = {
         "serves until it is stopped; tests/test_site.py builds the site"
     ),
     ("docs/developing/index.md", "python -m benchmarks"): "measures for half an hour",
+    ("docs/developing/faults.md", "python -m tests.faults"): (
+        "takes an hour; a bounded part of it is in the slow set"
+    ),
     ("docs/guides/ci.md", "pip install"): "leaves open where the repository of kvtool lies",
     ("docs/index.md", "python3 -m venv .venv && .venv/bin/pip install -q ."): (
         "takes a minute; tests/test_strangers.py runs it in the slow set"

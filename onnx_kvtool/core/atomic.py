@@ -3,52 +3,77 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from onnx_kvtool.core.errors import UnwritableOutput
+from onnx_kvtool.core.temporary import remove_stale, temporary_file
 
-__all__ = ["replacing", "write_bytes"]
+__all__ = ["Stamp", "replacing", "stamp", "write_bytes"]
+
+Stamp = tuple[int, int, int]
+"""What a file has another of once it was written or replaced: its number, size and time."""
 
 
-def write_bytes(target: str | os.PathLike[str], data: bytes) -> None:
+def stamp(path: str | os.PathLike[str]) -> Stamp | None:
+    """Return the stamp of a file; None when there is none, or the system does not say."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def write_bytes(
+    target: str | os.PathLike[str], data: bytes, *, expected: Stamp | None = None
+) -> None:
     """Write `data` as the whole content of `target`, or leave `target` as it was.
 
-    See `replacing` for what happens to links, modes and special files.
+    See `replacing` for what happens to links, modes and special files, and for `expected`.
 
     Raises:
         UnwritableOutput: If the system refuses; nothing is left behind.
     """
-    with replacing(target) as file:
+    with replacing(target, expected=expected) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(
+    target: str | os.PathLike[str], *, expected: Stamp | None = None
+) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `target` once the block has ended without an exception.
 
     The bytes go to a temporary file in the same directory, reach the disk, and are then renamed
-    into place. Whatever interrupts this, `target` keeps its content and no other file is left.
-    A symbolic link is followed, and the file it points at is replaced. A file that is replaced
-    keeps its permissions; a new one gets those the umask leaves. A device or a pipe cannot be
-    replaced and is written to directly.
+    into place. Whatever interrupts this, `target` keeps its content and no other file is left; a
+    process that is killed leaves a hidden file, which the next one that writes there removes.
+
+    A symbolic link is followed, and the file it points at is replaced; another hard link to it
+    keeps the old content. A file that is replaced keeps its permissions and, where the system lets,
+    its owner; one that must not be written to is not replaced. A new one gets the permissions that
+    the umask leaves. A device or a pipe cannot be replaced and is written to directly.
+
+    Args:
+        target: Path of the file.
+        expected: Stamp of the file that is to be replaced; None to replace any, or none.
 
     Raises:
-        UnwritableOutput: If the system refuses (no space, no permission, no such directory), also
-            when it does so inside the block.
+        UnwritableOutput: If `target` has another stamp than expected, so that the work of somebody
+            else would be lost; or if the system refuses (no space, no permission, no such
+            directory), also when it does so inside the block.
     """
     name = os.fspath(target)
     try:
         place = os.path.realpath(name)
-        mode = _mode(place)
-        if mode is not None and not stat.S_ISREG(mode):
+        before = _status(place)
+        if before is not None and not stat.S_ISREG(before.st_mode):
             with open(place, "wb") as special:
                 yield special
             return
-        with _temporary(place, mode) as file:
+        with _temporary(place, before, lambda: _check_same(name, place, expected)) as file:
             yield file
     except OSError as error:
         raise UnwritableOutput(
@@ -57,36 +82,59 @@ def replacing(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     except ValueError as error:
         if "\0" not in name:
             raise
-        raise UnwritableOutput(f"cannot write {name!r}: the name holds a null character") from error
+        raise UnwritableOutput(f"cannot write `{name}`: the name holds a null character") from error
 
 
-def _mode(place: str) -> int | None:
-    """Return the type and permission bits of the file at `place`; None when there is none."""
+def _status(place: str) -> os.stat_result | None:
+    """Return what the system knows of the file at `place`; None when there is none."""
     try:
-        return os.stat(place).st_mode
+        return os.stat(place)
     except FileNotFoundError:
         return None
 
 
 @contextlib.contextmanager
-def _temporary(place: str, mode: int | None) -> Iterator[BinaryIO]:
-    # A short name of its own: `place` may already have the longest name that is allowed.
-    path = os.path.join(os.path.dirname(place), f".kvtool-{secrets.token_hex(8)}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        # Created with 0o666, so that the umask decides as it does for any new file.
-        with open(os.open(path, flags, 0o666), "wb") as file:
+def _temporary(
+    place: str, before: os.stat_result | None, check: Callable[[], None]
+) -> Iterator[BinaryIO]:
+    if before is not None and not os.access(place, os.W_OK):
+        # Renaming asks for the permissions of the directory alone.
+        raise PermissionError(errno.EACCES, "the file is read-only")
+    directory = os.path.dirname(place)
+    remove_stale(directory)
+    # A new file leaves its permissions to the umask; a private one is never open to others.
+    with temporary_file(directory, 0o666 if before is None else 0o600) as (path, descriptor):
+        with open(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if mode is not None:
-            os.chmod(path, stat.S_IMODE(mode))
+        if before is not None:
+            _keep_owner(path, before)
+            os.chmod(path, stat.S_IMODE(before.st_mode))
+        check()
         os.replace(path, place)
-    except BaseException:
-        # Of any kind: an interrupt must not leave a half-written file either.
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        raise
+
+
+def _check_same(name: str, place: str, expected: Stamp | None) -> None:
+    if expected is not None and stamp(place) != expected:
+        raise UnwritableOutput(
+            f"cannot write `{name}`: another process has changed it since it was read",
+            help="run the command again",
+        )
+
+
+def _keep_owner(path: str, before: os.stat_result) -> None:
+    """Give a file the owner and group of another, as far as that is this user's to give."""
+    if not hasattr(os, "chown"):
+        return
+    now = os.stat(path)
+    if (now.st_uid, now.st_gid) == (before.st_uid, before.st_gid):
+        return
+    try:
+        os.chown(path, before.st_uid, before.st_gid)
+    except OSError:
+        with contextlib.suppress(OSError):  # a user may choose among the own groups
+            os.chown(path, -1, before.st_gid)
 
 
 def _remedy(error: OSError) -> str | None:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["KvtoolError", "UnreadableModel", "UnwritableOutput", "UsageError"]
+__all__ = [
+    "KvtoolError",
+    "Shortage",
+    "UnreadableModel",
+    "Unverified",
+    "UnwritableOutput",
+    "UsageError",
+]
 
 
 class KvtoolError(Exception):
@@ -18,6 +25,13 @@ class KvtoolError(Exception):
         message: What is wrong (got and expected) and where; one sentence without a full stop.
         help: What to do about it, imperative; None when there is nothing to suggest.
         exit_code: Exit code of the command line for this class of error.
+
+    Examples:
+        >>> try:
+        ...     kv.lower("decoder.onnx", target="onnxrutime")
+        ... except kv.KvtoolError as error:
+        ...     print(error.message, "|", error.help, "|", error.exit_code)
+        kvtool knows no runtime `onnxrutime` | did you mean `onnxruntime`? | 2
     """
 
     exit_code: ClassVar[int] = 1
@@ -29,7 +43,15 @@ class KvtoolError(Exception):
 
 
 class UsageError(KvtoolError):
-    """Wrong usage: an argument or a combination of arguments that cannot be meant (exit 2)."""
+    """Wrong usage: an argument or a combination of arguments that cannot be meant (exit 2).
+
+    Examples:
+        >>> try:
+        ...     kv.lower("decoder.onnx", opset=24)
+        ... except kv.UsageError as error:
+        ...     print(error)
+        `--opset` is 24, expected 11 to 23
+    """
 
     exit_code = 2
 
@@ -40,7 +62,26 @@ class UnreadableModel(KvtoolError):
     Raised for a file that is missing, empty, truncated, not ONNX, a Git LFS pointer, or too large
     for one protobuf message, and for external data that is needed and missing, out of range, or
     outside the model's directory.
+
+    Examples:
+        >>> try:
+        ...     kv.load("missing.onnx")
+        ... except kv.UnreadableModel as error:
+        ...     print(error)
+        `missing.onnx` does not exist
     """
+
+    exit_code = 3
+
+
+class Shortage(KvtoolError):
+    """The machine lacks what the work takes: memory, or a library that loads (exit 3)."""
+
+    exit_code = 3
+
+
+class Unverified(KvtoolError):
+    """Verification was asked for, and no runtime runs the models (exit 3); nothing is written."""
 
     exit_code = 3
 

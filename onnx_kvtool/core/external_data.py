@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,7 +133,11 @@ def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
 
 
 def place_external_data(
-    model: ir.Model, target_dir: str | os.PathLike[str], how: Placing | None
+    model: ir.Model,
+    target_dir: str | os.PathLike[str],
+    how: Placing | None,
+    then: Callable[[], None] | None = None,
+    is_done: Callable[[], bool] | None = None,
 ) -> list[str]:
     """Make the data files of `model` reachable from a model file written in `target_dir`.
 
@@ -158,6 +162,9 @@ def place_external_data(
         target_dir: Directory of the output; it exists.
         how: `reference` to leave the files where they are, `link` for hard links, `copy` for
             copies with their holes, None for the form that every reader accepts.
+        then: Writes the model, with the files in place; None to leave that for later.
+        is_done: Whether the model is written, asked when `then` is interrupted: one that is there
+            keeps its files. None to take them away in any case.
 
     Returns:
         Notes for people, one per file that was placed.
@@ -167,11 +174,13 @@ def place_external_data(
             location cannot leave the directory of its model.
         UnreadableModel: If a file that has to be placed fails `check_external_data`.
         KvtoolError: If another file is in the way, or the system refuses; what was placed by this
-            call is removed again.
+            call is removed again, also when `then` raises.
     """
     directory = os.fspath(target_dir)
     files = [(file.location, file.path) for file in external_files(model)]
-    return place_files(files, directory, how, lambda: check_external_data(model, need_bytes=True))
+    return place_files(
+        files, directory, how, lambda: check_external_data(model, need_bytes=True), then, is_done
+    )
 
 
 def _external(model: ir.Model) -> Iterator[tuple[Location, ir.ExternalTensor]]:

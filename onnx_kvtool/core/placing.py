@@ -25,6 +25,8 @@ def place_files(
     directory: str,
     how: Placing | None,
     check: Callable[[], None],
+    then: Callable[[], None] | None = None,
+    is_done: Callable[[], bool] | None = None,
 ) -> list[str]:
     """Place data files below `directory`; see `place_external_data`.
 
@@ -33,14 +35,33 @@ def place_files(
         directory: Directory of the output.
         how: As for `place_external_data`.
         check: Called before the first file is touched; raises if one must not be read.
+        then: As for `place_external_data`.
+        is_done: Likewise.
     """
+    notes: list[str] = []
+    with _undoing(is_done) as created:
+        _place(files, directory, how, check, notes, created)
+        if then is not None:
+            then()
+    return notes
+
+
+def _place(
+    files: Sequence[tuple[str, str]],
+    directory: str,
+    how: Placing | None,
+    check: Callable[[], None],
+    notes: list[str],
+    created: list[str],
+) -> None:
+    """Place data files; notes for people and the paths of what is created are added to lists."""
     missing = [
         (location, source)
         for location, source in files
         if not _same_place(source, os.path.join(directory, location))
     ]
     if not missing:
-        return []
+        return
     if how == "reference":
         raise UsageError(
             f"an output in `{directory}` cannot refer to the data file `{missing[0][1]}`: "
@@ -50,21 +71,18 @@ def place_files(
     check()
     if not os.path.isdir(directory):
         raise UnwritableOutput(f"`{directory}` is not a directory", help="create it first")
-    notes = []
-    with _undoing() as created:
-        for location, source in missing:
-            target = os.path.join(directory, location)
-            if _is_there(source, target):
-                notes.append(f"`{target}` is there already, with the data of the source")
-                continue
-            _make_parents(target, directory, created)
-            if how == "link":
-                _link(source, target)
-            else:
-                _copy(source, target)
-            created.append(target)
-            notes.append(f"{'linked' if how == 'link' else 'copied'} `{source}` to `{target}`")
-    return notes
+    for location, source in missing:
+        target = os.path.join(directory, location)
+        if _is_there(source, target):
+            notes.append(f"`{target}` is there already, with the data of the source")
+            continue
+        _make_parents(target, directory, created)
+        if how == "link":
+            _link(source, target)
+        else:
+            _copy(source, target)
+        created.append(target)
+        notes.append(f"{'linked' if how == 'link' else 'copied'} `{source}` to `{target}`")
 
 
 def _same_place(source: str, target: str) -> bool:
@@ -175,13 +193,15 @@ def _copy_range(file: FileIO, out: BinaryIO, start: int, end: int) -> None:
 
 
 @contextlib.contextmanager
-def _undoing() -> Iterator[list[str]]:
-    """Collect what is created, and remove it again if the block fails."""
+def _undoing(is_done: Callable[[], bool] | None) -> Iterator[list[str]]:
+    """Collect what is created, and remove it again if the block fails before all is done."""
     created: list[str] = []
     try:
         yield created
     except BaseException:
-        for path in reversed(created):
+        # An interrupt may come when the model is in place, which then needs its data.
+        is_kept = is_done is not None and is_done()
+        for path in () if is_kept else reversed(created):
             with contextlib.suppress(OSError):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
         raise

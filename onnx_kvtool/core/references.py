@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import stored_bytes
 
 __all__ = ["Problem", "ReferenceJudge"]
@@ -75,8 +76,8 @@ class ReferenceJudge:
         if offset + size > file:
             return Problem(
                 "external-range",
-                f"bytes {offset} to {offset + size} of `{location}` are needed, "
-                f"and the file has {file}",
+                f"bytes {offset:,} to {offset + size:,} of `{location}` are needed, "
+                f"and the file has {file:,}",
                 "copy or download the data file again",
             )
         return None
@@ -87,7 +88,7 @@ def _location_problem(location: str) -> Problem | None:
     if not location:
         return Problem("external-escape", "its external data names no file", _SHARED_REMEDY)
     if "\0" in location:
-        return Problem("external-escape", f"its data location {location!r} holds a null character")
+        return Problem("external-escape", f"its data location `{location}` holds a null character")
     if location[0] in "/\\" or _DRIVE.match(location):
         return Problem(
             "external-escape",
@@ -124,7 +125,8 @@ def _claimed_bytes(tensor: ir.ExternalTensor) -> tuple[int, Problem | None]:
     if length is not None and length != size:
         return 0, Problem(
             "external-length",
-            f"its data has {length} bytes, but {tensor.dtype} of shape {dims[:8]} takes {size}",
+            f"its data has {counted(length, 'byte')}, but {tensor.dtype} of shape {dims[:8]} "
+            f"takes {size:,}",
         )
     return size, None
 

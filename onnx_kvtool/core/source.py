@@ -14,6 +14,7 @@ from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.foreign import recognise
 from onnx_kvtool.core.protobuf import DecodeError
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
+from onnx_kvtool.core.suggestion import missing_file_help
 
 __all__ = ["parse", "read_bytes", "spoken_name"]
 
@@ -45,13 +46,15 @@ def read_bytes(source: str) -> bytes:
             with open(source, "rb") as file:
                 data = _read(file, name)
     except FileNotFoundError as error:
-        raise UnreadableModel(f"{name} does not exist") from error
+        raise UnreadableModel(
+            f"{name} does not exist", help=missing_file_help(source, ".onnx")
+        ) from error
     except OSError as error:
         raise UnreadableModel(f"{name} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         if "\0" not in source:
             raise
-        raise UnreadableModel(f"{source!r} cannot be the name of a file") from error
+        raise UnreadableModel(f"`{source}` cannot be the name of a file") from error
     if not data:
         raise UnreadableModel(f"{name} is empty")
     return data

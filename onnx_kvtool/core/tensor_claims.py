@@ -11,6 +11,7 @@ import onnx
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.judgement import Judgement, require_text
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import ELEMENT_TYPES, element_count, stored_bytes
 
 __all__ = ["judge_tensor", "unknown_type"]
@@ -86,12 +87,12 @@ def _length_problems(tensor: onnx.TensorProto) -> Iterator[str]:
         if wanted is None:
             yield f"has raw data, which element type {dtype} cannot have"
         elif (got := len(tensor.raw_data)) != wanted:
-            yield f"has {got} bytes of data, but {shape} takes {wanted}"
+            yield f"has {counted(got, 'byte')} of data, but {shape} takes {wanted:,}"
         return
     wanted = _entries(element_count(dims), dtype)
     got = sum(len(values) for values in _typed(tensor))
     if got != wanted:
-        yield f"has {got} entries of data, but {shape} takes {wanted}"
+        yield f"has {got} entries of data, but {shape} takes {wanted:,}"
 
 
 def _misplaced_data(tensor: onnx.TensorProto, external: bool) -> str | None:

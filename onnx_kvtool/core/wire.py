@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import mmap
 
 from onnx_kvtool.core.foreign import Flaw
+from onnx_kvtool.core.quantity import counted
 
-__all__ = ["explain"]
+__all__ = ["explain", "fields"]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -49,7 +51,7 @@ def explain(data: bytes) -> Flaw:
     graphs, each inside the other), and bytes that are no protobuf message at all.
     """
     try:
-        for _ in _fields(data, 0, len(data)):
+        for _ in fields(data, 0, len(data)):
             pass
     except _Truncated as flaw:
         if flaw.number in _MODEL_FIELDS:
@@ -68,8 +70,12 @@ def explain(data: bytes) -> Flaw:
     )
 
 
-def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield number, start and end of every length-delimited field in `data[start:end]`."""
+def fields(data: bytes | mmap, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield number, start and end of every length-delimited field in `data[start:end]`.
+
+    Raises:
+        ValueError: If the bytes do not follow the wire format, or end inside a field.
+    """
     position = start
     while position < end:
         at = position
@@ -89,14 +95,15 @@ def _fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]
         if position + length > end:
             raise _Truncated(
                 number,
-                f"the field at byte {at} takes {length} bytes, and {end - position} are left",
+                f"the field at byte {at} takes {counted(length, 'byte')}, and {end - position:,} "
+                "are left",
             )
         if kind == _BYTES:
             yield number, position, position + length
         position += length
 
 
-def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+def _varint(data: bytes | mmap, position: int, end: int) -> tuple[int, int]:
     """Return the number that starts at `position`, and where it ends."""
     value = shift = 0
     while position < end:
@@ -122,7 +129,7 @@ def _too_deep(data: bytes) -> bool:
         try:
             pending += [
                 (inner[number], first, last, depth + 1)
-                for number, first, last in _fields(data, start, end)
+                for number, first, last in fields(data, start, end)
                 if number in inner
             ]
         except (_Corrupt, _Truncated):

@@ -1,0 +1,223 @@
+"""Models that slice something of negative size, which ends the process in C++ code of onnx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx.shape_inference
+from numpy.typing import NDArray
+
+from onnx_kvtool.core.small_constants import (
+    Sizes,
+    bodies,
+    every_node,
+    is_told,
+    op_types,
+    small_constants,
+)
+
+__all__ = ["infer_past_negative_sizes", "slices_negative_size"]
+
+_DEFAULT = ("", "ai.onnx")
+_HIDDEN = "kvtool.hidden"
+"""Domain of a Slice of which inference knows nothing."""
+
+_WINDOW = ("dilations", "kernel_shape", "output_padding", "output_shape", "pads", "strides")
+_BY_WINDOW: Sizes = {
+    "AffineGrid": ((1,), ()),
+    **dict.fromkeys(
+        (
+            *("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "LpPool"),
+            *("MaxPool", "MaxUnpool", "QLinearConv"),
+        ),
+        ((), _WINDOW),
+    ),
+}
+"""Operators whose result has a negative size when a window is larger than the input, or when a size
+is computed to be negative."""
+
+_BY_NUMBER: Sizes = {
+    "CenterCropPad": ((1,), ()),
+    "Col2Im": ((1, 2), _WINDOW),
+    "DFT": ((1,), ()),
+    "OneHot": ((1,), ()),
+    "Pad": ((1,), ("pads", "paddings")),
+    "Resize": ((1, 2, 3), ()),
+    "RoiAlign": ((), ("output_height", "output_width")),
+    "Split": ((1,), ("split",)),
+    "Tile": ((1, 2), ()),
+    "TopK": ((1,), ("k",)),
+    "Upsample": ((1,), ("scales", "height_scale", "width_scale")),
+}
+"""Operators whose result has a negative size when a constant that they read is negative; others are
+refused or passed over by inference then, as observed with onnx 1.23.2."""
+
+_ROUNDS = 4
+
+
+def infer_past_negative_sizes(
+    message: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(message)`, with nothing known of a Slice whose input may have a negative size.
+
+    Inference of onnx 1.23.2 ends the process where it slices an axis of negative size
+    (onnx/onnx#8481). It computes such a size itself from what some nodes are told: a pad of -5, a
+    window that is larger than its input. A Slice behind such a node is looked at only when all
+    sizes before it are known to be none of these; in a body or a function it is not looked at.
+
+    Args:
+        message: The model; it is as it was afterwards.
+        infer: Returns a model with inferred types, its nodes as they were.
+    """
+    if not _may_slice(message):
+        return infer(message)
+    slices = [node for node in every_node(message) if _is(node, "Slice")]
+    told, windows = _suspects(message)
+    if not (told or windows):
+        return infer(message)
+    hidden, nested = _behind(message, slices, [*told, *windows])
+    for _ in range(_ROUNDS):
+        result = _inferred(message, infer, [*hidden, *nested])
+        negative = _negative(result.graph)
+        further = {id(node) for node in _behind(message, hidden, hidden)[0]}
+        kept = [n for n in hidden if id(n) in further or negative.intersection(n.input)]
+        if len(kept) == len(hidden):
+            return result
+        hidden = kept
+    return _inferred(message, infer, [*hidden, *nested])
+
+
+def slices_negative_size(message: onnx.ModelProto) -> str | None:
+    """Return an operator of which a Slice may read a result of negative size; None without one.
+
+    Sessions of onnxruntime 1.31.1 end the process like onnx's inference. Windows that are larger
+    than their input are found where onnx infers the sizes.
+    """
+    if not _may_slice(message):
+        return None
+    slices = [node for node in every_node(message) if _is(node, "Slice")]
+    for node in _suspects(message)[0]:
+        if any(_behind(message, slices, [node])):
+            return node.op_type
+    windows = _suspects(message)[1]
+    hidden, nested = _behind(message, slices, windows)
+    if not windows or not (hidden or nested):
+        return None
+    try:
+        result = _inferred(message, onnx.shape_inference.infer_shapes, [*hidden, *nested])
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        RuntimeError,
+        ValueError,
+    ):
+        return None
+    return windows[0].op_type if _negative(result.graph) else None
+
+
+def _may_slice(message: onnx.ModelProto) -> bool:
+    types = op_types(message)
+    return "Slice" in types and not types.isdisjoint(_BY_NUMBER.keys() | _BY_WINDOW.keys())
+
+
+def _is(node: onnx.NodeProto, op_type: str) -> bool:
+    return node.op_type == op_type and node.domain in _DEFAULT
+
+
+def _suspects(
+    message: onnx.ModelProto,
+) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """Return the nodes that are told a negative number, and those with a window besides."""
+    told, windows = [], []
+    negative: set[str] | None = None
+    for node in every_node(message):
+        sizes = _BY_NUMBER.get(node.op_type) or _BY_WINDOW.get(node.op_type)
+        if sizes is None or node.domain not in _DEFAULT:
+            continue
+        if negative is None:
+            negative = small_constants(message, _below_zero)
+        if is_told(node, sizes, negative, _below_zero):
+            told.append(node)
+        elif node.op_type in _BY_WINDOW:
+            windows.append(node)
+    return told, windows
+
+
+def _below_zero(numbers: NDArray[np.float64]) -> bool:
+    return bool((numbers < 0).any())
+
+
+def _behind(
+    message: onnx.ModelProto, slices: list[onnx.NodeProto], sources: list[onnx.NodeProto]
+) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """Return which of some Slice nodes may read what comes from these nodes.
+
+    Returns:
+        Those of the main graph, and those of bodies and functions, which count as behind anything.
+    """
+    # Held on to, as protobuf makes other objects when it is asked again.
+    main = list(message.graph.node)
+    own = {id(node) for node in main}
+    wanted = {id(node) for node in slices}
+    marked = {id(node) for node in sources}
+    is_nested = not marked <= own
+    calls = {(function.domain, function.name) for function in message.functions}
+    tainted: set[str] = set()
+    found = []
+    for node in main:
+        is_holder = (node.domain, node.op_type) in calls or any(True for _ in bodies(node))
+        is_behind = not tainted.isdisjoint(node.input) or (is_holder and bool(tainted))
+        if is_behind and id(node) in wanted:
+            found.append(node)
+        if is_behind or id(node) in marked or (is_holder and is_nested):
+            tainted.update(node.output)
+    return found, [node for node in slices if id(node) not in own]
+
+
+def _inferred(
+    message: onnx.ModelProto,
+    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
+    hidden: list[onnx.NodeProto],
+) -> onnx.ModelProto:
+    """Return the result of inference with some nodes hidden from it."""
+    holders = (message, *message.functions)
+    domains = [node.domain for node in hidden]
+    for node in hidden:
+        node.domain = _HIDDEN
+    for holder in holders:
+        holder.opset_import.add(domain=_HIDDEN, version=1)
+    try:
+        result = infer(message)
+    finally:
+        for node, domain in zip(hidden, domains, strict=True):
+            _set_domain(node, domain)
+        for holder in holders:
+            del holder.opset_import[-1]
+    for node in every_node(result):
+        if node.domain == _HIDDEN:
+            _set_domain(node, "")
+    for holder in (result, *result.functions):
+        left = [entry for entry in holder.opset_import if entry.domain != _HIDDEN]
+        del holder.opset_import[:]
+        holder.opset_import.extend(left)
+    return result
+
+
+def _set_domain(node: onnx.NodeProto, domain: str) -> None:
+    """Set a domain; an empty one is left out, which makes other bytes."""
+    if domain:
+        node.domain = domain
+    else:
+        node.ClearField("domain")
+
+
+def _negative(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of the values of a graph that have a negative size."""
+    return {
+        value.name
+        for value in (*graph.input, *graph.value_info, *graph.output)
+        if any(dim.dim_value < 0 for dim in value.type.tensor_type.shape.dim)
+    }

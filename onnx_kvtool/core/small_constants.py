@@ -1,0 +1,106 @@
+"""The small constants of a model message: what nodes are told of sizes, counts and pads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+__all__ = ["Sizes", "Sizing", "bodies", "every_node", "is_told", "op_types", "small_constants"]
+
+_A = onnx.AttributeProto
+_HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+_SMALL_BYTES = 1024
+_T = onnx.TensorProto
+_TYPES = (_T.INT32, _T.INT64, _T.FLOAT, _T.DOUBLE)
+"""Element types of sizes, and of the scales that sizes are multiplied with."""
+
+Test = Callable[[NDArray[np.float64]], bool]
+
+Sizing = tuple[tuple[int, ...], tuple[str, ...]]
+"""Where a node is told sizes: the positions of inputs, and the names of attributes."""
+
+Sizes = Mapping[str, Sizing]
+"""The same by operator of the default domain."""
+
+
+def every_node(message: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Yield all nodes, those of bodies and functions included."""
+    pending: list[Iterable[onnx.NodeProto]] = [message.graph.node]
+    pending.extend(function.node for function in message.functions)
+    while pending:
+        for node in pending.pop():
+            yield node
+            pending.extend(graph.node for graph in bodies(node))
+
+
+def op_types(message: onnx.ModelProto) -> set[str]:
+    """Return the operators of all nodes, those of bodies and functions included."""
+    found = {node.op_type for node in message.graph.node}
+    found.update(node.op_type for function in message.functions for node in function.node)
+    if not found.isdisjoint(_HOLDERS):
+        found.update(node.op_type for node in every_node(message))
+    return found
+
+
+def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that a node holds itself, as far as onnx looks into them."""
+    if node.op_type not in _HOLDERS:
+        return  # to ask each node for its attributes takes most of the time
+    for attribute in node.attribute:
+        if attribute.type == _A.GRAPH:
+            yield attribute.g
+        elif attribute.type == _A.GRAPHS:
+            yield from attribute.graphs
+
+
+def small_constants(message: onnx.ModelProto, test: Test) -> set[str]:
+    """Return the names of the constants up to 1 KiB, of any graph, whose numbers pass a test."""
+    found = set()
+    graphs = [message.graph]
+    for node in every_node(message):
+        graphs.extend(bodies(node))
+        if node.op_type == "Constant" and any(_attribute_holds(a, test) for a in node.attribute):
+            found.update(node.output)
+    for graph in graphs:
+        found.update(tensor.name for tensor in graph.initializer if _tensor_holds(tensor, test))
+    return found
+
+
+def is_told(node: onnx.NodeProto, sizes: Sizing, names: Set[str], test: Test) -> bool:
+    """Return whether a size that a node is told passes a test.
+
+    Args:
+        node: The node.
+        sizes: Where it is told sizes.
+        names: What `small_constants` returned for the test.
+        test: The test, for its attributes.
+    """
+    places, attributes = sizes
+    inputs = node.input
+    if any(place < len(inputs) and inputs[place] in names for place in places):
+        return True
+    return any(a.name in attributes and _attribute_holds(a, test) for a in node.attribute)
+
+
+def _attribute_holds(attribute: onnx.AttributeProto, test: Test) -> bool:
+    if attribute.type == _A.TENSOR:
+        return _tensor_holds(attribute.t, test)
+    numbers = (attribute.i, attribute.f, *attribute.ints, *attribute.floats)
+    return test(np.array(numbers, np.float64))
+
+
+def _tensor_holds(tensor: onnx.TensorProto, test: Test) -> bool:
+    """Return whether a tensor may pass a test; a large one holds no sizes, nor does a text."""
+    if tensor.ByteSize() > _SMALL_BYTES or tensor.data_type not in _TYPES:
+        return False
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return False
+    try:
+        with np.errstate(all="ignore"):  # of numbers that are none
+            return test(numpy_helper.to_array(tensor).astype(np.float64))
+    except (TypeError, ValueError):  # its data does not fit its type, which inference finds as well
+        return True
