@@ -1,4 +1,4 @@
-"""onnx's inference with data propagation, kept from filling the memory."""
+"""onnx's inference with data propagation, kept from filling the memory and from aborting."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import onnx
 import onnx.shape_inference
 
 from onnx_kvtool.core.memory import bounded_memory
+from onnx_kvtool.core.negative_sizes import infer_past_negative_sizes
+from onnx_kvtool.shapes.apart import infer_apart, may_run_out
+from onnx_kvtool.shapes.long_vectors import makes_long_vector
 
 __all__ = ["infer_with_data"]
 
@@ -20,7 +23,7 @@ def infer_with_data(message: onnx.ModelProto, *, strict: bool = False) -> onnx.M
 
     onnx 1.23.2 writes down each element of a rank-1 value that Gather or Slice reads, also of one
     that is declared or computed to have 10^9 of them. Where that would take too much memory, the
-    values are left out of account.
+    values are left out of account; so is what may have a negative size, where it is sliced.
 
     Args:
         message: The model, without weights.
@@ -32,9 +35,18 @@ def infer_with_data(message: onnx.ModelProto, *, strict: bool = False) -> onnx.M
         RuntimeError: If inference cannot start.
         ValueError: If the message is too large.
     """
+    return infer_past_negative_sizes(message, lambda given: _infer(given, strict))
+
+
+def _infer(message: onnx.ModelProto, strict: bool) -> onnx.ModelProto:
     infer = onnx.shape_inference.infer_shapes
+    if makes_long_vector(message):
+        return infer(message, strict_mode=strict)
+    spare = _SPARE + _SPARE_PER_BYTE * message.ByteSize()
+    if may_run_out(message):
+        return infer_apart(message, strict, spare) or infer(message, strict_mode=strict)
     try:
-        with bounded_memory(_SPARE + _SPARE_PER_BYTE * message.ByteSize()):
+        with bounded_memory(spare):
             return infer(message, strict_mode=strict, data_prop=True)
     except MemoryError:
         return infer(message, strict_mode=strict)
