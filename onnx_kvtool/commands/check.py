@@ -10,15 +10,16 @@ from typing import cast
 
 import onnx_ir as ir
 
+from onnx_kvtool.commands.arguments import check_sizes, listed
 from onnx_kvtool.commands.check_file import check_file, check_model, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.lint.baseline import write_baseline
 from onnx_kvtool.lint.files import find_models, parse_shard, take_shard
 from onnx_kvtool.lint.jobs import run_jobs
 from onnx_kvtool.lint.report import CheckReport, FileReport
-from onnx_kvtool.lint.selection import nearest
 
 __all__ = ["CheckRequest", "check", "run"]
 
@@ -108,7 +109,7 @@ def check(
         config: Configuration file.
         jobs: Number of worker processes. Above 1, a script must guard its entry with
             `if __name__ == "__main__"`, as everywhere with `multiprocessing`.
-        dims: Sizes of symbolic dimensions, by name.
+        dims: Sizes of symbolic dimensions, by name, at least 1.
 
     Returns:
         The report, a sequence of findings: each has `code`, `severity`, `message`, `help` and
@@ -118,7 +119,16 @@ def check(
         UnreadableModel: If the one file that is meant cannot be read; among several, that is a
             finding.
         UsageError: If a code, a target, a dimension or the configuration is wrong.
+
+    Examples:
+        >>> for finding in kv.check("wrong_axis.onnx"):
+        ...     print(finding.code, finding.severity, finding.location)
+        KV001 error decoder, node `cache` (TensorScatter)
+        >>> report = kv.check(["decoder.onnx", "exported.onnx"], select=["KV0"])
+        >>> len(report), report.exit_code
+        (0, 0)
     """
+    check_sizes(dims or {})
     paths: tuple[str, ...] = ()
     if not isinstance(model, ir.Model):
         one = isinstance(model, str | os.PathLike)
@@ -126,11 +136,11 @@ def check(
         paths = tuple(os.fspath(path) for path in cast(Sequence[str | os.PathLike[str]], named))
     request = CheckRequest(
         paths=paths,
-        select=None if select is None else tuple(select),
-        ignore=tuple(ignore),
-        extend_select=tuple(extend_select),
-        per_file_ignores=tuple(per_file_ignores),
-        targets=tuple(targets),
+        select=None if select is None else listed("select", select),
+        ignore=listed("ignore", ignore),
+        extend_select=listed("extend_select", extend_select),
+        per_file_ignores=listed("per_file_ignores", per_file_ignores),
+        targets=listed("targets", targets),
         baseline=None if baseline is None else os.fspath(baseline),
         fail_on=fail_on,
         config=None if config is None else os.fspath(config),
@@ -245,9 +255,4 @@ def _check_dims(files: Sequence[FileReport]) -> None:
     if unknown:
         name = min(unknown)
         names = sorted({known for file in read for known in file.dims})
-        near = nearest(name, names)
-        known = f"the inputs have {', '.join(names)}" if names else "they have none"
-        raise UsageError(
-            f"no input has a dimension called `{name}`",
-            help=f"did you mean `{near}`?" if near else known,
-        )
+        raise unknown_name(f"no input has a dimension called `{name}`", name, names)

@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
@@ -14,15 +15,18 @@ from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.core.external_data import check_external_data
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin, read, write
+from onnx_kvtool.core.shortage import as_shortage
 from onnx_kvtool.lint.binding import bound, dim_names
 from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.lint.fixing import apply_fixes, fixable
-from onnx_kvtool.lint.onnx_text import diff, readable
+from onnx_kvtool.lint.onnx_text import changes, snapshot
 from onnx_kvtool.lint.report import Applied, Failure, FileReport
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.targets.target import find_target
+
+if TYPE_CHECKING:
+    from onnx_kvtool.rewrite.verify import Verifier
 
 __all__ = ["check_file", "check_model", "died"]
 
@@ -49,6 +53,8 @@ def check_file(path: str, settings: Settings) -> FileReport:
     except Exception as error:
         if not settings.several:
             raise
+        if shortage := as_shortage(error):
+            return _failed(path, shortage, settings)
         text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         failure = Failure(text, None, _BUG, "".join(traceback.format_exception(error)))
         report = FileReport(path, failure=failure, is_read=False)
@@ -124,14 +130,16 @@ class _Check:
 
     def _fixed(self, report: FileReport) -> FileReport:
         """Apply fixes, prove that safe ones change nothing, and write or show the result."""
-        before = readable(self.model)
+        before = snapshot(self.model)
         applied, found, flaw = self._apply()
         if flaw is not None:
             return replace(report, notes=(*self.notes, flaw))
         if not applied:
             return replace(report, notes=tuple(self.notes))
-        text = diff(before, readable(self.model), self.path)
+        text, reason = changes(before, snapshot(self.model), self.path)
         show = self.settings.fix == "show"
+        if show and reason is not None:
+            self.notes.append(f"the difference is one of protobuf's text form: {reason}")
         if not show:
             write(self.model, self.path)
         return replace(
@@ -167,6 +175,8 @@ class _Check:
 
     def _verifier(self) -> Verifier | None:
         """Return what compares the fixed model with the model as it is now."""
+        from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
+
         try:
             check_external_data(self.model, need_bytes=True)
             return Verifier(self.model, dims=self.settings.dims)

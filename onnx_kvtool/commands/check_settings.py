@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.baseline import Baseline, read_baseline
 from onnx_kvtool.lint.config import FORMATS, LEVELS, Config, discover, load
 from onnx_kvtool.lint.finding import Applicability
@@ -160,5 +161,8 @@ def _word(
 ) -> str:
     word = str(values.get(key, default)) if given is None else given
     if word not in words:
-        raise UsageError(f"`--{key}` is `{word}`, expected one of {', '.join(words)}")
+        raise UsageError(
+            f"`--{key}` is `{word}`, expected one of {', '.join(words)}",
+            help=did_you_mean(word, words),
+        )
     return word

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.commands.arguments import listed
 from onnx_kvtool.commands.evaluate_inputs import (
     check_inputs,
     check_request,
@@ -115,6 +116,14 @@ def evaluate(
         UnreadableModel: If the model, or external data of it, cannot be read.
         KvtoolError: If the runtime cannot load the model, or the model fails on these inputs; the
             message names the node.
+
+    Examples:
+        >>> tokens = [[5, 3, 8]]
+        >>> outputs = kv.evaluate("decoder.onnx", {"input_ids": tokens}, random=True)
+        >>> outputs["logits"].shape, outputs["logits"].dtype
+        ((1, 3, 256), dtype('float32'))
+        >>> kv.evaluate("decoder.onnx", random=True, fetch=["updated_key_cache.0"], steps=2).keys()
+        dict_keys(['updated_key_cache.0'])
     """
     path = None if isinstance(model, ir.Model) else os.fspath(model)
     request = EvalRequest(
@@ -123,7 +132,7 @@ def evaluate(
         seed=seed,
         dims=dims or {},
         node=node,
-        fetch=tuple(fetch),
+        fetch=listed("fetch", fetch),
         steps=steps,
         runtime=runtime,
     )
@@ -193,6 +202,9 @@ def _owned(value: Value) -> Any:
     """Return a value whose arrays the caller may write into."""
     if isinstance(value, list):
         return [_owned(item) for item in value]
-    if isinstance(value, np.ndarray) and not (value.flags.owndata and value.flags.writeable):
-        return value.copy()
+    if isinstance(value, np.ndarray):
+        if value.dtype.byteorder in "<>":  # weights come with the order of the file, spelt out
+            return value.astype(value.dtype.newbyteorder("="))
+        if not (value.flags.owndata and value.flags.writeable):
+            return value.copy()
     return value

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.commands.arguments import check_sizes
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.runtime.engine.declared import declared_mismatch
 from onnx_kvtool.runtime.engine.needed import needed_inputs
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.evaluation.literal import literal_array, natural_dtype
-from onnx_kvtool.runtime.evaluation.names import unknown_name
 from onnx_kvtool.runtime.evaluation.part import main_values
 from onnx_kvtool.runtime.evaluation.spec import Given, spec_file
 from onnx_kvtool.runtime.evaluation.updates import find_node
@@ -39,6 +40,7 @@ __all__ = [
 
 def check_request(request: EvalRequest) -> None:
     """Refuse options that contradict each other, before anything is read."""
+    check_sizes(request.dims)
     for name, number in (("seed", request.seed), ("steps", request.steps)):
         if number < 0:
             raise UsageError(f"`{name}` is {number}, expected at least 0")

@@ -62,6 +62,13 @@ def infer(
         UnreadableModel: If the model cannot be read.
         UsageError: If no input has a dimension that `dims` names.
         KvtoolError: If the model cannot be copied, or holds something without a written form.
+
+    Examples:
+        >>> inferred, report = kv.infer("decoder.onnx")
+        >>> report.values, report.known_before, report.known_after
+        (74, 62, 74)
+        >>> report.failed
+        False
     """
     if isinstance(model, ir.Model):
         work, path = clone(model), origin(model).path
@@ -88,7 +95,7 @@ def run(request: InferRequest) -> InferReport:
             is left behind.
     """
     model = read(request.model)
-    check_output(request)
+    check_output(request, "name another file with `-o OUT`")
     if request.output is not None:
         _check_sound(model)
         check_external_data(model, need_bytes=False)

@@ -60,6 +60,15 @@ def inspect(
     Raises:
         UnreadableModel: If the model cannot be read.
         UsageError: If no input has a dimension that `dims` names.
+
+    Examples:
+        >>> report = kv.inspect("decoder.onnx", dims={"batch": 4})
+        >>> for cache in report.caches:
+        ...     print(cache.past, cache.shape, cache.bytes_per_token, cache.in_place.possible)
+        key_cache.0 (4, 32, 32) 128 True
+        value_cache.0 (4, 32, 32) 128 True
+        key_cache.1 (4, 32, 32) 128 True
+        value_cache.1 (4, 32, 32) 128 True
     """
     if isinstance(model, ir.Model):
         return _inspect(model, origin(model).path, dims or {}, nodes)
@@ -122,7 +131,7 @@ def _caches(model: ir.Model) -> tuple[tuple[Cache, ...], list[str]]:
     if not any(cache.kind in _PROVEN for cache in caches):
         return caches, []
     try:
-        annotations = annotate(model, lambda node: True)
+        annotations = annotate(model, frozen=True)
     except KvtoolError as error:
         return caches, [f"shapes were not inferred: {error.message}"]
     notes = [] if annotations.failure is None else [annotations.failure]

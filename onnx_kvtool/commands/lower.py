@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import onnx_ir as ir
 
+from onnx_kvtool.commands.arguments import listed
 from onnx_kvtool.commands.lower_checks import check_request
-from onnx_kvtool.commands.rewriting import (
-    check_data,
-    check_dims,
-    check_output,
-    check_result,
-    output_path,
-    write_result,
+from onnx_kvtool.commands.rewrite_request import (
+    RewriteRequest,
+    in_files,
+    in_memory,
+    path_of,
+    prepared,
 )
+from onnx_kvtool.commands.rewriting import check_result
 from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.model import clone, origin, read
+from onnx_kvtool.core.model import origin
 from onnx_kvtool.rewrite.lower import Outcome, legalise
 from onnx_kvtool.rewrite.lowering.context import Options
 from onnx_kvtool.rewrite.release_limits import highest_opset
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
-from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.targets.target import Target, find_target
 
 __all__ = ["DEFAULT_OPSET", "LowerRequest", "lower", "run"]
@@ -38,16 +38,10 @@ Bounds = Literal["checked", "unchecked"]
 
 
 @dataclass(frozen=True, slots=True)
-class LowerRequest:
+class LowerRequest(RewriteRequest):
     """What `kvtool lower` was asked to do.
 
     Attributes:
-        model: Path of the model, or `-` for standard input.
-        output: Path to write, `-` for standard output; None for `<stem>.opset<N>.onnx` beside the
-            input.
-        in_place: Whether the result replaces the input.
-        external_data: How data files reach an output in another directory; None: as fits.
-        dry_run: Whether to do everything but write.
         opset: Target opset; None for `DEFAULT_OPSET`, that of `target`, or the model's own with
             `only`.
         target: Release of a runtime that must load the result, `RUNTIME[@VERSION]`; its highest
@@ -56,26 +50,14 @@ class LowerRequest:
         via: Form of a lowered TensorScatter.
         index_dtype: Element type of scatter indices; None for int64.
         bounds: Whether a start that TensorScatter refuses must fail in the result.
-        verify: True forces verification, False switches it off, None verifies unless the weights
-            are too large to be run.
-        verify_steps: Number of decode steps per case; None for the default.
-        dims: Values of symbolic dimensions, for the inputs of verification.
     """
 
-    model: str
-    output: str | None = None
-    in_place: bool = False
-    external_data: Literal["reference", "link", "copy"] | None = None
-    dry_run: bool = False
     opset: int | None = None
     target: str | None = None
     only: tuple[str, ...] = ()
     via: Via = "auto"
     index_dtype: IndexDtype | None = None
     bounds: Bounds = "checked"
-    verify: bool | None = None
-    verify_steps: int | None = None
-    dims: Mapping[str, int] = field(default_factory=dict)
 
 
 def lower(
@@ -98,26 +80,43 @@ def lower(
         opset: Target opset; None for 18, for that of `target`, or for the model's own with `only`.
         target: Release of a runtime that must load the result, such as `onnxruntime@1.17`: opset,
             IR version and operators are chosen for it.
-        only: Operators to replace; all others and the opset stay.
+        only: Operators to replace, wherever they stand; all others and the opset stay. Empty for
+            what the opset or the release needs.
         via: Form of a lowered TensorScatter; `auto` chooses by the width of a row.
         index_dtype: Element type of scatter indices; int32 goes with ScatterElements only.
         bounds: Whether a negative start fails at run time, as TensorScatter does, or wraps.
         verify: True forces the comparison of both models, False switches it off, None compares
             unless the weights are too large to be run.
-        verify_steps: Number of decode steps per case; None for the default.
-        dims: Values of symbolic dimensions, for the inputs of verification.
+        verify_steps: Number of decode steps per case, at least 1; None for 2.
+        dims: Values of symbolic dimensions, at least 1, for the inputs of verification; others are
+            chosen by the case.
+
+    Returns:
+        The lowered model, whose inputs and outputs have the names, types, shapes and order of
+        those of `model`; and the report. Nothing is written: `onnx_ir.save` does that.
 
     Raises:
         Refused: If a node cannot be lowered or the result is not equal; `report` says why.
         UnreadableModel: If the model, or external data that is needed, cannot be read.
-        UsageError: If the arguments contradict each other.
+        UsageError: If an argument is out of its range, names what is not there, or contradicts
+            another.
+
+    Examples:
+        >>> model = kv.load("decoder.onnx")
+        >>> lowered, report = kv.lower(model, opset=18)
+        >>> lowered.opset_imports[""], model.opset_imports[""]
+        (18, 24)
+        >>> report.verification.status
+        'equal'
+        >>> lowered, report = kv.lower(model, target="onnxruntime@1.17", verify=False)
+        >>> report.target, report.target_opset
+        ('onnxruntime 1.17.3', 20)
     """
-    path = "" if isinstance(model, ir.Model) else os.fspath(model)
     request = LowerRequest(
-        model=path,
+        model=path_of(model),
         opset=opset,
         target=target,
-        only=tuple(only),
+        only=listed("only", only),
         via=via,
         index_dtype=index_dtype,
         bounds=bounds,
@@ -126,10 +125,8 @@ def lower(
         dims=dims or {},
     )
     check_request(request)
-    work = clone(model) if isinstance(model, ir.Model) else read(path)
-    source = model if isinstance(model, ir.Model) else None
-    report = _lower(work, request, source)
-    if report.refused or report.verification.status == "different":
+    work, report = in_memory(model, request, _lower)
+    if _failed(report):
         raise Refused(report)
     return work, report
 
@@ -148,15 +145,13 @@ def run(request: LowerRequest) -> LowerReport:
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
     check_request(request)
-    model = read(request.model)
-    check_output(request)
-    source = clone(model) if request.model == "-" else None
-    report = _lower(model, request, source)
-    if report.refused or report.verification.status == "different" or request.dry_run:
-        return report
-    output = output_path(request, f"opset{report.target_opset}")
-    write_result(model, request, output, report)
-    return report
+    return in_files(
+        request, _lower, lambda report: None if _failed(report) else f"opset{report.target_opset}"
+    )
+
+
+def _failed(report: LowerReport) -> bool:
+    return bool(report.refused) or report.verification.status == "different"
 
 
 def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> LowerReport:
@@ -167,19 +162,10 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
         request: What was asked for.
         source: The model as it was; None when it can be read again.
     """
-    check_data(model, request)
-    check_dims(model, request.dims)
+    verifier = prepared(model, request)
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
     )
-    verifier = None
-    if request.verify is not False:
-        verifier = Verifier(
-            model,
-            steps=request.verify_steps,
-            dims=request.dims,
-            force=request.verify is True,
-        )
     target = None if request.target is None else find_target(request.target)
     release = None if target is None else target.release
     opset, reasons = request.opset or DEFAULT_OPSET, list[str]()

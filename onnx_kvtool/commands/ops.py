@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.rule import NodeRule
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
@@ -78,9 +78,7 @@ def _nearest(name: str) -> str | None:
     """Return what may help a user who asked for a name that the default domain lacks."""
     if name.removeprefix(f"{DOMAIN}::") in CONTRIB_ATTENTIONS:
         return f"it belongs to `{DOMAIN}`; `kvtool inspect` finds the caches that it updates"
-    lower_case = {op.lower(): op for op in operators()}
-    close = difflib.get_close_matches(name.lower(), lower_case, 1)
-    return f"did you mean `{lower_case[close[0]]}`?" if close else None
+    return did_you_mean(name, operators())
 
 
 def _operator(op: str) -> Operator:

@@ -4,64 +4,45 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.rewriting import (
-    check_data,
-    check_dims,
-    check_output,
-    check_result,
-    output_path,
-    write_result,
+from onnx_kvtool.commands.arguments import check_least, listed
+from onnx_kvtool.commands.rewrite_request import (
+    RewriteRequest,
+    in_files,
+    in_memory,
+    path_of,
+    prepared,
 )
+from onnx_kvtool.commands.rewriting import check_result
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.model import clone, origin, read
+from onnx_kvtool.core.model import origin
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import LOWEST_OPSET, raise_updates
 from onnx_kvtool.rewrite.raise_report import RaiseReport
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
 from onnx_kvtool.rewrite.report import Refused, Verification
-from onnx_kvtool.rewrite.verify import Verifier
 
 __all__ = ["RaiseRequest", "raise_", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class RaiseRequest:
+class RaiseRequest(RewriteRequest):
     """What `kvtool raise` was asked to do.
 
     Attributes:
-        model: Path of the model, or `-` for standard input.
-        output: Path to write, `-` for standard output; None for `<stem>.raised.onnx` beside the
-            input.
-        in_place: Whether the result replaces the input.
-        external_data: How data files reach an output in another directory; None: as fits.
-        dry_run: Whether to do everything but write.
         opset: Lowest opset of the result; a model that is at a later one stays there.
         assume: What may be taken for granted, as `--assume` takes it.
         require_all: Whether a candidate that stays as it was is a failure.
-        verify: True forces verification, False switches it off, None verifies unless the weights
-            are too large to be run.
-        verify_steps: Number of decode steps per case; None for the default.
-        dims: Values of symbolic dimensions, for the inputs of verification.
     """
 
-    model: str
-    output: str | None = None
-    in_place: bool = False
-    external_data: Literal["reference", "link", "copy"] | None = None
-    dry_run: bool = False
     opset: int = LOWEST_OPSET
     assume: tuple[str, ...] = ()
     require_all: bool = False
-    verify: bool | None = None
-    verify_steps: int | None = None
-    dims: Mapping[str, int] = field(default_factory=dict)
 
 
 def raise_(
@@ -85,29 +66,36 @@ def raise_(
         require_all: Whether a candidate that cannot be raised is a failure.
         verify: True forces the comparison of both models, False switches it off, None compares
             unless the weights are too large to be run.
-        verify_steps: Number of decode steps per case; None for the default.
-        dims: Values of symbolic dimensions, for the inputs of verification.
+        verify_steps: Number of decode steps per case, at least 1; None for 2.
+        dims: Values of symbolic dimensions, at least 1, for the inputs of verification; others are
+            chosen by the case.
+
+    Returns:
+        The raised model, whose inputs and outputs are those of `model`, or an equal copy where
+        there is nothing to raise; and the report. Nothing is written.
 
     Raises:
         Refused: If the result is not equal, the model cannot come to the opset, or, with
             `require_all`, a candidate stays; `report` says why.
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         UsageError: If an argument cannot be meant.
+
+    Examples:
+        >>> raised, report = kv.raise_("exported.onnx")
+        >>> raised.opset_imports[""], len(report.raised), report.verification.status
+        (24, 4, 'equal')
     """
-    path = "" if isinstance(model, ir.Model) else os.fspath(model)
     request = RaiseRequest(
-        model=path,
+        model=path_of(model),
         opset=opset,
-        assume=tuple(assume),
+        assume=listed("assume", assume),
         require_all=require_all,
         verify=verify,
         verify_steps=verify_steps,
         dims=dims or {},
     )
     _check_request(request)
-    work = clone(model) if isinstance(model, ir.Model) else read(path)
-    source = model if isinstance(model, ir.Model) else None
-    report = _raise(work, request, source)
+    work, report = in_memory(model, request, _raise)
     if failed(report, request):
         raise Refused(report)
     return work, report
@@ -128,14 +116,11 @@ def run(request: RaiseRequest) -> RaiseReport:
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
     _check_request(request)
-    model = read(request.model)
-    check_output(request)
-    source = clone(model) if request.model == "-" else None
-    report = _raise(model, request, source)
-    if failed(report, request) or request.dry_run or not report.raised:
-        return report
-    write_result(model, request, output_path(request, "raised"), report)
-    return report
+    return in_files(
+        request,
+        _raise,
+        lambda report: "raised" if report.raised and not failed(report, request) else None,
+    )
 
 
 def failed(report: RaiseReport, request: RaiseRequest) -> bool:
@@ -150,7 +135,8 @@ def failed(report: RaiseReport, request: RaiseRequest) -> bool:
 def _check_request(request: RaiseRequest) -> None:
     """Refuse an opset without TensorScatter, and assumptions that are none."""
     if not LOWEST_OPSET <= request.opset <= NEWEST:
-        raise UsageError(f"`opset` is {request.opset}, expected {LOWEST_OPSET} to {NEWEST}")
+        raise UsageError(f"`--opset` is {request.opset}, expected {LOWEST_OPSET} to {NEWEST}")
+    check_least("verify_steps", request.verify_steps, 1)
     Assumptions.parse(request.assume)
 
 
@@ -162,18 +148,9 @@ def _raise(model: ir.Model, request: RaiseRequest, source: ir.Model | None) -> R
         request: What was asked for.
         source: The model as it was; None when it can be read again.
     """
-    check_data(model, request)
-    check_dims(model, request.dims)
     assumptions = Assumptions.parse(request.assume)
     assumptions.check(model)
-    verifier = None
-    if request.verify is not False:
-        verifier = Verifier(
-            model,
-            steps=request.verify_steps,
-            dims=request.dims,
-            force=request.verify is True,
-        )
+    verifier = prepared(model, request)
     with collector_paused():
         outcome = raise_updates(model, request.opset, assumptions)
     report = RaiseReport(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -13,10 +12,12 @@ import onnx
 import onnx.checker
 import onnx_ir as ir
 
+from onnx_kvtool.commands.arguments import check_sizes
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.external_data import check_external_data, place_external_data
 from onnx_kvtool.core.model import origin, read, serialize, write
+from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.core.weightless import weightless
 
 __all__ = [
@@ -75,7 +76,8 @@ def check_data(model: ir.Model, request: Request) -> None:
 
 
 def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
-    """Refuse a value for a dimension that no input has."""
+    """Refuse a value for a dimension that no input has, or that is no positive integer."""
+    check_sizes(dims)
     text = " ".join(
         d.value or ""
         for value in model.graph.inputs
@@ -85,24 +87,21 @@ def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     names = set(re.findall(r"[^\W\d]\w*", text))
     for name in dims:
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            known = f"the inputs have {', '.join(sorted(names))}" if names else "they have none"
-            raise UsageError(
-                f"no input has a dimension called `{name}`",
-                help=f"did you mean `{close[0]}`?" if close else known,
-            )
+            raise unknown_name(f"no input has a dimension called `{name}`", name, sorted(names))
 
 
-def check_output(request: Request) -> None:
-    """Refuse an output path that is the input."""
+def check_output(request: Request, remedy: str = "use `--in-place` to replace the input") -> None:
+    """Refuse an output path that is the input.
+
+    Args:
+        request: What was asked for.
+        remedy: What to do instead.
+    """
     output, source = request.output, request.model
     if output is None or "-" in (output, source) or request.in_place:
         return
     if os.path.exists(output) and os.path.samefile(output, source):
-        raise UsageError(
-            f"the output `{output}` is the input",
-            help="use `--in-place` to replace the input",
-        )
+        raise UsageError(f"the output `{output}` is the input", help=remedy)
 
 
 def output_path(request: Request, suffix: str) -> str:
@@ -137,22 +136,31 @@ def write_result(model: ir.Model, request: Request, output: str, report: Report)
         return
     if request.output is None and not request.in_place:
         _keep_other_file(output, data)
-    report.notes += place_external_data(model, os.path.dirname(output), request.external_data)
-    write(model, output, data=data)
+    directory, how = os.path.dirname(output), request.external_data
+    report.notes += place_external_data(
+        model,
+        directory,
+        how,
+        then=lambda: write(model, output, data=data),
+        is_done=lambda: _holds(output, data),
+    )
     report.output = output
 
 
 def _keep_other_file(output: str, data: bytes) -> None:
     """Refuse to replace a file that nobody named, unless it holds the very same model."""
-    path = Path(output)
-    if not path.exists():
-        return
-    if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+    if not os.path.exists(output) or _holds(output, data):
         return
     raise UsageError(
         f"`{output}` exists and holds something else",
         help=f"name the output with `-o {output}` to replace it",
     )
+
+
+def _holds(output: str, data: bytes) -> bool:
+    """Return whether a file is there that has this content."""
+    path = Path(output)
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
 
 
 def check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:

@@ -99,6 +99,12 @@ def verify(
     Raises:
         UnreadableModel: If a model, or external data of one, cannot be read.
         UsageError: If an argument is out of its range, or no input has a dimension in `dims`.
+
+    Examples:
+        >>> lowered, _ = kv.lower("decoder.onnx", only=["TensorScatter"], verify=False)
+        >>> report = kv.verify("decoder.onnx", lowered, cases=2, steps=1)
+        >>> report.status, all(output.bit_equal for output in report.outputs)
+        ('equal', True)
     """
     request = VerifyRequest(
         a=_path(a),

@@ -11,14 +11,16 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
-from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts, same_version, tensor_type
+from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
+from onnx_kvtool.rewrite.admission import objections
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
 from onnx_kvtool.rewrite.ir_features import lacking_types
 from onnx_kvtool.rewrite.judge import judge
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Options
+from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.release_limits import ReleaseLimits
@@ -68,27 +70,11 @@ def legalise(
             opset; None when there is none. Not together with `only`.
     """
     normalise_domains(model)
-    source = model.opset_imports.get("")
-    if source is None:
-        return _refused(0, "no-opset-import", "the model imports no version of the default domain")
+    source = model.opset_imports.get("", 0)
     target = source if opset is None or only else min(opset, source)
-    outcome = Outcome(source, target)
-    defects = [d for d in origin(model).defects if d.severity == "error"]
-    if defects:
-        outcome.refused = defects
+    outcome = Outcome(source, target, refused=objections(model, release, whole=not only))
+    if outcome.refused:
         return outcome
-    if origin(model).training and not only:
-        text = "the model has training information, whose graphs kvtool does not lower"
-        return _refused(source, "training-info", text, help="export the model for inference")
-    if source > NEWEST:
-        text = f"opset {source} is newer than the newest that the installed onnx knows, {NEWEST}"
-        return _refused(source, "unknown-opset", text, help="install a newer onnx")
-    if source < 1:
-        text = f"the model imports version {source} of the default domain, and the first is 1"
-        return _refused(source, "unknown-opset", text, help="export the model again")
-    if release is not None and release.min_opset is not None and source < release.min_opset:
-        text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
-        return _refused(source, "old-opset", text, help="export the model at a newer opset")
     if opset is not None and source < opset and release is None:
         outcome.notes.append(f"the model is at opset {source} already, nothing to lower")
     limits = None if release is None else ReleaseLimits(release, target)
@@ -106,31 +92,23 @@ def legalise(
     annotations = annotate(model, _reader_of_types(scope))
     if annotations.failure:
         outcome.notes.append(annotations.failure)
+    declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
     engine = Engine(context, frozenset(only))
     engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered
     outcome.refused += engine.refused
     outcome.notes += [
-        f"{count} node(s) `{op}` rewritten: {reason}"
-        for (op, reason), count in engine.avoided.items()
+        f"{counted(number, f'`{op}` node')} rewritten: {reason}"
+        for (op, reason), number in engine.avoided.items()
     ]
     outcome.notes += _foreign(model)
     if not outcome.refused:
-        source_ir_version = model.ir_version
-        outcome.notes += stamp(model, target, ir_version)
-        if ir_version < source_ir_version:  # what the source had no right to is not our finding
-            outcome.refused += lacking_types(model)
-        if not only:
-            outcome.refused += judge(model, target)
-        if limits is not None:
-            outcome.refused += limits.judge(model, target)
+        _finish(model, scope, outcome)
     annotations.remove()
+    if any(done.location.op == "TensorScatter" for done in outcome.lowered):
+        declare()
     return outcome
-
-
-def _refused(opset: int, code: str, text: str, help: str | None = None) -> Outcome:
-    return Outcome(opset, opset, refused=[Diagnostic(code, "error", Location(), text, help)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +125,18 @@ class _Scope:
     def watched(self) -> frozenset[str]:
         """Operators that may be rewritten although the target opset has them."""
         return self.only if self.limits is None else self.limits.operators
+
+
+def _finish(model: ir.Model, scope: _Scope, outcome: Outcome) -> None:
+    """Stamp a rewritten model with its versions, and refuse what is still not legal in it."""
+    source_ir_version = model.ir_version
+    outcome.notes += stamp(model, scope.target, scope.ir_version)
+    if scope.ir_version < source_ir_version:  # what the source had no right to is not our finding
+        outcome.refused += lacking_types(model)
+    if not scope.only:
+        outcome.refused += judge(model, scope.target)
+    if scope.limits is not None:
+        outcome.refused += scope.limits.judge(model, scope.target)
 
 
 def _inline(model: ir.Model, scope: _Scope, names: Names, outcome: Outcome) -> None:
@@ -227,6 +217,6 @@ def _foreign(model: ir.Model) -> list[str]:
         if not is_standard(node) and (node.domain, node.op_type) not in local
     )
     return [
-        f"{count} node(s) `{op}`, which ONNX does not define, left as they are"
-        for op, count in sorted(counts.items())
+        f"{counted(number, f'`{op}` node')} left alone: ONNX does not define the operator"
+        for op, number in sorted(counts.items())
     ]

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.errors import KvtoolError, Unverified
+from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.report import VerifyReport
@@ -35,7 +36,7 @@ class Verifier:
         seed: Seed of the inputs that are drawn.
         steps: Decode steps after the first run of each case; None for the usual number.
         dims: Sizes for symbolic dimensions, by name.
-        force: Whether to run models of any size as they are.
+        force: Whether to run models of any size as they are, and not to do without a comparison.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Verifier:
         force: bool = False,
     ) -> None:
         self._settings = Settings(steps=steps, seed=seed, dims=dict(dims or {}), is_a_right=True)
+        self._force = force
         self._size = weight_bytes(source)
         self._source: Subject | Large | None = None
         self._skip: str | None = None
@@ -75,6 +77,9 @@ class Verifier:
 
         Returns:
             `equal`, `different` with the first difference, or `skipped` with the reason.
+
+        Raises:
+            Unverified: If no runtime can run the models, and they were to be run by `force`.
         """
         settings = replace(
             self._settings,
@@ -83,6 +88,11 @@ class Verifier:
         )
         if isinstance(self._source, Subject):
             report = compare_models(self._source, capture(result, _RESULT), settings)
+            if self._force and report.status == "unrunnable":
+                raise Unverified(
+                    f"the result cannot be verified: {report.detail}",
+                    help="leave `--verify` out to write it unverified",
+                )
             return _verification(report)
         reason = self._skip
         if isinstance(self._source, Large):
@@ -96,8 +106,9 @@ class Verifier:
                 reason = report.detail
         return Verification(
             "skipped",
-            detail=f"the weights take {self._size >> 20} MiB, more than "
-            f"{_LARGEST_WEIGHTS >> 20} MiB, and {reason}; `--verify` runs the models as they are",
+            detail=f"the weights take {binary_bytes(self._size)}, more than "
+            f"{binary_bytes(_LARGEST_WEIGHTS)}, and {reason}; "
+            "`--verify` runs the models as they are",
         )
 
 

@@ -1,0 +1,122 @@
+"""What `lower` and `raise` are asked in the same words, and the way both go about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import onnx_ir as ir
+
+from onnx_kvtool.commands.rewriting import (
+    ExternalData,
+    Report,
+    check_data,
+    check_dims,
+    check_output,
+    output_path,
+    write_result,
+)
+from onnx_kvtool.core.model import clone, read
+
+if TYPE_CHECKING:
+    from onnx_kvtool.rewrite.verify import Verifier
+
+__all__ = ["RewriteRequest", "in_files", "in_memory", "path_of", "prepared"]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteRequest:
+    """What every request to rewrite a model says.
+
+    Attributes:
+        model: Path of the model, `-` for standard input, or "" for one in memory.
+        output: Path to write, `-` for standard output; None for one beside the input.
+        in_place: Whether the result replaces the input.
+        external_data: How data files reach an output in another directory; None: as fits.
+        dry_run: Whether to do everything but write.
+        verify: True forces verification, False switches it off, None verifies unless the weights
+            are too large to be run.
+        verify_steps: Number of decode steps per case; None for the default.
+        dims: Values of symbolic dimensions, for the inputs of verification.
+    """
+
+    model: str
+    output: str | None = None
+    in_place: bool = False
+    external_data: ExternalData | None = None
+    dry_run: bool = False
+    verify: bool | None = None
+    verify_steps: int | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+
+_Request = TypeVar("_Request", bound=RewriteRequest)
+_Report = TypeVar("_Report", bound=Report)
+
+Rewrite = Callable[[ir.Model, _Request, ir.Model | None], _Report]
+"""Rewrites a model in place. It gets the model, the request, and the model as it was; None for the
+last where that can be read again."""
+
+
+def path_of(model: ir.Model | str | os.PathLike[str]) -> str:
+    """Return the path of a model; "" for one in memory."""
+    return "" if isinstance(model, ir.Model) else os.fspath(model)
+
+
+def in_memory(
+    model: ir.Model | str | os.PathLike[str],
+    request: _Request,
+    rewrite: Rewrite[_Request, _Report],
+) -> tuple[ir.Model, _Report]:
+    """Rewrite a copy of a model, or what a path holds, and write nothing."""
+    if isinstance(model, ir.Model):
+        work = clone(model)
+        return work, rewrite(work, request, model)
+    work = read(request.model)
+    return work, rewrite(work, request, None)
+
+
+def in_files(
+    request: _Request,
+    rewrite: Rewrite[_Request, _Report],
+    suffix: Callable[[_Report], str | None],
+) -> _Report:
+    """Read a model, rewrite it and write the result.
+
+    Args:
+        request: What was asked for.
+        rewrite: What to do with the model.
+        suffix: What to put behind the stem of the input where no output is named; None for a
+            result that is not to be written.
+
+    Returns:
+        The report; its `output` is None when nothing was written.
+
+    Raises:
+        UsageError: If the output would overwrite the input or, without `-o`, another file.
+        UnreadableModel: If the model, or external data that is needed, cannot be read.
+        KvtoolError: If the output cannot be written; nothing is left behind.
+    """
+    model = read(request.model)
+    check_output(request)
+    source = clone(model) if request.model == "-" else None
+    report = rewrite(model, request, source)
+    addition = suffix(report)
+    if addition is not None and not request.dry_run:
+        write_result(model, request, output_path(request, addition), report)
+    return report
+
+
+def prepared(model: ir.Model, request: RewriteRequest) -> Verifier | None:
+    """Check a model that is about to be rewritten; return what will compare the result with it."""
+    check_data(model, request)
+    check_dims(model, request.dims)
+    if request.verify is False:
+        return None
+    from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
+
+    return Verifier(
+        model, steps=request.verify_steps, dims=request.dims, force=request.verify is True
+    )
