@@ -115,6 +115,13 @@ class InspectReport:
         nodes: Every node, when they were asked for.
         notes: What could not be found out, and why.
         neighbourhoods: The graph around each cache, in the order of `caches`.
+
+    Examples:
+        >>> report = kv.inspect("decoder.onnx")
+        >>> report.model.parameters, report.ops["TensorScatter"], len(report.caches)
+        (108864, 4, 4)
+        >>> sum(cache.bytes_per_token for cache in report.caches)
+        512
     """
 
     model: ModelFacts

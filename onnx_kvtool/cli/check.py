@@ -64,7 +64,7 @@ def _optional_codes(
 @click.argument(
     "paths",
     nargs=-1,
-    type=click.Path(allow_dash=True),
+    type=click.Path(readable=False, allow_dash=True),
     metavar="[PATH]...",
     shell_complete=offers("models"),
 )

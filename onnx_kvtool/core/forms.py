@@ -74,6 +74,8 @@ class SparseInitializer:
     @property
     def nbytes(self) -> int:
         """Bytes that the values other than zero take."""
+        if self.dtype is ir.DataType.STRING:
+            return sum(len(text) for text in self.raw.values.string_data)
         return int(math.prod(self.raw.values.dims)) * self.dtype.bitwidth // 8
 
     def _refuse(self) -> NoReturn:

@@ -10,7 +10,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.carried import external_extras
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
+from onnx_kvtool.core.forms import SparseInitializer
+from onnx_kvtool.core.type_writer import TypeWriter, write_type
 
 __all__ = ["MessageWriter"]
 
@@ -32,10 +33,14 @@ class MessageWriter:
     Args:
         described: Names of initializers that get `value_info` although it says no more than the
             initializer itself.
+        types: Writes the types of values; None for a writer that writes them as they are.
     """
 
-    def __init__(self, described: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, described: frozenset[str] = frozenset(), types: TypeWriter | None = None
+    ) -> None:
         self._described = described
+        self._types = types or TypeWriter()
 
     def model(self, model: ir.Model) -> onnx.ModelProto:
         """Return the message of the whole model, but for what `Origin` keeps beside it."""
@@ -100,20 +105,27 @@ class MessageWriter:
 
     def node(self, graph: onnx.GraphProto | onnx.FunctionProto, node: ir.Node) -> None:
         """Write one node behind those that `graph` has."""
-        out = graph.node.add(op_type=node.op_type)
-        if node.domain:
-            out.domain = node.domain
-        if node.name:
-            out.name = node.name
-        if node.overload:
-            out.overload = node.overload
-        if node.doc_string:
-            out.doc_string = node.doc_string
-        self.metadata(out, node.metadata_props)
-        out.input.extend(["" if value is None else self.name(value) for value in node.inputs])
-        out.output.extend([self.name(value) for value in node.outputs])
-        for attribute in node.attributes.values():
-            self.attribute(out.attribute.add(), attribute)
+        inputs = ["" if value is None else value.name for value in node.inputs]
+        outputs = [value.name for value in node.outputs]
+        if None in inputs or None in outputs:
+            for value in (*node.inputs, *node.outputs):
+                if value is not None:
+                    self.name(value)
+        # In one call, because there are tens of thousands; what is None is left out.
+        out = graph.node.add(
+            op_type=node.op_type,
+            domain=node.domain or None,
+            name=node.name or None,
+            overload=node.overload or None,
+            doc_string=node.doc_string or None,
+            input=inputs,
+            output=outputs,
+        )
+        if node.metadata_props:
+            self.metadata(out, node.metadata_props)
+        if node.attributes.data:
+            for attribute in node.attributes.data.values():
+                self.attribute(out.attribute.add(), attribute)
         for configuration in node.device_configurations:
             out.device_configurations.append(
                 ir.serde.serialize_node_device_configuration(configuration)
@@ -191,9 +203,10 @@ class MessageWriter:
         out.name = name or self.name(value)
         if value.doc_string:
             out.doc_string = value.doc_string
-        self.metadata(out, value.metadata_props)
+        if value.metadata_props:
+            self.metadata(out, value.metadata_props)
         if value.type is not None or value.shape is not None:
-            _write_type(out.type, value.type, value.shape)
+            self._types.write(out.type, value.type, value.shape)
 
     def annotations(self, out: onnx.GraphProto, graph: ir.Graph) -> None:
         """Write the quantization annotations of the values of one graph."""
@@ -237,19 +250,6 @@ def _says_more(value: ir.Value, tensor: ir.TensorProtocol) -> bool:
     return shape != tensor.shape or any(shape.get_denotation(i) for i in range(len(shape)))
 
 
-def _write_type(out: onnx.TypeProto, type_: ir.TypeProtocol | None, shape: ir.Shape | None) -> None:
-    if isinstance(type_, VerbatimType):
-        out.CopyFrom(type_.message)
-        return
-    if type_ is not None:
-        ir.serde.serialize_type_into(out, type_)
-    else:
-        # A shape without an element type: only a tensor comes out of a file like this.
-        out.tensor_type.SetInParent()
-    if shape is not None:
-        ir.serde.serialize_shape_into(out, shape)
-
-
 def _graph(writer: MessageWriter, out: onnx.AttributeProto, graph: ir.Graph) -> None:
     writer.graph(out.g, graph)
 
@@ -273,12 +273,12 @@ def _strings(writer: MessageWriter, out: onnx.AttributeProto, texts: Any) -> Non
 
 
 def _type(writer: MessageWriter, out: onnx.AttributeProto, type_: ir.TypeAndShape) -> None:
-    _write_type(out.tp, type_.type, type_.shape)
+    write_type(out.tp, type_.type, type_.shape)
 
 
 def _types(writer: MessageWriter, out: onnx.AttributeProto, types: Any) -> None:
     for type_ in types:
-        _write_type(out.type_protos.add(), type_.type, type_.shape)
+        write_type(out.type_protos.add(), type_.type, type_.shape)
 
 
 def _sparse(writer: MessageWriter, out: onnx.AttributeProto, sparse: Any) -> None:

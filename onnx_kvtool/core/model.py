@@ -13,11 +13,11 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import carried, walk
-from onnx_kvtool.core.atomic import write_bytes
+from onnx_kvtool.core.atomic import Stamp, stamp, write_bytes
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.container import DEFAULT_DOMAINS, judge
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
+from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
 from onnx_kvtool.core.external_data import external_files
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.message import MessageWriter
@@ -44,6 +44,7 @@ class Origin:
         training: Training information, which is kept as it was read. It names values of the graph,
             so that an edit may make it wrong.
         described: Names of initializers that `value_info` of the file repeats.
+        stamp: Of the file when it was read, to tell whether it is still the same.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Origin:
     defects: tuple[Diagnostic, ...]
     training: tuple[onnx.TrainingInfoProto, ...] = field(default=(), repr=False)
     described: frozenset[str] = field(default=frozenset(), repr=False)
+    stamp: Stamp | None = field(default=None, repr=False, compare=False)
 
 
 def origin(model: ir.Model) -> Origin:
@@ -76,26 +78,34 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
     """Read a model without its external data.
 
     External tensors keep their place on disk and are mapped into memory when their values are
-    asked for; whether their references can be trusted is for `check_external_data` to say. An
-    opset import of `ai.onnx` becomes one of "", the other spelling of the same domain. What
-    onnx_ir has no form for is carried: sparse initializers as `SparseInitializer`, types such as
-    maps as `VerbatimType`, sparse attributes as their messages, training information in `Origin`.
+    asked for; what uses them checks first that they lie in the directory of the model and are as
+    long as they say. An opset import of `ai.onnx` becomes one of "", the other spelling of the
+    same domain. What onnx_ir has no form for (sparse initializers and attributes, types such as
+    maps, training information) is carried along, and is there again in what the commands write.
 
     Args:
         source: Path of the model, or `-` for standard input, whose external data is then relative
             to the current directory.
 
     Returns:
-        The model, with its `Origin`.
+        The model, which remembers its path.
 
     Raises:
         UnreadableModel: If the file cannot be read, is no ONNX model, is larger than a protobuf
-            message can be, or holds what nobody can make sense of (see `container.judge`).
+            message can be, or holds what nobody can make sense of.
+
+    Examples:
+        >>> model = kv.load("decoder.onnx")
+        >>> model.opset_imports[""], len(model.graph.inputs)
+        (24, 8)
     """
     path = os.fspath(source)
     directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     with collector_paused():
-        return _model(read_bytes(path), path, spoken_name(path), directory)
+        before = None if path == "-" else stamp(path)
+        model = _model(read_bytes(path), path, spoken_name(path), directory)
+        model.meta[_KEY] = replace(origin(model), stamp=before)
+        return model
 
 
 def deserialize(data: bytes, directory: str = "") -> ir.Model:
@@ -192,8 +202,9 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
 
     Raises:
         UsageError: If `target` is a data file of the model.
-        KvtoolError: If the model has no written form, or the system refuses; then `target` is
-            untouched and nothing is left behind.
+        KvtoolError: If the model has no written form, the system refuses, or `target` is where
+            the model was read and has changed since; then it is untouched and nothing is left
+            behind.
     """
     path = os.fspath(target)
     if path != "-":
@@ -201,13 +212,22 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
     if data is None:
         data = serialize(model)
     if path != "-":
-        write_bytes(path, data)
+        _write_file(model, path, data)
         return
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except OSError as error:
-        raise KvtoolError(f"cannot write to standard output: {error.strerror}") from error
+        raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _write_file(model: ir.Model, path: str, data: bytes) -> None:
+    known = origin(model)
+    if not known.path or os.path.realpath(known.path) != os.path.realpath(path):
+        write_bytes(path, data)
+        return
+    write_bytes(path, data, expected=known.stamp)
+    model.meta[_KEY] = replace(known, stamp=stamp(path))  # what is there now is this model
 
 
 def _normalize(message: onnx.ModelProto) -> None:
@@ -225,7 +245,7 @@ def _from_message(message: onnx.ModelProto) -> ir.Model:
     except ir.serde.SerdeError as error:
         raise UnreadableModel(
             f"onnx_ir cannot hold the model: {_root(error)}",
-            help="please report this model; other tools may be able to repair it",
+            help="report this model; other tools may be able to repair it",
         ) from error
 
 
@@ -268,7 +288,8 @@ def _held_bytes(model: ir.Model) -> int:
 
 def _spare_data_files(model: ir.Model, target: str) -> None:
     for file in external_files(model):
-        if os.path.realpath(file.path) == os.path.realpath(target):
+        # A location with a null character is none; that it is wrong is said where data is needed.
+        if "\0" not in file.path and os.path.realpath(file.path) == os.path.realpath(target):
             raise UsageError(
                 f"`{target}` holds the weights of the model, which would be overwritten",
                 help="name another file for the output",

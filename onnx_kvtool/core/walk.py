@@ -8,7 +8,16 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 
-__all__ = ["function_path", "graph_path", "graphs", "nodes", "step_path", "subgraphs", "tensors"]
+__all__ = [
+    "contents",
+    "function_path",
+    "graph_path",
+    "graphs",
+    "nodes",
+    "step_path",
+    "subgraphs",
+    "tensors",
+]
 
 _GRAPH = ir.AttributeType.GRAPH
 _GRAPHS = ir.AttributeType.GRAPHS
@@ -66,6 +75,16 @@ def graphs(model: ir.Model) -> Iterator[tuple[str, ir.Graph]]:
         yield from _with_bodies(path, graph)
 
 
+def contents(model: ir.Model) -> Iterator[tuple[str, ir.Graph, tuple[ir.Node, ...]]]:
+    """Yield what `graphs` yields, and the nodes of each graph.
+
+    They are listed once, for this walk and for its caller: the linked list of onnx_ir takes many
+    times as long to go through as a tuple. So nodes must not come or go meanwhile.
+    """
+    for path, graph in _roots(model):
+        yield from _with_nodes(path, graph)
+
+
 def nodes(model: ir.Model) -> Iterator[tuple[str, int, ir.Node]]:
     """Yield every node of `model` with the path of its graph and its index there.
 
@@ -83,11 +102,13 @@ def tensors(model: ir.Model) -> Iterator[tuple[Location, ir.TensorProtocol]]:
     default values of function attributes. The location names the initializer as its value; for
     an attribute, the value is the attribute's name.
     """
-    for path, graph in graphs(model):
+    for path, graph, listed in contents(model):
         for name, value in graph.initializers.items():
             if value.const_value is not None:
                 yield Location(path, value=name), value.const_value
-        for index, node in enumerate(graph):
+        for index, node in enumerate(listed):
+            if not node.attributes.data:
+                continue
             for attribute in node.attributes.data.values():
                 kind = attribute.type
                 if kind is _TENSOR or kind is _TENSORS:
@@ -113,6 +134,15 @@ def _with_bodies(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph]]:
             continue
         for name, body in subgraphs(node):
             yield from _with_bodies(step_path(path, node.name, index, name), body)
+
+
+def _with_nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, ir.Graph, tuple[ir.Node, ...]]]:
+    listed = tuple(graph)
+    yield path, graph, listed
+    for index, node in enumerate(listed):
+        if node.attributes.data:
+            for name, body in subgraphs(node):
+                yield from _with_nodes(step_path(path, node.name, index, name), body)
 
 
 def _nodes(path: str, graph: ir.Graph) -> Iterator[tuple[str, int, ir.Node]]:

@@ -14,6 +14,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
 from onnx_kvtool.core.message import MessageWriter
 from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.core.type_writer import TypeWriter
 
 __all__ = ["weightless"]
 
@@ -60,7 +61,7 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
 
 class _Weightless(MessageWriter):
     def __init__(self, model: ir.Model) -> None:
-        super().__init__()
+        super().__init__(types=TypeWriter(_spare_inference))
         self._model = model
         self._in_function = False
         self._hoisted: set[ir.Value] = set()
@@ -77,7 +78,7 @@ class _Weightless(MessageWriter):
         super().function(out, function)
 
     def node(self, graph: onnx.GraphProto | onnx.FunctionProto, node: ir.Node) -> None:
-        tensor = self._constant_weight(node)
+        tensor = self._constant_weight(node) if node.op_type == "Constant" else None
         if tensor is None:
             super().node(graph, node)
         elif node.graph is self._model.graph:
@@ -109,10 +110,6 @@ class _Weightless(MessageWriter):
         out.dims.extend(tensor.shape.numpy() if size <= _ATTRIBUTE_BYTES else (0,))
         out.raw_data = bytes(size if size <= _ATTRIBUTE_BYTES else 0)
 
-    def value(self, out: onnx.ValueInfoProto, value: ir.Value, name: str = "") -> None:
-        super().value(out, value, name)
-        _spare_inference(out.type)
-
     def value_info(self, out: Any, value: ir.Value, name: str = "") -> None:
         type_ = value.type
         if type_ is None or isinstance(type_, VerbatimType) or value in self._hoisted:
@@ -127,8 +124,8 @@ class _Weightless(MessageWriter):
         """Leave them out: no service reads them."""
 
     def _constant_weight(self, node: ir.Node) -> ir.TensorProtocol | None:
-        """Return the tensor of a Constant node that is a weight; None for any other node."""
-        if node.op_type != "Constant" or node.domain:
+        """Return the tensor of a Constant that is a weight; None for any other."""
+        if node.domain:
             return None
         attribute = node.attributes.get("value")
         if attribute is None or attribute.is_ref() or attribute.type is not ir.AttributeType.TENSOR:

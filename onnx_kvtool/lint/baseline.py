@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx_kvtool.core.atomic import write_bytes
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.lint.report import FileReport
 
 __all__ = ["Baseline", "read_baseline", "write_baseline"]
@@ -42,10 +43,14 @@ def read_baseline(path: str) -> Baseline:
     try:
         with open(path, "rb") as file:
             data = json.load(file)
+    except FileNotFoundError as error:
+        make = f"make it with `--write-baseline {path}`"
+        raise UsageError(
+            f"the baseline `{path}` does not exist", help=missing_file_help(path, ".json") or make
+        ) from error
     except OSError as error:
         raise UsageError(
-            f"the baseline `{path}` cannot be read: {error.strerror or error}",
-            help="make it with `--write-baseline`",
+            f"the baseline `{path}` cannot be read: {error.strerror or error}"
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"`{path}` is no baseline: it is no JSON") from error

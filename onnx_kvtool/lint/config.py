@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.suggestion import did_you_mean, missing_file_help
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.lint.selection import nearest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -54,8 +55,8 @@ class Config:
         return os.getcwd() if self.path is None else os.path.dirname(os.path.abspath(self.path))
 
 
-class _Unfit(Exception):
-    """A value that a key cannot have; the text says what is expected."""
+class _Unfit(KvtoolError):
+    """A value that a key cannot have; the message says what is expected."""
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -87,7 +88,8 @@ def _count(value: Any) -> int:
 def _one_of(words: Sequence[str]) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if value not in words:
-            raise _Unfit(", ".join(f"`{word}`" for word in words[:-1]) + f" or `{words[-1]}`")
+            expected = ", ".join(f"`{word}`" for word in words[:-1]) + f" or `{words[-1]}`"
+            raise _Unfit(expected, help=did_you_mean(str(value), words))
         return str(value)
 
     return read
@@ -190,6 +192,10 @@ def _table(path: str) -> Mapping[str, Any] | None:
     try:
         with open(path, "rb") as file:
             data = tomllib.load(file)
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"`{path}` does not exist", help=missing_file_help(path, ".toml")
+        ) from error
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -212,8 +218,14 @@ def _read(path: str, table: Mapping[str, Any]) -> dict[str, Any]:
         try:
             values[key] = reader(value)
         except _Unfit as error:
-            raise UsageError(f"`{path}`: `{key}` is {value!r}, expected {error}") from error
+            message = f"`{path}`: `{key}` is {_spoken(value)}, expected {error.message}"
+            raise UsageError(message, help=error.help) from error
     return values
+
+
+def _spoken(value: Any) -> str:
+    """Return a value as messages name it: text in backticks, the rest as TOML and JSON have it."""
+    return f"`{value}`" if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _unknown(path: str, key: str) -> UsageError:
@@ -221,8 +233,7 @@ def _unknown(path: str, key: str) -> UsageError:
         return UsageError(
             f"`{path}`: `{key}` is no configuration key", help=f"give `--{key}` on the command line"
         )
-    near = nearest(key.replace("_", "-"), KEYS)
     return UsageError(
         f"`{path}`: unknown key `{key}`",
-        help=f"did you mean `{near}`?" if near else f"the keys are {', '.join(KEYS)}",
+        help=did_you_mean(key.replace("_", "-"), KEYS, f"the keys are {', '.join(KEYS)}"),
     )

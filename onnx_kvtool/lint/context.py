@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -14,7 +15,14 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import Origin, origin
-from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs, tensors
+from onnx_kvtool.core.walk import (
+    function_path,
+    graph_path,
+    graphs,
+    step_path,
+    subgraphs,
+    tensors,
+)
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.targets.target import Target
 
@@ -117,9 +125,29 @@ class Context:
         return tuple((p, t) for p, t in self.tensors if isinstance(t, ir.ExternalTensor))
 
     @functools.cached_property
+    def graphs(self) -> tuple[tuple[str, ir.Graph], ...]:
+        """Every graph of the model with its path: the main graph, bodies, functions."""
+        return tuple(graphs(self.model))
+
+    @functools.cached_property
     def sites(self) -> tuple[Site, ...]:
         """Every node of the model, those of bodies and functions included, each once."""
         return tuple(self._walk())
+
+    def sites_of(self, *op_types: str) -> list[Site]:
+        """Return the nodes of operators of these names in any domain, in the order of `sites`."""
+        index = self._sites_by_op_type
+        if len(op_types) == 1:
+            return [site for _, site in index.get(op_types[0], ())]
+        found = [entry for op_type in dict.fromkeys(op_types) for entry in index.get(op_type, ())]
+        return [site for _, site in sorted(found, key=operator.itemgetter(0))]
+
+    @functools.cached_property
+    def _sites_by_op_type(self) -> Mapping[str, Sequence[tuple[int, Site]]]:
+        found: dict[str, list[tuple[int, Site]]] = {}
+        for entry in enumerate(self.sites):
+            found.setdefault(entry[1].node.op_type, []).append(entry)
+        return found
 
     @functools.cached_property
     def misuses(self) -> Mapping[str, Sequence[Misuse]]:

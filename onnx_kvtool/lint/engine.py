@@ -9,7 +9,6 @@ import onnx_ir as ir
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.fingerprint import with_fingerprints
@@ -47,7 +46,7 @@ def look(
             for finding in _findings(context, chosen):
                 found.setdefault(finding.diagnostic, finding)
             left, suppressed = suppress(list(found.values()), context, chosen)
-            order = {path: place for place, (path, _) in enumerate(graphs(model))} if left else {}
+            order = {path: place for place, (path, _) in enumerate(context.graphs)}
             left.sort(key=lambda finding: _key(finding, order))
             return with_fingerprints(left, context), suppressed
         finally:
@@ -56,7 +55,7 @@ def look(
 
 def _annotate(model: ir.Model) -> Annotations:
     try:
-        return annotate(model, lambda node: True)
+        return annotate(model, frozen=True)  # rules look only
     except KvtoolError as error:  # what has no written form cannot be handed to onnx
         return Annotations([], error.message)
 
@@ -76,10 +75,10 @@ def _findings(context: Context, rules: Sequence[Rule]) -> Iterator[Finding]:
             for target in context.targets:
                 if rule.is_about(target):
                     yield from rule.check(context, target)
-    if wanted or always:
-        for site in context.sites:
-            for node_rule in (*wanted.get(_operator(site), ()), *always):
-                yield from node_rule.check(site, context)
+    op_types = [operator.rpartition("::")[2] for operator in wanted]
+    for site in context.sites if always else context.sites_of(*op_types):
+        for node_rule in (*wanted.get(_operator(site), ()), *always):
+            yield from node_rule.check(site, context)
 
 
 def _operator(site: Site) -> str:

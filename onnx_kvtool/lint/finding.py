@@ -46,6 +46,11 @@ class Finding:
         fix: How to remove it; None where kvtool cannot.
         fingerprint: What it is known by from one version of the model to the next, unique among the
             findings of one model; "" until the engine gives it one.
+
+    Examples:
+        >>> finding = kv.check("wrong_axis.onnx")[0]
+        >>> finding.code, finding.name, finding.severity, finding.fix
+        ('KV001', 'axis-is-batch', 'error', None)
     """
 
     diagnostic: Diagnostic

@@ -88,9 +88,7 @@ def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
     by_node = {c.node: c for c in context.caches if c.kind == "tensor_scatter"}
     seen: set[tuple[int, int]] = set()
     paired: set[int] = set()
-    for site in context.sites:
-        if site.node.op_type != "Attention" or not by_node:
-            continue
+    for site in context.sites_of("Attention") if by_node else ():
         view = site.view(Attention)
         if view is None:
             continue

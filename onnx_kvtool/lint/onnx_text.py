@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
 import onnx.printer
 import onnx.shape_inference
 import onnx_ir as ir
+from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
@@ -18,30 +20,67 @@ from onnx_kvtool.core.message import MessageWriter
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graphs, nodes
 
-__all__ = ["diff", "readable"]
+__all__ = ["Snapshot", "changes", "diff", "readable", "snapshot"]
 
 _SHOWN_BYTES = 256
 """Up to this size the values of a tensor are shown; of others type and shape alone."""
 _OWN_METADATA = "kvtool."
 
 
-def readable(model: ir.Model) -> list[str]:
-    """Return a model as lines of ONNX text, with type and shape alone for large tensors.
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A model as it was at one moment, as far as people look at it.
 
-    Metadata of kvtool on graphs and nodes, for which the text has no form, is added in comments.
+    Attributes:
+        message: The model, with type and shape alone for large tensors.
+        comments: Metadata of kvtool on graphs and nodes, for which ONNX text has no form.
+    """
+
+    message: onnx.ModelProto
+    comments: tuple[str, ...]
+
+
+def snapshot(model: ir.Model) -> Snapshot:
+    """Return a model as it is now.
 
     Raises:
-        KvtoolError: If the model holds something that has no written form, or that onnx's printer
-            refuses, such as a tensor whose data does not fit its shape.
+        KvtoolError: If the model holds something that has no written form.
     """
     with collector_paused():
-        message = _Shown().model(model)
+        return Snapshot(_Shown().model(model), tuple(_metadata(model)))
+
+
+def readable(shown: Snapshot) -> list[str]:
+    """Return a model as lines of ONNX text.
+
+    Raises:
+        KvtoolError: If onnx's printer refuses the model, as that of onnx 1.23.2 does for a
+            tensor whose data does not fit its shape, and for text that is not UTF-8.
+    """
     try:
-        lines = onnx.printer.to_text(message).splitlines()
+        lines = onnx.printer.to_text(shown.message).splitlines()
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise KvtoolError(f"the model cannot be shown as ONNX text: {reason}") from error
-    return [*(part for line in lines for part in _parts(line)), *_metadata(model)]
+    return [*(part for line in lines for part in _parts(line)), *shown.comments]
+
+
+def changes(before: Snapshot, after: Snapshot, path: str) -> tuple[str, str | None]:
+    """Return how a model changed, as the unified diff of two texts of the file `path`.
+
+    Returns:
+        The diff, "" where nothing changed, and None; or a diff in protobuf's own text form, which
+        every model has, and why ONNX text would not do.
+    """
+    try:
+        return diff(readable(before), readable(after), path), None
+    except KvtoolError as error:
+        return diff(_fields(before), _fields(after), path), error.message
+
+
+def _fields(shown: Snapshot) -> list[str]:
+    text: str = text_format.MessageToString(shown.message, as_utf8=True)
+    return [*text.splitlines(), *shown.comments]
 
 
 def _parts(line: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.rule import Rule
 
 __all__ = ["facts", "index", "markdown", "plain"]
@@ -56,7 +57,7 @@ def _example(text: str) -> str:
 
 def _beside(rule: Rule) -> str:
     """Return what else there is in the directory of the examples."""
-    things = [f"`{name}` of {size} bytes" for name, size in rule.example_files.items()]
+    things = [f"`{name}` of {counted(size, 'byte')}" for name, size in rule.example_files.items()]
     things += [f"`{name}`, a link to `{to}`" for name, to in rule.example_links.items()]
     target = f"Checked with `--target {rule.example_target}`." if rule.example_target else ""
     beside = f"Beside the model lies {' and '.join(things)}." if things else ""
@@ -85,7 +86,7 @@ def index(rules: Iterable[Rule]) -> str:
         groups.setdefault(rule.code[:3], []).append(rule)
     parts = [
         "# Rules",
-        "What [`kvtool check`](../check.md) looks for. `kvtool rule CODE` prints a page.",
+        "What [`kvtool check`](../commands/check.md) looks for. `kvtool rule CODE` prints a page.",
     ]
     for group, members in groups.items():
         rows = ["| code | name | severity | fix | |", "| --- | --- | --- | --- | --- |"]

@@ -42,10 +42,10 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
     by_operator: dict[str, list[Limit]] = {}
     for limit in target.release.limits:
         by_operator.setdefault(limit.operator, []).append(limit)
-    for site in context.sites:
+    for site in context.sites_of(*by_operator):
         if site.node.domain not in ("", "ai.onnx") or site.opset is None:
             continue
-        for limit in by_operator.get(site.node.op_type, ()):
+        for limit in by_operator[site.node.op_type]:
             if site.opset < limit.since:
                 continue
             try:

@@ -146,6 +146,11 @@ class CheckReport:
         statistics: Whether they ask for counts.
         is_diff: Whether they ask for what would change.
         notes: Remarks for people about the whole run.
+
+    Examples:
+        >>> report = kv.check("wrong_axis.onnx")
+        >>> len(report), report.summary.error, report.exit_code
+        (1, 1, 1)
     """
 
     files: tuple[FileReport, ...]

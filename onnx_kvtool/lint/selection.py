@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import closest
 from onnx_kvtool.lint.patterns import PathPatterns
 from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.table import RULES
@@ -18,17 +19,11 @@ __all__ = [
     "check_codes",
     "find_rule",
     "matches",
-    "nearest",
     "split_codes",
 ]
 
 ALL = "ALL"
 """Prefix of every code."""
-
-
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """Return the word of `words` that `word` was probably meant to be; None when none is near."""
-    return next(iter(difflib.get_close_matches(word, list(words), n=1)), None)
 
 
 def _nearest_code(word: str, codes: Iterable[str]) -> str | None:
@@ -80,7 +75,7 @@ def find_rule(code: str) -> Rule:
     rule = RULES.get(code.upper()) or names.get(code)
     if rule is None:
         longer = (known for known in RULES if code and known.startswith(code.upper()))
-        near = next(longer, None) or _nearest_code(code, RULES) or nearest(code.lower(), names)
+        near = next(longer, None) or _nearest_code(code, RULES) or closest(code, names)
         raise UsageError(
             f"no rule has the code `{code}`",
             help=f"did you mean `{near}`?" if near else "`kvtool rule --all` lists the rules",

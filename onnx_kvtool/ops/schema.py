@@ -138,7 +138,7 @@ def op_facts(op_type: str, opset: int) -> OpFacts | None:
         opset: Version of the default domain. Above `NEWEST` the answer is that of `NEWEST`.
     """
     try:
-        schema = onnx.defs.get_schema(op_type, min(opset, NEWEST), "")
+        schema = onnx.defs.get_schema(op_type, min(max(opset, 0), NEWEST), "")
     except onnx.defs.SchemaError:
         return None
     constraints = {

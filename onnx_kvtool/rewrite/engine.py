@@ -74,33 +74,35 @@ class Engine:
 
     def _graph(self, graph: ir.Graph, path: str, scope: Scope) -> None:
         for index, node in enumerate(tuple(graph)):
-            place = Location.of(path, node, index)
-            for name, inner in subgraphs(node):
-                inner_path = step_path(path, node.name, index, name)
-                # Only ONNX's own control flow is known to let a body read values of outer graphs.
-                outer = scope if is_standard(node) else None
-                self._graph(inner, inner_path, Scope(inner, outer, scope.names))
-            if is_standard(node):
-                self._node(node, place, scope)
+            if node.attributes.data:
+                for name, inner in subgraphs(node):
+                    inner_path = step_path(path, node.name, index, name)
+                    # Only ONNX's own control flow is known to let a body read outer values.
+                    outer = scope if is_standard(node) else None
+                    self._graph(inner, inner_path, Scope(inner, outer, scope.names))
+            if is_standard(node) and (not self.only or node.op_type in self.only):
+                self._node(node, path, index, scope)
 
-    def _node(self, node: ir.Node, place: Location, scope: Scope) -> None:
-        target, only = self.context.target, self.only
+    def _node(self, node: ir.Node, path: str, index: int, scope: Scope) -> None:
+        target = self.context.target
+        struck: Problem | None = None
         try:
-            if only:
-                if node.op_type in only:
-                    self._rewrite(node, place, scope, [], forced=True)
-                return
-            fitted = fit(node, self.context.opset_of(node), target)
-            struck = None if fitted.problems else self._struck(self.context, node)
+            fitted = None if self.only else fit(node, self.context.opset_of(node), target)
+            if fitted is not None and not fitted.problems:
+                struck = self._struck(self.context, node)
+                if struck is None and relabel(node, fitted, target, self.context.folder):
+                    return
+            # Here, as most nodes of a large graph have returned.
+            place = Location.of(path, node, index)
             if struck is not None:
                 self._rewrite(node, place, scope, [struck], forced=True)
                 self.avoided[node.op_type, struck.text] += 1
-                return
-            if not fitted.problems and relabel(node, fitted, target, self.context.folder):
-                return
-            self._rewrite(node, place, scope, fitted.problems or [_DYNAMIC])
+            elif fitted is None:
+                self._rewrite(node, place, scope, [], forced=True)
+            else:
+                self._rewrite(node, place, scope, fitted.problems or [_DYNAMIC])
         except (Refusal, MalformedNode) as error:
-            self._refuse(node, place, error)
+            self._refuse(node, Location.of(path, node, index), error)
 
     def _struck(self, context: LoweringContext, node: ir.Node) -> Problem | None:
         """Return why the release must not be given a node that the opset has."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.rewrite.emit import Emitter, Scope
@@ -40,11 +41,17 @@ def inline_functions(
 
     Raises:
         Refusal: If a function is built on another version of a custom domain than the model, or
-            has a graph as attribute parameter.
+            has a graph as attribute parameter; or if the result would be too large.
     """
     chosen = _with_callers(model, {key for key, f in model.functions.items() if wanted(f)})
     if not chosen:
         return [], []
+    if (size := expanded_nodes(model)) > MOST_RUN:
+        raise Refusal(
+            "too-many-calls",
+            f"the functions of the model expand to {size} nodes, at most {MOST_RUN} are inlined",
+            help="export the model without functions",
+        )
     for key in chosen:
         _check_imports(model, model.functions[key])
     called = {node.op_identifier() for _, _, node in nodes(model)}

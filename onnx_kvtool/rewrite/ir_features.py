@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.walk import graphs, tensors
+from onnx_kvtool.core.walk import contents, graphs, tensors
 from onnx_kvtool.ops.ir_versions import FIRST_IR
 
 __all__ = ["lacking_types", "strip"]
@@ -57,11 +57,11 @@ def strip(model: ir.Model) -> list[str]:
 
 
 def _metadata(model: ir.Model) -> Iterator[MutableMapping[str, str]]:
-    for _, graph in graphs(model):
+    for _, graph, nodes in contents(model):
         yield graph.metadata_props
         for value in (*graph.inputs, *graph.initializers.values()):
             yield value.metadata_props
-        for node in graph:
+        for node in nodes:
             yield node.metadata_props
             for output in node.outputs:
                 yield output.metadata_props
@@ -83,8 +83,8 @@ def _clear(holders: Iterable[MutableMapping[str, str]]) -> bool:
 def _strip_devices(model: ir.Model) -> bool:
     found = bool(model.device_configurations)
     model.device_configurations = ()
-    for _, graph in graphs(model):
-        for node in graph:
+    for _, _, nodes in contents(model):
+        for node in nodes:
             if node.device_configurations:
                 node.device_configurations = ()
                 found = True

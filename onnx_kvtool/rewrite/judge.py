@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
 import onnx_ir as ir
 
@@ -11,10 +11,9 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.signature import signature
 
 __all__ = ["judge"]
-
-_STRING = ir.AttributeType.STRING
 
 
 def judge(model: ir.Model, opset: int) -> list[Diagnostic]:
@@ -35,19 +34,10 @@ def judge(model: ir.Model, opset: int) -> list[Diagnostic]:
 
 def _problems(node: ir.Node, opset: int, legal: set[Hashable]) -> list[Problem]:
     """Examine a node, unless one was found legal before that differs in names only."""
-    key = (
-        node.op_type,
-        tuple(None if v is None else v.type for v in node.inputs),
-        tuple(v.type for v in node.outputs),
-        tuple((a.name, a.type, a.value if a.type == _STRING else None) for a in _given(node)),
-    )
+    key = signature(node)
     if key in legal:
         return []
     problems = list(examine(node, opset))
     if not problems:
         legal.add(key)
     return problems
-
-
-def _given(node: ir.Node) -> Iterable[ir.Attr]:
-    return node.attributes.data.values()

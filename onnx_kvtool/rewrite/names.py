@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.core.walk import contents
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,17 +24,19 @@ class Names:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
         if model is not None:
-            for _, graph in graphs(model):
-                self._take_all(graph)
+            for _, graph, nodes in contents(model):
+                self._take_all(graph, nodes)
 
-    def _take_all(self, graph: ir.Graph) -> None:
+    def _take_all(self, graph: ir.Graph, nodes: Iterable[ir.Node]) -> None:
         taken = self._taken
         taken.update(graph.initializers)
         taken.update(value.name for value in graph.inputs if value.name)
-        for node in graph:
+        for node in nodes:
             if node.name:
                 taken.add(node.name)
-            taken.update(value.name for value in node.outputs if value.name)
+            for value in node.outputs:
+                if value.name:
+                    taken.add(value.name)
 
     def fresh(self, hint: str) -> str:
         """Return `hint`, or `hint_<n>` with the first free n, and take it."""

@@ -10,6 +10,7 @@ from onnx_kvtool.analysis.conditions import CONDITIONS
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
@@ -103,8 +104,9 @@ class ReleaseLimits:
                     del node.attributes[name]
                     removed[f"`{name}` of `{node.op_type}`"] += 1
         return [
-            f"{what}, at its default, left out of {count} node(s): {self.release} refuses it"
-            for what, count in removed.items()
+            f"{what}, at its default, left out of {counted(number, 'node')}: "
+            f"{self.release} refuses it"
+            for what, number in removed.items()
         ]
 
     def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.raise_report import RaiseReport
@@ -23,6 +24,12 @@ class Lowered:
         location: Where the node stood in the source model.
         rule: Name of the rule (`tensor_scatter`, `function_body`, `inline`, `relabel`, ...).
         via: Form that was chosen where a rule has several (`scatternd`, `scatterelements`).
+
+    Examples:
+        >>> _, report = kv.lower("decoder.onnx", only=["TensorScatter"], verify=False)
+        >>> first = report.lowered[0]
+        >>> first.location.op, first.rule, first.via
+        ('TensorScatter', 'tensor_scatter', 'scatternd')
     """
 
     location: Location
@@ -43,6 +50,13 @@ class Verification:
             bit; 0.0 when there is none; None when skipped.
         bit_equal: Names of the outputs that were equal bit for bit in every run.
         detail: One sentence: the first mismatch, or why verification was skipped.
+
+    Examples:
+        >>> _, report = kv.lower("decoder.onnx", only=["TensorScatter"])
+        >>> report.verification.status, report.verification.cases, report.verification.steps
+        ('equal', 4, 10)
+        >>> len(report.verification.bit_equal)
+        5
     """
 
     status: Literal["equal", "different", "skipped"]
@@ -74,6 +88,13 @@ class LowerReport:
         verification: How the result compared with the source.
         target: Release of a runtime that the result is for (`onnxruntime 1.17.3`); None when an
             opset was asked for.
+
+    Examples:
+        >>> _, report = kv.lower("decoder.onnx", opset=18, verify=False)
+        >>> sorted({done.rule for done in report.lowered})
+        ['attention', 'inline', 'rms_normalization', 'rotary_embedding', 'tensor_scatter']
+        >>> report.to_json()["target_opset"]
+        18
     """
 
     model: str
@@ -133,6 +154,14 @@ class Refused(KvtoolError):
 
     Attributes:
         report: What was refused and why.
+
+    Examples:
+        >>> try:
+        ...     kv.lower("float8.onnx", opset=18)
+        ... except kv.Refused as error:
+        ...     for refusal in error.report.refused:
+        ...         print(refusal.code, refusal.location, refusal.lowest_opset)
+        element-type decoder, node `cache_0` (TensorScatter) 19
     """
 
     def __init__(self, report: LowerReport | RaiseReport) -> None:
@@ -140,6 +169,6 @@ class Refused(KvtoolError):
             message = f"the result was not equal to the source: {report.verification.detail}"
         else:
             refusals = report.reasons
-            message = f"{len(refusals)} refusal(s), the first: {refusals[0]}"
+            message = f"{counted(len(refusals), 'refusal')}, the first: {refusals[0]}"
         super().__init__(message)
         self.report = report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx.helper
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.core.walk import contents
 from onnx_kvtool.rewrite.ir_features import strip
 
 __all__ = ["ir_version_for", "ir_version_of", "normalise_domains", "set_versions", "stamp"]
@@ -40,8 +40,8 @@ def normalise_domains(model: ir.Model) -> None:
         if "ai.onnx" in imports:
             version = imports.pop("ai.onnx")
             imports.setdefault("", version)
-    for _, graph in graphs(model):
-        for node in graph:
+    for _, _, nodes in contents(model):
+        for node in nodes:
             if node.domain == "ai.onnx":
                 node.domain = ""
 
@@ -71,6 +71,6 @@ def set_versions(model: ir.Model, opset: int, ir_version: int) -> None:
         if "" in function.opset_imports:
             function.opset_imports[""] = opset
     model.ir_version = ir_version
-    for _, graph in graphs(model):
-        for node in graph:
+    for _, _, nodes in contents(model):
+        for node in nodes:
             node.version = None

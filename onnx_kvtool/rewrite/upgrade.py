@@ -10,6 +10,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts, same_version
 from onnx_kvtool.rewrite.engine import Engine
@@ -123,12 +124,13 @@ def _overridable(model: ir.Model) -> list[str]:
     """Say that weights which an old IR version lists as inputs, as it must, can be overridden."""
     if model.ir_version >= 4:
         return []
-    count = sum(value.is_graph_input() for value in model.graph.initializers.values())
-    if not count:
+    number = sum(value.is_graph_input() for value in model.graph.initializers.values())
+    if not number:
         return []
     text = (
-        f"{count} initializer(s) are inputs too, as IR version {model.ir_version} wants it: from "
-        "IR version 4 on the caller may override them, and onnxruntime takes none for a constant"
+        f"{counted(number, 'initializer')} listed as input too, as IR version {model.ir_version} "
+        "wants it: from IR version 4 on the caller may override such a value, and onnxruntime "
+        "takes none for a constant"
     )
     return [text]
 

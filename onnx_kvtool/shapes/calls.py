@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.expansion import MOST_RUN
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.site import Unknown
@@ -25,6 +26,9 @@ def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Se
     if function in run.calls:
         circle = f"`{function.domain}::{function.name}` calls itself"
         return [Outcome(None, Unknown("recursive-function", circle))] * len(node.outputs)
+    if run.is_too_large:
+        size = f"the functions of the model expand to more than {MOST_RUN} nodes"
+        return [Outcome(None, Unknown("too-many-calls", size))] * len(node.outputs)
     body = function.graph.clone(allow_outer_scope_values=True)
     attributes = {**function.attributes, **node.attributes}
     for inner in body:

@@ -95,7 +95,7 @@ def _values(graph: ir.Graph) -> list[ir.Value]:
     found = list(graph.inputs)
     for node in graph:
         found += [output for output in node.outputs if output.name]
-        for attribute in node.attributes.values():
+        for attribute in node.attributes.data.values():
             if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
                 found += _values(attribute.as_graph())
     return found

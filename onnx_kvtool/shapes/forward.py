@@ -18,6 +18,7 @@ from onnx_kvtool.analysis.index_map import (
     substitute,
 )
 from onnx_kvtool.analysis.index_map.atoms import Atom
+from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.ops.contrib import DOMAIN
@@ -76,6 +77,7 @@ class Forward:
         values: Every value of the main graph and of bodies, in order, with its place.
         told: What onnx's inference said.
         calls: The functions whose bodies are being gone through, the outermost first.
+        is_too_large: Whether they call each other so often that none is gone through.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Forward:
         self.values: dict[ir.Value, Location] = {}
         self.told = told
         self.calls: list[ir.Function] = []
+        self.is_too_large = bool(model.functions) and expanded_nodes(model) > MOST_RUN
         self._bound: dict[Atom, Expr] = {Dimension(name): number(n) for name, n in dims.items()}
         self._contents: dict[int, Contents] = {}
         self._names = {
@@ -208,6 +211,8 @@ class Forward:
             return calls.call(self, node, function, scope)
         if node.domain == "" and (flow := CONTROL.get(node.op_type)) is not None:
             return flow(self, node, place, scope)
+        if not node.outputs:
+            return []
         opset = scope.opset if node.version is None else node.version
         knowledge = self.knowledge
         site = Site(node, opset, place, knowledge, scope.contents, scope.conditional)

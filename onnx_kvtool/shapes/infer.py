@@ -10,10 +10,10 @@ import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
+from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.core.weightless import weightless
-from onnx_kvtool.shapes.expansion import MOST_NODES, expanded_nodes
-from onnx_kvtool.shapes.message_types import read_type
+from onnx_kvtool.shapes.completion import Addition, Completion
 from onnx_kvtool.shapes.propagation import infer_with_data
 
 __all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]
@@ -30,7 +30,7 @@ class Annotations:
             and shapes of the file; None when inference was not needed.
     """
 
-    added: list[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]]
+    added: list[Addition]
     failure: str | None = None
     agrees: bool | None = None
 
@@ -41,7 +41,9 @@ class Annotations:
                 value.type, value.shape = type_, shape
 
 
-def annotate(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Annotations:
+def annotate(
+    model: ir.Model, wanted: Callable[[ir.Node], bool] | None = None, *, frozen: bool = False
+) -> Annotations:
     """Infer types and shapes and write them on the values that lack them, in place.
 
     Declared types and known dimensions stay as they are. Names that inference invents for unknown
@@ -51,14 +53,16 @@ def annotate(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Annotations:
         model: The model; the bodies of its functions are not inferred, because their types are
             known at calls only.
         wanted: The nodes whose inputs and outputs are annotated; others stay as they are, because
-            most nodes of a large graph are looked at by nobody.
+            most nodes of a large graph are looked at by nobody. None for all nodes.
+        frozen: Whether values may share what is written on them, because nobody edits the shapes
+            and types of values until they are removed.
     """
     lacking = {
         value
         for _, _, node in nodes(model)
-        if wanted(node)
+        if wanted is None or wanted(node)
         for value in (*node.inputs, *node.outputs)
-        if value is not None and _incomplete(value)
+        if value is not None and _is_incomplete(value)
     }
     if not lacking:
         return Annotations([])
@@ -85,10 +89,10 @@ def annotate(model: ir.Model, wanted: Callable[[ir.Node], bool]) -> Annotations:
     ) as error:
         reason = f"onnx's shape inference failed: {_first_line(error)}"
         return Annotations([], reason, False)
-    result = Annotations([], None, agrees)
+    completion = Completion(frozen=frozen)
     for value, type_ in _matches(model.graph, inferred.graph, lacking):
-        _complete(value, type_, result)
-    return result
+        completion.write(value, type_)
+    return Annotations(completion.added, None, agrees)
 
 
 def _first_line(error: BaseException) -> str:
@@ -150,7 +154,7 @@ def _matches(
         for output in node.outputs:
             if output in lacking and (found := declared.get(output.name or "")) is not None:
                 yield output, found.type
-        inner = dict(subgraphs(node))
+        inner = dict(subgraphs(node)) if node.attributes.data else None
         if not inner:
             continue
         if protos is None:
@@ -169,51 +173,6 @@ def _proto_graphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]
             yield f"{attribute.name}[{index}]", graph
 
 
-def _incomplete(value: ir.Value) -> bool:
+def _is_incomplete(value: ir.Value) -> bool:
     shape = value.shape
-    return value.type is None or shape is None or shape.has_unknown_dim()
-
-
-def _complete(value: ir.Value, inferred: onnx.TypeProto, result: Annotations) -> None:
-    if not inferred.WhichOneof("value"):
-        return
-    result.added.append((value, value.type, value.shape))
-    if value.type is None:
-        value.type = read_type(inferred)
-    dims = _dims(inferred)
-    if dims is None:
-        return
-    declared = value.shape
-    if declared is None:
-        value.shape = ir.Shape(dims)
-    elif len(declared) == len(dims):
-        value.shape = ir.Shape([_known(d, i) for d, i in zip(declared, dims, strict=True)])
-
-
-def _dims(inferred: onnx.TypeProto) -> list[int | str | None] | None:
-    """Return the dimensions of a type, invented names left out; None where it has no shape."""
-    if inferred.HasField("tensor_type"):
-        tensor = inferred.tensor_type
-        # Read here, as every value of a large model passes by: onnx_ir takes three times as long.
-        return [_dim(d) for d in tensor.shape.dim] if tensor.HasField("shape") else None
-    shape = ir.serde.deserialize_type_proto_for_shape(inferred)
-    return None if shape is None else [_named(d) for d in shape]
-
-
-def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    if dim.HasField("dim_value"):
-        return dim.dim_value
-    name = dim.dim_param
-    return None if not name or name.startswith("unk__") else name
-
-
-def _named(dim: int | ir.SymbolicDim) -> int | str | None:
-    if isinstance(dim, int):
-        return dim
-    return None if _is_invented(dim) else dim.value
-
-
-def _known(declared: int | ir.SymbolicDim, inferred: int | str | None) -> int | str | None:
-    if isinstance(declared, int):
-        return declared
-    return declared.value if declared.value is not None else inferred
+    return shape is None or value.type is None or shape.has_unknown_dim()

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.analysis.index_map import Expr
+from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.shapes.message_types import read_type
@@ -40,6 +41,8 @@ def of_model(model: ir.Model) -> tuple[Mapping[str, onnx.TypeProto], str | None]
     Returns:
         Types by name, and why there are none; None where inference went well.
     """
+    if model.functions and expanded_nodes(model) > MOST_NODES:
+        return {}, f"its functions expand to more than {MOST_NODES} nodes"
     message = weightless(model)
     _undeclare(message.graph)
     try:

@@ -50,7 +50,10 @@ def settle(run: Forward, value: ir.Value, outcome: Outcome, place: Location, sco
         shape = _filled(run, value, shape, told, place)
     is_declared = not scope.in_function
     declared_type = value.type if is_declared else None
-    if isinstance(declared_type, VerbatimType) or _says_nothing(declared_type):
+    # None first, as most values declare no type: a protocol takes a microsecond to deny it.
+    if declared_type is not None and (
+        isinstance(declared_type, VerbatimType) or _says_nothing(declared_type)
+    ):
         declared_type = None
     _settle_type(run, value, type_, declared_type, place)
     final = knowledge.types.get(value)
@@ -59,7 +62,7 @@ def settle(run: Forward, value: ir.Value, outcome: Outcome, place: Location, sco
     _settle_shape(run, value, shape, run.declared(value) if is_declared else None, place)
 
 
-def _says_nothing(type_: ir.TypeProtocol | None) -> bool:
+def _says_nothing(type_: ir.TypeProtocol) -> bool:
     return isinstance(type_, ir.TensorType) and type_.dtype == ir.DataType.UNDEFINED
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import onnx.defs
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.shapes.knowledge import Conflict
 from onnx_kvtool.shapes.rules.site import Site
@@ -56,7 +57,7 @@ def report_wrong_opset(site: Site) -> int | None:
             site.at(value),
             f"opset {site.opset}",
             f"opset {found}",
-            f"`{node.op_type}` of {len(node.inputs)} inputs is of opset {found}, "
+            f"`{node.op_type}` of {counted(len(node.inputs), 'input')} is of opset {found}, "
             f"and opset {site.opset}, which is declared, {has}",
         )
     )

@@ -74,10 +74,10 @@ class Program:
     def _walk(self) -> None:
         roots = {id(self.model.graph), *(id(f.graph) for f in self.model.functions.values())}
         found: list[tuple[str, int, ir.Node]] = []
-        for path, graph in walk.graphs(self.model):
+        for path, graph, nodes in walk.contents(self.model):
             if id(graph) in roots:
                 found = self._found.setdefault(id(graph), [])
-            for index, node in enumerate(graph):
+            for index, node in enumerate(nodes):
                 if self._function(node) is not None or node.op_type in self._wanted:
                     found.append((path, index, node))
                 if node.attributes.data:

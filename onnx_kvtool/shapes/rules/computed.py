@@ -10,6 +10,7 @@ from onnx_kvtool.analysis.index_map import Expr, Facts, at_least
 from onnx_kvtool.analysis.index_map.expression import product
 from onnx_kvtool.analysis.index_map.forms import divided, largest
 from onnx_kvtool.analysis.index_map.rules.reshape import means_itself
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.shapes.rules.elementwise import broadcast_shapes
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
@@ -49,7 +50,9 @@ def asked(site: Site, value: ir.Value) -> tuple[Expr | None, ...]:
     if length is None:
         raise Unknown("unknown-rank", f"the number of elements of `{value.name}` is not known")
     if length > _MOST_AXES:
-        raise Unknown("malformed", f"`{value.name}` has {length} elements, more than axes can be")
+        raise Unknown(
+            "malformed", f"`{value.name}` has {counted(length, 'element')}, more than axes can be"
+        )
     return (None,) * length
 
 

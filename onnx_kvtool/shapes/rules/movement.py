@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from onnx_kvtool.analysis.index_map import Facts
 from onnx_kvtool.analysis.index_map.expression import product
 from onnx_kvtool.analysis.index_map.forms import divided, largest, smallest
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.shapes.sizes import Shape, number, shape_words
 
@@ -46,7 +47,10 @@ def transpose(site: Site) -> Sequence[Shape | Unknown]:
     order = perm if isinstance(perm, tuple) and perm else tuple(reversed(range(len(shape))))
     if sorted(order) != list(range(len(shape))):
         site.conflict("operand-shape", 0, shape_words(shape), f"rank {len(order)}", "`perm`")
-        raise Unknown("malformed", f"`perm` {list(order)} is no order of {len(shape)} axes")
+        raise Unknown(
+            "malformed",
+            f"`perm` {list(order)} is no order of {counted(len(shape), 'axis', 'axes')}",
+        )
     return (tuple(shape[int(axis)] for axis in order),)
 
 
@@ -121,7 +125,9 @@ def split(site: Site) -> Sequence[Shape | Unknown]:
         ]
     if sizes is not None:
         if len(sizes) < len(site.node.outputs):
-            raise Unknown("malformed", f"`split` has {len(sizes)} numbers for more outputs")
+            raise Unknown(
+                "malformed", f"`split` has {counted(len(sizes), 'number')} for more outputs"
+            )
         site.same(number(sum(sizes)), shape[axis], 0, axis, "sum of `split`")
         parts = [number(n) for n in sizes]
     elif site.opset < _FIRST_UNEQUAL:

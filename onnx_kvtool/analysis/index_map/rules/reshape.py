@@ -11,6 +11,7 @@ from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer,
 from onnx_kvtool.analysis.index_map.forms import divided, modulo
 from onnx_kvtool.analysis.index_map.site import Site
 from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode
 
 __all__ = ["means_itself", "reshape"]
@@ -39,7 +40,7 @@ def reshape(site: Site) -> IndexMap | None:
         return None
     before, after = product(data.shape).number, product(sizes).number
     if before is not None and after is not None and before != after:
-        raise MalformedNode("reshape-sizes", f"{before} elements are not {after}")
+        raise MalformedNode("reshape-sizes", f"{counted(before, 'element')} cannot become {after}")
     groups = _groups(data.shape, sizes)
     if groups is None or not data.parts:
         return site.opaque(sizes)

@@ -8,11 +8,15 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs
 
-__all__ = ["MOST_NODES", "expanded_nodes"]
+__all__ = ["MOST_NODES", "MOST_RUN", "expanded_nodes"]
 
-MOST_NODES = 5_000_000
+MOST_NODES = 1_000_000
 """Nodes. onnx's inference goes through the body of a function at every call of it; forty functions
 of two calls each would keep it busy for days."""
+
+MOST_RUN = 200_000
+"""Nodes of functions and graphs that are gone through one by one in Python, or loaded by a runtime,
+which takes tens of microseconds for each."""
 
 _Key = tuple[str, str, str]
 

@@ -1,0 +1,62 @@
+"""What a worker process does when it is told to end, or is left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from multiprocessing.synchronize import Event
+from types import FrameType
+from typing import TypeVar
+
+__all__ = ["begin", "ended_with"]
+
+T = TypeVar("T")
+
+
+def begin(is_up: Event) -> None:
+    """Make this worker end with its parent, and tell it that the worker is ready."""
+    _end_with_parent()
+    is_up.set()
+
+
+def _end_with_parent() -> None:
+    """Let this worker end in order when it gets SIGTERM, and when its parent is no more.
+
+    An interrupt at the keyboard reaches all processes of a terminal; it is left to the parent,
+    which ends its workers. A parent that is killed cannot, and its workers would wait for work
+    forever.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
+    threading.Thread(target=_watch_parent, daemon=True).start()
+
+
+def ended_with(work: Callable[[str], T], item: str) -> T:
+    """Return `work(item)`; a worker that is told to end meanwhile is gone when it has tidied up.
+
+    The pool would take the exception for a result, and go on.
+    """
+    try:
+        return work(item)
+    except SystemExit as end:
+        os._exit(end.code if isinstance(end.code, int) else 1)
+
+
+def _watch_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    wait([parent.sentinel])
+    with contextlib.suppress(OSError):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)

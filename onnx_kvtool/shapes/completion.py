@@ -1,0 +1,101 @@
+"""Writing what onnx's inference found on the values that lack it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.shapes.message_types import read_type
+
+__all__ = ["Addition", "Completion"]
+
+Addition = tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None]
+"""A value on which inference wrote, with the type and shape that the file declares."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What one type says.
+
+    Attributes:
+        type: The type; None for one that does not say of what it is.
+        is_plain: Whether `type` is that of a tensor, and says no more than the element type.
+        dims: The dimensions, invented names left out; None where there is no shape.
+        shape: The same as a shape that can be shared.
+    """
+
+    type: ir.TypeProtocol | None
+    is_plain: bool
+    dims: list[int | str | None] | None
+    shape: ir.Shape | None
+
+
+class Completion:
+    """Writes inferred types on values.
+
+    The thousands of values of a large model have few different types, each of which is read once.
+
+    Args:
+        frozen: Whether values may share types and shapes, which must not be edited then.
+
+    Attributes:
+        added: Each value that was written on.
+    """
+
+    def __init__(self, *, frozen: bool) -> None:
+        self.added: list[Addition] = []
+        self._frozen = frozen
+        self._readings: dict[bytes, _Reading | None] = {}
+
+    def write(self, value: ir.Value, inferred: onnx.TypeProto) -> None:
+        """Complete the type and the shape of one value; what is declared of it stays."""
+        key = inferred.SerializeToString()
+        if key not in self._readings:
+            self._readings[key] = _read(inferred)
+        reading = self._readings[key]
+        if reading is None:
+            return
+        declared = value.shape
+        self.added.append((value, value.type, declared))
+        if value.type is None:
+            value.type = self._type(reading, inferred)
+        if reading.dims is None:
+            return
+        if declared is None:
+            value.shape = reading.shape if self._frozen else ir.Shape(reading.dims)
+        elif len(declared) == len(reading.dims):
+            dims = [_known(d, i) for d, i in zip(declared, reading.dims, strict=True)]
+            value.shape = ir.Shape(dims)
+
+    def _type(self, reading: _Reading, inferred: onnx.TypeProto) -> ir.TypeProtocol | None:
+        if self._frozen or reading.type is None:
+            return reading.type
+        return ir.TensorType(reading.type.dtype) if reading.is_plain else read_type(inferred)
+
+
+def _read(inferred: onnx.TypeProto) -> _Reading | None:
+    """Return what a type says; None for one that says nothing."""
+    if not inferred.WhichOneof("value"):
+        return None
+    type_ = read_type(inferred)
+    is_plain = isinstance(type_, ir.TensorType) and not type_.denotation
+    try:
+        shape = ir.serde.deserialize_type_proto_for_shape(inferred)
+    except ir.serde.SerdeError:  # onnx_ir has no form for maps
+        shape = None
+    dims = None if shape is None else [_named(dim) for dim in shape]
+    return _Reading(type_, is_plain, dims, None if dims is None else ir.Shape(dims, frozen=True))
+
+
+def _named(dim: int | ir.SymbolicDim) -> int | str | None:
+    if isinstance(dim, int):
+        return dim
+    return None if not dim.value or dim.value.startswith("unk__") else dim.value
+
+
+def _known(declared: int | ir.SymbolicDim, inferred: int | str | None) -> int | str | None:
+    if isinstance(declared, int):
+        return declared
+    return declared.value if declared.value is not None else inferred

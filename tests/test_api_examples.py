@@ -1,0 +1,54 @@
+"""Every public name is documented with an example, and every example of a docstring is run."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import onnx_kvtool as kv
+from tests.page_examples import stage
+
+NAMES = [name for name in kv.__all__ if name != "__version__"]
+WITHOUT_EXAMPLE = {"EvalReport": "`kvtool eval` prints it, and no public function returns it"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_has_an_example(name: str) -> None:
+    text = inspect.getdoc(getattr(kv, name)) or ""
+    assert ("Examples:\n" in text) != (name in WITHOUT_EXAMPLE)
+
+
+@pytest.mark.needs_onnxruntime("1.29")
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in WITHOUT_EXAMPLE])
+def test_the_examples_of_a_docstring(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None
+) -> None:
+    stage(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = inspect.getdoc(getattr(kv, name)) or ""
+    test = doctest.DocTestParser().get_doctest(text, {"kv": kv}, name, None, 0)
+    printed: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(test, out=printed.append)
+    assert result.attempted and not result.failed, "".join(printed)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [kv.load, kv.lower, kv.raise_, kv.check, kv.inspect, kv.infer, kv.evaluate, kv.verify],
+)
+def test_a_docstring_tells_of_every_argument(function: object) -> None:
+    text = inspect.getdoc(function) or ""
+    arguments = text.partition("\nArgs:\n")[2].split("\n\n")[0]
+    documented = re.findall(r"^    (\w+): ", arguments, re.MULTILINE)
+    assert documented == list(inspect.signature(function).parameters)  # type: ignore[arg-type]
+    assert "\nRaises:\n" in text
+
+
+def test_the_reference_has_every_public_name(root: Path) -> None:
+    page = (root / "docs" / "python" / "reference.md").read_text(encoding="utf-8")
+    assert re.findall(r"^::: onnx_kvtool\.(\w+)$", page, re.MULTILINE) != []
+    assert set(re.findall(r"^::: onnx_kvtool\.(\w+)$", page, re.MULTILINE)) == set(NAMES)
