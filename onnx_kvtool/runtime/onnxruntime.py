@@ -62,6 +62,7 @@ class Session:
             raise RuntimeUnavailable(f"{self.runtime} computes this model wrongly: {reason}")
         options = ort.SessionOptions()
         options.log_severity_level = _FATAL
+        options.enable_cpu_mem_arena = False  # it pays over many runs, and keeps what it once took
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         if directory:
