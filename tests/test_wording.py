@@ -55,8 +55,8 @@ NO_PROSE = {
 
 SHOWN_AS_PYTHON = {
     "commands/arguments.py",
-    "core/judgement.py",
-    "core/tensor_claims.py",
+    "core/judging/judgement.py",
+    "core/judging/tensor_claims.py",
     "lint/config.py",
     "ops/view.py",
 }

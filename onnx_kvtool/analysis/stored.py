@@ -9,7 +9,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.external_data import array
+from onnx_kvtool.core.files.external_data import array
 
 __all__ = ["elements"]
 

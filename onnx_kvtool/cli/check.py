@@ -272,7 +272,7 @@ def _write(report: CheckReport, output: str | None, color: bool | None) -> None:
             return
         text = text_of_blocks(blocks(report)).rstrip("\n")
     if not to_stdout:
-        from onnx_kvtool.core.atomic import write_bytes
+        from onnx_kvtool.core.files.atomic import write_bytes
 
         assert output is not None
         write_bytes(output, (f"{text}\n" if text else "").encode())

@@ -105,7 +105,7 @@ def inspect(
     if to_stdout:
         write_data(text)
     else:
-        from onnx_kvtool.core.atomic import write_bytes
+        from onnx_kvtool.core.files.atomic import write_bytes
 
         assert output is not None
         write_bytes(output, (text.rstrip("\n") + "\n").encode())

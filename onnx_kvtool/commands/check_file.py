@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
-from onnx_kvtool.core.external_data import check_external_data
+from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin, read, write
 from onnx_kvtool.core.shortage import as_shortage

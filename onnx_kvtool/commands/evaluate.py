@@ -22,7 +22,7 @@ from onnx_kvtool.commands.evaluate_inputs import (
 from onnx_kvtool.commands.evaluate_run import run_model
 from onnx_kvtool.commands.rewriting import check_dims
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.external_data import check_external_data
+from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.runtime.evaluation.archive import save_values
 from onnx_kvtool.runtime.evaluation.loop import apart_from

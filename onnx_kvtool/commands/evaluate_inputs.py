@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_sizes
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.runtime.engine.declared import declared_mismatch

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_kvtool.commands.rewriting import check_dims, check_output, write_result
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.external_data import check_external_data
+from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.model import clone, origin, read
 from onnx_kvtool.shapes.everything import Inference, infer_everything
 from onnx_kvtool.shapes.report import InferReport

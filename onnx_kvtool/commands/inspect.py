@@ -13,7 +13,7 @@ from onnx_kvtool.analysis.caches.neighbourhood import neighbourhood
 from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.shapes.infer import annotate
 

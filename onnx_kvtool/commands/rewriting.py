@@ -15,10 +15,10 @@ import onnx_ir as ir
 from onnx_kvtool.commands.arguments import check_sizes
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.external_data import check_external_data, place_external_data
+from onnx_kvtool.core.files.external_data import check_external_data, place_external_data
+from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.model import origin, read, serialize, write
 from onnx_kvtool.core.suggestion import unknown_name
-from onnx_kvtool.core.weightless import weightless
 
 __all__ = [
     "Report",

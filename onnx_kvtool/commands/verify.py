@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.rewriting import check_dims
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-from onnx_kvtool.core.external_data import check_external_data
+from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.report import VerifyReport

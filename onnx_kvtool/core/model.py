@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core import carried, walk
-from onnx_kvtool.core.atomic import Stamp, stamp, write_bytes
+from onnx_kvtool.core import walk
 from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.container import DEFAULT_DOMAINS, judge
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
-from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.files.atomic import Stamp, stamp, write_bytes
+from onnx_kvtool.core.files.external_data import external_files
+from onnx_kvtool.core.files.source import parse, read_bytes, spoken_name
+from onnx_kvtool.core.judging.container import DEFAULT_DOMAINS, judge
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.message import MessageWriter
-from onnx_kvtool.core.protobuf import EncodeError
-from onnx_kvtool.core.source import parse, read_bytes, spoken_name
+from onnx_kvtool.core.messages import carried
+from onnx_kvtool.core.messages.message import MessageWriter
+from onnx_kvtool.core.messages.protobuf import EncodeError
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 
 __all__ = ["Origin", "clone", "deserialize", "origin", "read", "serialize", "settle", "write"]

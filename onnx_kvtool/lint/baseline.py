@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from onnx_kvtool.core.atomic import write_bytes
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files.atomic import write_bytes
 from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.lint.report import FileReport
 

@@ -17,8 +17,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
+from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.walk import function_path, subgraphs
-from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.shapes.infer import importing_all

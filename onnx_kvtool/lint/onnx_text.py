@@ -15,8 +15,8 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.forms import SparseInitializer
-from onnx_kvtool.core.message import MessageWriter
+from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graphs, nodes
 

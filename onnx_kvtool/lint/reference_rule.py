@@ -22,7 +22,7 @@ class ReferenceRule(ModelRule):
     Data files are looked up, never read.
 
     Attributes:
-        problems: Codes of the problems of `core.references` that are meant.
+        problems: Codes of the problems of `core.files.references` that are meant.
         by_file: Whether one finding stands for all tensors of a file.
     """
 
@@ -31,7 +31,7 @@ class ReferenceRule(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Judge each reference."""
-        from onnx_kvtool.core.references import ReferenceJudge
+        from onnx_kvtool.core.files.references import ReferenceJudge
 
         judge = ReferenceJudge(need_bytes=True)
         files: dict[tuple[str, str], list[tuple[Location, str, str | None]]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import onnx
 
-from onnx_kvtool.core.protobuf import DecodeError
+from onnx_kvtool.core.messages.protobuf import DecodeError
 
 __all__ = ["known_wrong"]
 

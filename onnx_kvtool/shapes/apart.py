@@ -15,7 +15,7 @@ import onnx
 import onnx.shape_inference
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.small_constants import op_types, small_constants
+from onnx_kvtool.core.messages.small_constants import op_types, small_constants
 
 __all__ = ["infer_apart", "may_run_out"]
 

@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.index_map import Element, Expr, Extent, variable
 from onnx_kvtool.analysis.index_map.atoms import Atom
-from onnx_kvtool.core.forms import VerbatimType
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.core.model import origin
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.knowledge import Lost

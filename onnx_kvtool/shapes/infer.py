@@ -11,8 +11,8 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
+from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.walk import nodes, subgraphs
-from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.shapes.completion import Addition, Completion
 from onnx_kvtool.shapes.propagation import infer_with_data
 

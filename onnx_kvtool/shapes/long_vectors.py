@@ -6,7 +6,13 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.small_constants import Sizes, every_node, is_told, op_types, small_constants
+from onnx_kvtool.core.messages.small_constants import (
+    Sizes,
+    every_node,
+    is_told,
+    op_types,
+    small_constants,
+)
 
 __all__ = ["makes_long_vector"]
 

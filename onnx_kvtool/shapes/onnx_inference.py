@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from onnx_kvtool.analysis.index_map import Expr
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
-from onnx_kvtool.core.weightless import weightless
+from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.shapes.message_types import read_type
 from onnx_kvtool.shapes.propagation import infer_with_data

@@ -6,7 +6,7 @@ import onnx
 import onnx.shape_inference
 
 from onnx_kvtool.core.memory import bounded_memory
-from onnx_kvtool.core.negative_sizes import infer_past_negative_sizes
+from onnx_kvtool.core.messages.negative_sizes import infer_past_negative_sizes
 from onnx_kvtool.shapes.apart import infer_apart, may_run_out
 from onnx_kvtool.shapes.long_vectors import makes_long_vector
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.index_map import Expr
-from onnx_kvtool.core.forms import VerbatimType
+from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.sizes import is_invented, read_size, words
 

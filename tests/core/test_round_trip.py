@@ -11,7 +11,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, TypeProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
+from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
 from onnx_kvtool.core.model import clone, origin, read, serialize
 from tests.core.small import FLOAT, INT64, branched, external, plain, save, weighted, with_function
 

@@ -90,7 +90,7 @@ class BadSparseTensor(ModelRule):
 
 
 def _sparse(context: Context) -> Iterator[tuple[Location, Any]]:
-    from onnx_kvtool.core.forms import SparseInitializer
+    from onnx_kvtool.core.messages.forms import SparseInitializer
 
     for place, tensor in context.tensors:
         if isinstance(tensor, SparseInitializer):

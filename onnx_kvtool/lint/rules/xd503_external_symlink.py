@@ -62,7 +62,7 @@ class ExternalSymlink(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Look at each data file that may be read at all."""
-        from onnx_kvtool.core.references import ReferenceJudge
+        from onnx_kvtool.core.files.references import ReferenceJudge
         from onnx_kvtool.lint.reference_rule import more_tensors
 
         judge = ReferenceJudge(need_bytes=True)

@@ -75,9 +75,9 @@ class ExternalBadKey(ModelRule):
         """Look at what stands besides location, offset and length."""
         import os
 
-        from onnx_kvtool.core.carried import external_extras
+        from onnx_kvtool.core.files.references import ReferenceJudge
+        from onnx_kvtool.core.messages.carried import external_extras
         from onnx_kvtool.core.quantity import counted
-        from onnx_kvtool.core.references import ReferenceJudge
         from onnx_kvtool.lint.finding import Fix
         from onnx_kvtool.lint.words import listed
 
@@ -125,7 +125,7 @@ def _sha1(path: str) -> str:
 
 def _removing(tensor: ir.ExternalTensor, keys: list[str]) -> Callable[[], None]:
     def apply() -> None:
-        from onnx_kvtool.core.carried import drop_external_extras
+        from onnx_kvtool.core.messages.carried import drop_external_extras
 
         drop_external_extras(tensor, keys)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.forms import SparseInitializer
+from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement

@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.external_data import array
-from onnx_kvtool.core.forms import SparseInitializer
+from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.room import require_room

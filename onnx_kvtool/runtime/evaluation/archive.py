@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onnx_kvtool.core.atomic import replacing
 from onnx_kvtool.core.errors import UnwritableOutput
+from onnx_kvtool.core.files.atomic import replacing
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
 __all__ = ["save_values"]

@@ -15,8 +15,8 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.protobuf import DecodeError
-from onnx_kvtool.core.source import read_bytes
+from onnx_kvtool.core.files.source import read_bytes
+from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.core.suggestion import closest, did_you_mean, missing_file_help
 from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_name, dtype_named
 from onnx_kvtool.runtime.engine.type_check import element_type

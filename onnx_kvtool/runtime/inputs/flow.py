@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.external_data import array
+from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView

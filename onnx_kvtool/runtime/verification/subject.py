@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
+from onnx_kvtool.core.messages.negative_sizes import slices_negative_size
+from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.model import origin, serialize
-from onnx_kvtool.core.negative_sizes import slices_negative_size
 from onnx_kvtool.core.walk import tensors
-from onnx_kvtool.core.weightless import weightless
 from onnx_kvtool.runtime.comparison.compare import Tolerance
 from onnx_kvtool.runtime.comparison.movement import moved_outputs
 from onnx_kvtool.runtime.comparison.noise import precision_of

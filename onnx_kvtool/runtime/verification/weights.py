@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.external_data import array
+from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.runtime.verification.likeness import Likeness

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnx_kvtool.core.external_data import external_files
+from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.model import deserialize, read, serialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding

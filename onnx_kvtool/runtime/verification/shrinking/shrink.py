@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.external_data import array
+from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, shapes_of

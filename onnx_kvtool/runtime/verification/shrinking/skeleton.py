@@ -10,8 +10,8 @@ import onnx.inliner
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.forms import SparseInitializer
-from onnx_kvtool.core.message import MessageWriter
+from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.walk import graphs
 
 __all__ = ["SMALL", "WEIGHT_TYPES", "Skeleton", "skeleton"]

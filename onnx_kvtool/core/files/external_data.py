@@ -13,9 +13,9 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.files.placing import Placing, place_files
+from onnx_kvtool.core.files.references import ReferenceJudge
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.placing import Placing, place_files
-from onnx_kvtool.core.references import ReferenceJudge
 from onnx_kvtool.core.storage import tensor_bytes
 
 __all__ = [

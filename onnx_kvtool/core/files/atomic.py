@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from onnx_kvtool.core.errors import UnwritableOutput
-from onnx_kvtool.core.temporary import remove_stale, temporary_file
+from onnx_kvtool.core.files.temporary import remove_stale, temporary_file
 
 __all__ = ["Stamp", "replacing", "stamp", "write_bytes"]
 

@@ -14,7 +14,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
-from onnx_kvtool.core.external_data import (
+from onnx_kvtool.core.files.external_data import (
     array,
     check_external_data,
     external_files,

@@ -14,8 +14,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from onnx_kvtool.core import source
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
+from onnx_kvtool.core.files import source
 from onnx_kvtool.core.model import origin, read, serialize
 from tests.core.small import branched, external, plain, weighted, with_function
 

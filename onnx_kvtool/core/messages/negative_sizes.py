@@ -10,7 +10,7 @@ import onnx.checker
 import onnx.shape_inference
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.small_constants import (
+from onnx_kvtool.core.messages.small_constants import (
     Sizes,
     bodies,
     every_node,

@@ -11,7 +11,7 @@ import onnx
 from onnx_kvtool.core.diagnostic import Diagnostic, Severity
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.protobuf import Message, UnknownFieldSet
+from onnx_kvtool.core.messages.protobuf import Message, UnknownFieldSet
 
 __all__ = ["Judgement", "require_text"]
 

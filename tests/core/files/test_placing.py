@@ -11,9 +11,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core import placing
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-from onnx_kvtool.core.external_data import Placing, place_external_data
+from onnx_kvtool.core.files import placing
+from onnx_kvtool.core.files.external_data import Placing, place_external_data
 from onnx_kvtool.core.model import read, write
 from tests.core.small import external, save, weighted
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
 from typing import BinaryIO, Literal
 
-from onnx_kvtool.core.atomic import replacing
 from onnx_kvtool.core.errors import UnwritableOutput, UsageError
+from onnx_kvtool.core.files.atomic import replacing
 
 __all__ = ["Placing", "place_files"]
 

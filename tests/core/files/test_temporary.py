@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from onnx_kvtool.core.atomic import replacing, stamp, write_bytes
 from onnx_kvtool.core.errors import UnwritableOutput
-from onnx_kvtool.core.temporary import remove_stale, temporary_file
+from onnx_kvtool.core.files.atomic import replacing, stamp, write_bytes
+from onnx_kvtool.core.files.temporary import remove_stale, temporary_file
 
 OLD = b"what was there"
 NEW = b"what comes"
@@ -24,10 +24,10 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="no locks that end wi
 @posix
 def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys; from onnx_kvtool.core.temporary import temporary_file\n"
+        "import os, signal, sys; from onnx_kvtool.core.files.temporary import temporary_file\n"
         "with temporary_file(sys.argv[1], 0o666): os.kill(os.getpid(), signal.SIGKILL)"
     )
-    root = Path(__file__).resolve().parent.parent.parent
+    root = Path(__file__).resolve().parents[3]
     environment = {**os.environ, "PYTHONPATH": os.fspath(root)}
     subprocess.run([sys.executable, "-c", program, tmp_path], env=environment, check=False)
     (left,) = tmp_path.iterdir()

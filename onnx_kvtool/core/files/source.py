@@ -9,10 +9,10 @@ from typing import BinaryIO
 
 import onnx
 
-from onnx_kvtool.core import wire
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.foreign import recognise
-from onnx_kvtool.core.protobuf import DecodeError
+from onnx_kvtool.core.files import wire
+from onnx_kvtool.core.files.foreign import recognise
+from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
 from onnx_kvtool.core.suggestion import missing_file_help
 

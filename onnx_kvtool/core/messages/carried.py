@@ -2,7 +2,7 @@
 
 Before a message is turned into an `onnx_ir.Model`, what onnx_ir would drop or refuse is taken out
 of it (`hide`), with a placeholder that says which piece stood there; afterwards each piece gets a
-place in the model (`restore`) from where `core.message` writes it back.
+place in the model (`restore`) from where `core.messages.message` writes it back.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
-from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
-from onnx_kvtool.core.judgement import Judgement
+from onnx_kvtool.core.judging.judgement import Judgement
+from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
 
 __all__ = ["Hidden", "drop_external_extras", "external_extras", "hide", "restore"]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
-from onnx_kvtool.core.attribute_claims import is_utf8, misplaced_value
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.judgement import Judgement, require_text
+from onnx_kvtool.core.judging.attribute_claims import is_utf8, misplaced_value
+from onnx_kvtool.core.judging.judgement import Judgement, require_text
+from onnx_kvtool.core.judging.scopes import Scope
+from onnx_kvtool.core.judging.tensor_claims import judge_tensor
+from onnx_kvtool.core.judging.type_claims import has_form, is_plain_tensor
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.protobuf import UnknownFieldSet
-from onnx_kvtool.core.scopes import Scope
+from onnx_kvtool.core.messages.protobuf import UnknownFieldSet
 from onnx_kvtool.core.storage import element_count
-from onnx_kvtool.core.tensor_claims import judge_tensor
-from onnx_kvtool.core.type_claims import has_form, is_plain_tensor
 from onnx_kvtool.core.walk import step_path
 
 __all__ = ["Call", "GraphJudge"]

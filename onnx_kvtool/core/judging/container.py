@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import onnx
 
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.graph_judge import Call, GraphJudge
-from onnx_kvtool.core.judgement import Judgement, require_text
+from onnx_kvtool.core.judging.graph_judge import Call, GraphJudge
+from onnx_kvtool.core.judging.judgement import Judgement, require_text
+from onnx_kvtool.core.judging.scopes import Scope
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.scopes import Scope
 from onnx_kvtool.core.walk import function_path, graph_path
 
 __all__ = ["DEFAULT_DOMAINS", "judge"]

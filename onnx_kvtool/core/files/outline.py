@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from mmap import ACCESS_READ, mmap
 
-from onnx_kvtool.core.wire import fields
+from onnx_kvtool.core.files.wire import fields
 
 __all__ = ["Outline", "outline"]
 

@@ -11,10 +11,10 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.forms import SparseInitializer, VerbatimType
-from onnx_kvtool.core.message import MessageWriter
+from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
+from onnx_kvtool.core.messages.message import MessageWriter
+from onnx_kvtool.core.messages.type_writer import TypeWriter
 from onnx_kvtool.core.storage import tensor_bytes
-from onnx_kvtool.core.type_writer import TypeWriter
 
 __all__ = ["weightless"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx
 
+from onnx_kvtool.core.judging.tensor_claims import unknown_type
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.storage import ELEMENT_TYPES
-from onnx_kvtool.core.tensor_claims import unknown_type
 
 __all__ = ["has_form", "is_plain_tensor"]
 

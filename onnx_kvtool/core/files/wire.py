@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from mmap import mmap
 
-from onnx_kvtool.core.foreign import Flaw
+from onnx_kvtool.core.files.foreign import Flaw
 from onnx_kvtool.core.quantity import counted
 
 __all__ = ["explain", "fields"]

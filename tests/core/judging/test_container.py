@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import AttributeProto, TensorProto, helper
 
-from onnx_kvtool.core.container import judge
 from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.judging.container import judge
 from onnx_kvtool.core.model import origin, read
 from tests.core.small import FLOAT, branched, external, plain, save, weighted, with_function
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.forms import VerbatimType
+from onnx_kvtool.core.messages.forms import VerbatimType
 
 __all__ = ["TypeWriter", "write_type"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.judgement import Judgement, require_text
+from onnx_kvtool.core.judging.judgement import Judgement, require_text
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import ELEMENT_TYPES, element_count, stored_bytes

@@ -8,10 +8,10 @@ from typing import Any, cast
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.carried import external_extras
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.forms import SparseInitializer
-from onnx_kvtool.core.type_writer import TypeWriter, write_type
+from onnx_kvtool.core.messages.carried import external_extras
+from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.core.messages.type_writer import TypeWriter, write_type
 
 __all__ = ["MessageWriter"]
 

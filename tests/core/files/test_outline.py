@@ -7,9 +7,9 @@ from pathlib import Path
 import onnx
 import pytest
 
-from onnx_kvtool.core.outline import Outline, outline
+from onnx_kvtool.core.files.outline import Outline, outline
 
-MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
+MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
 
 
 @pytest.mark.parametrize("path", sorted(MODELS.rglob("*.onnx"))[::7], ids=lambda path: path.stem)

@@ -1,0 +1,1 @@
+"""What is wrong with a model message before onnx_ir sees it."""
