@@ -10,7 +10,7 @@ import pytest
 import yaml  # comes with pre-commit
 
 from onnx_kvtool.cli.app import COMMANDS
-from onnx_kvtool.lint.config import load
+from onnx_kvtool.lint.settings.config import load
 from tests.page_examples import ROOT, SHELLS, Block, blocks
 from tests.test_page_examples import help_examples
 

@@ -57,7 +57,7 @@ SHOWN_AS_PYTHON = {
     "commands/arguments.py",
     "core/judging/judgement.py",
     "core/judging/tensor_claims.py",
-    "lint/config.py",
+    "lint/settings/config.py",
     "ops/view.py",
 }
 """Modules that show a value of another type than the right one, or bytes that are no text."""
@@ -274,7 +274,7 @@ def test_what_one_suggests_is_a_question_and_nothing_else_is() -> None:
 def test_suggestions_are_made_in_one_place() -> None:
     makers = {module for module, tree in trees() if "difflib" in ast.dump(tree)}
     # The difference of two texts, and codes, which are near when characters are in place.
-    assert makers == {"core/suggestion.py", "lint/onnx_text.py", "lint/selection.py"}
+    assert makers == {"core/suggestion.py", "lint/onnx_text.py", "lint/settings/selection.py"}
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)

@@ -16,10 +16,10 @@ from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import unknown_name
-from onnx_kvtool.lint.baseline import write_baseline
-from onnx_kvtool.lint.files import find_models, parse_shard, take_shard
 from onnx_kvtool.lint.jobs import run_jobs
 from onnx_kvtool.lint.report import CheckReport, FileReport
+from onnx_kvtool.lint.settings.baseline import write_baseline
+from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 
 __all__ = ["CheckRequest", "check", "run"]
 

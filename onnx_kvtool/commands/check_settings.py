@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import did_you_mean
-from onnx_kvtool.lint.baseline import Baseline, read_baseline
-from onnx_kvtool.lint.config import FORMATS, LEVELS, Config, discover, load
 from onnx_kvtool.lint.finding import Applicability
-from onnx_kvtool.lint.selection import PerFileIgnore, Selection, check_codes, split_codes
+from onnx_kvtool.lint.settings.baseline import Baseline, read_baseline
+from onnx_kvtool.lint.settings.config import FORMATS, LEVELS, Config, discover, load
+from onnx_kvtool.lint.settings.selection import PerFileIgnore, Selection, check_codes, split_codes
 from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.page import markdown
 from onnx_kvtool.lint.rule import Rule
-from onnx_kvtool.lint.selection import find_rule
+from onnx_kvtool.lint.settings.selection import find_rule
 from onnx_kvtool.lint.table import RULES
 
 __all__ = ["RuleReport", "RuleRequest", "run"]

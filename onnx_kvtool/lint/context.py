@@ -27,7 +27,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:
-    from onnx_kvtool.lint.misuse import Misuse
+    from onnx_kvtool.lint.facts.misuse import Misuse
 
 __all__ = ["Context", "Site"]
 
@@ -152,7 +152,7 @@ class Context:
     @functools.cached_property
     def misuses(self) -> Mapping[str, Sequence[Misuse]]:
         """What operators do not allow about their nodes, by kind, in the order of the nodes."""
-        from onnx_kvtool.lint.misuse import misuses
+        from onnx_kvtool.lint.facts.misuse import misuses
 
         found: dict[str, list[Misuse]] = {}
         for misuse in misuses(self):

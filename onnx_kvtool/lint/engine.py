@@ -11,9 +11,9 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.fingerprint import with_fingerprints
 from onnx_kvtool.lint.rule import ModelRule, NodeRule, Rule, TargetRule
-from onnx_kvtool.lint.suppression import suppress
+from onnx_kvtool.lint.settings.fingerprint import with_fingerprints
+from onnx_kvtool.lint.settings.suppression import suppress
 from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.targets.target import Target
 

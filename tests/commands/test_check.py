@@ -18,7 +18,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import ModelRule
-from onnx_kvtool.lint.selection import Selection
+from onnx_kvtool.lint.settings.selection import Selection
 from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
 
 ROUND = ("KV001", "KV003", "MD400", "MD410")

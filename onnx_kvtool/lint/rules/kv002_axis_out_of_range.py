@@ -55,7 +55,7 @@ class AxisOutOfRange(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Hold `axis` against the rank."""
-        from onnx_kvtool.lint.operands import operands
+        from onnx_kvtool.lint.facts.operands import operands
 
         found = operands(context, site)
         if found is None or found.written_axis is None:

@@ -56,8 +56,8 @@ class RankMismatch(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the ranks."""
-        from onnx_kvtool.lint.operands import operands
-        from onnx_kvtool.lint.words import shape_words
+        from onnx_kvtool.lint.facts.operands import operands
+        from onnx_kvtool.lint.facts.words import shape_words
 
         found = operands(context, site)
         if found is None:

@@ -60,8 +60,8 @@ class NonAxisDimMismatch(NodeRule):
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the dimensions one by one."""
         from onnx_kvtool.analysis.index_map import Facts, interval
-        from onnx_kvtool.lint.operands import operands
-        from onnx_kvtool.lint.words import shape_words
+        from onnx_kvtool.lint.facts.operands import operands
+        from onnx_kvtool.lint.facts.words import shape_words
 
         found = operands(context, site)
         if found is None or found.axis is None:

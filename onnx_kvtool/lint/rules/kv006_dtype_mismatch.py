@@ -57,7 +57,7 @@ class DtypeMismatch(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the types."""
-        from onnx_kvtool.lint.operands import operands
+        from onnx_kvtool.lint.facts.operands import operands
         from onnx_kvtool.ops.element_type import dtype_name
 
         found = operands(context, site)

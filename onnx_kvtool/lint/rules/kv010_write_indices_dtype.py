@@ -64,7 +64,7 @@ class WriteIndicesDtype(NodeRule):
         """Look at the type."""
         import onnx_ir as ir
 
-        from onnx_kvtool.lint.operands import operands
+        from onnx_kvtool.lint.facts.operands import operands
         from onnx_kvtool.ops.element_type import dtype_name
 
         found = operands(context, site)

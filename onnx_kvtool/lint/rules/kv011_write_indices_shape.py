@@ -10,8 +10,8 @@ from onnx_kvtool.lint.rule import NodeRule
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.index_map import Expr
     from onnx_kvtool.lint.context import Context, Site
+    from onnx_kvtool.lint.facts.operands import Operands
     from onnx_kvtool.lint.finding import Finding, Fix
-    from onnx_kvtool.lint.operands import Operands
 
 __all__ = ["WriteIndicesShape"]
 
@@ -66,8 +66,8 @@ class WriteIndicesShape(NodeRule):
         """Look at the rank, then at the length."""
         from onnx_kvtool.analysis.dims import dims_of
         from onnx_kvtool.analysis.index_map import Facts, interval
-        from onnx_kvtool.lint.operands import operands
-        from onnx_kvtool.lint.words import shape_words
+        from onnx_kvtool.lint.facts.operands import operands
+        from onnx_kvtool.lint.facts.words import shape_words
 
         found = operands(context, site)
         if found is None or found.write_indices is None:

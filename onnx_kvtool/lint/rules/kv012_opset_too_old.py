@@ -56,7 +56,7 @@ class OpsetTooOld(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the opset with the one that brought the operator."""
-        from onnx_kvtool.lint.operands import FIRST_OPSET
+        from onnx_kvtool.lint.facts.operands import FIRST_OPSET
 
         if site.opset is not None and site.opset < FIRST_OPSET:
             owner = "model" if site.root is context.model.graph else "function"

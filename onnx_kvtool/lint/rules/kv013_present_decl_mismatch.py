@@ -9,8 +9,8 @@ from onnx_kvtool.lint.rule import NodeRule
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.context import Context, Site
+    from onnx_kvtool.lint.facts.operands import Operands
     from onnx_kvtool.lint.finding import Finding, Fix
-    from onnx_kvtool.lint.operands import Operands
 
 __all__ = ["PresentDeclMismatch"]
 
@@ -64,7 +64,7 @@ class PresentDeclMismatch(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the two declarations."""
-        from onnx_kvtool.lint.operands import declared, operands
+        from onnx_kvtool.lint.facts.operands import declared, operands
 
         found = operands(context, site)
         if found is not None and found.present.name and _differ(found):

@@ -10,8 +10,8 @@ from onnx_kvtool.lint.rule import ModelRule
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.caches import Cache
     from onnx_kvtool.lint.context import Context
+    from onnx_kvtool.lint.facts.past import Branches
     from onnx_kvtool.lint.finding import Finding
-    from onnx_kvtool.lint.past import Branches
 
 __all__ = ["PastHasOtherConsumer"]
 
@@ -63,7 +63,7 @@ class PastHasOtherConsumer(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Ask for the readers of the past, in the main graph and in each function on the way."""
-        from onnx_kvtool.lint.past import Branches
+        from onnx_kvtool.lint.facts.past import Branches
 
         caches = [cache for cache in context.caches if cache.kind == "tensor_scatter"]
         branches = Branches(context)
@@ -82,8 +82,8 @@ class PastHasOtherConsumer(ModelRule):
 
 def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tuple[str, str]]:
     """Yield the name of the past and who else needs it, level by level."""
-    from onnx_kvtool.lint.past import is_scatter_of, levels, readers
-    from onnx_kvtool.lint.words import node_words
+    from onnx_kvtool.lint.facts.past import is_scatter_of, levels, readers
+    from onnx_kvtool.lint.facts.words import node_words
 
     outputs = {id(value) for value in context.model.graph.outputs}
     for past, node, index in levels(cache, context):

@@ -64,8 +64,8 @@ class PastScatteredTwice(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Group the updates by the input that they start from."""
-        from onnx_kvtool.lint.past import Branches, levels
-        from onnx_kvtool.lint.words import node_words
+        from onnx_kvtool.lint.facts.past import Branches, levels
+        from onnx_kvtool.lint.facts.words import node_words
 
         by_past: dict[ir.Value, list[Cache]] = {}
         for cache in context.caches:

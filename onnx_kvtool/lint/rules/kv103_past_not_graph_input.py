@@ -65,7 +65,7 @@ class PastNotGraphInput(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Look where the past of each TensorScatter comes from."""
-        from onnx_kvtool.lint.past import levels
+        from onnx_kvtool.lint.facts.past import levels
 
         inputs = {id(value) for value in context.model.graph.inputs}
         for cache in context.caches:
@@ -90,7 +90,7 @@ class PastNotGraphInput(ModelRule):
 
 
 def _origin(value: ir.Value) -> str:
-    from onnx_kvtool.lint.words import node_words
+    from onnx_kvtool.lint.facts.words import node_words
 
     node = value.producer()
     if node is not None:

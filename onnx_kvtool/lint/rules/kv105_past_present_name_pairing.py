@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.lint.context import Context
+    from onnx_kvtool.lint.facts.name_templates import Template
     from onnx_kvtool.lint.finding import Finding, Fix
-    from onnx_kvtool.lint.name_templates import Template
 
 __all__ = ["PastPresentNamePairing"]
 
@@ -82,7 +82,11 @@ class PastPresentNamePairing(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare the names at both ends of each cache that goes from an input to an output."""
-        from onnx_kvtool.lint.name_templates import TEMPLATES, configured_templates, counterpart
+        from onnx_kvtool.lint.facts.name_templates import (
+            TEMPLATES,
+            configured_templates,
+            counterpart,
+        )
 
         graph = context.model.graph
         inputs = {id(value) for value in graph.inputs}
@@ -113,8 +117,8 @@ class PastPresentNamePairing(ModelRule):
 
 def _problem(past: str, present: str, configured: tuple[Template, ...], count: int) -> str | None:
     """Return what is wrong with a pair of names; None where it is understood."""
-    from onnx_kvtool.lint.layers import place_of
-    from onnx_kvtool.lint.name_templates import TEMPLATES, counterpart, same_but_direction
+    from onnx_kvtool.lint.facts.layers import place_of
+    from onnx_kvtool.lint.facts.name_templates import TEMPLATES, counterpart, same_but_direction
 
     before, after = place_of(past), place_of(present)
     if before.role is not None and after.role is not None and before.role != after.role:

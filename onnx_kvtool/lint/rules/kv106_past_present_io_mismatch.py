@@ -80,7 +80,7 @@ class PastPresentIoMismatch(ModelRule):
 
 def _differences(cache: Cache, past: ir.Value, present: ir.Value) -> Iterator[str]:
     from onnx_kvtool.analysis.dims import contradict, dims_of
-    from onnx_kvtool.lint.words import shape_words
+    from onnx_kvtool.lint.facts.words import shape_words
     from onnx_kvtool.ops.element_type import dtype_name
 
     if past.dtype is not None and present.dtype is not None and past.dtype != present.dtype:

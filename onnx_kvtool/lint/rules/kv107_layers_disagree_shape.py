@@ -74,8 +74,8 @@ class LayersDisagreeShape(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare the shapes of the layers, for each kind of update and role by itself."""
-        from onnx_kvtool.lint.layers import layered
-        from onnx_kvtool.lint.words import shape_words
+        from onnx_kvtool.lint.facts.layers import layered
+        from onnx_kvtool.lint.facts.words import shape_words
 
         groups: dict[tuple[object, ...], list[Cache]] = {}
         for place, cache in layered(context.caches):

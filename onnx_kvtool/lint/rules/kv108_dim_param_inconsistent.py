@@ -79,7 +79,7 @@ class DimParamInconsistent(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare names of the batch, of key and value, and of past and present."""
-        from onnx_kvtool.lint.words import listed
+        from onnx_kvtool.lint.facts.words import listed
 
         reported: set[frozenset[str]] = set()
         for cache, what, names in (*_batches(context), *_pairs(context), *_ends(context)):
@@ -121,7 +121,7 @@ def _batches(context: Context) -> Iterator[_Names]:
 
 
 def _pairs(context: Context) -> Iterator[_Names]:
-    from onnx_kvtool.lint.layers import key_value_pairs
+    from onnx_kvtool.lint.facts.layers import key_value_pairs
 
     for key, value in key_value_pairs(context):
         if key.kind != value.kind or not (_is_input(key) and _is_input(value)):

@@ -69,7 +69,7 @@ class KeyValueIndexMismatch(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare the updates of each pair."""
-        from onnx_kvtool.lint.layers import key_value_pairs
+        from onnx_kvtool.lint.facts.layers import key_value_pairs
 
         for key, value in key_value_pairs(context):
             for what in _differences(key, value):
@@ -143,7 +143,7 @@ def _copied(node: ir.Node) -> ir.Value | None:
 
 def _same_constant(one: ir.Value, other: ir.Value) -> bool:
     from onnx_kvtool.analysis.constants import constant_integers
-    from onnx_kvtool.lint.past import through
+    from onnx_kvtool.lint.facts.past import through
 
     if through(one) is through(other):
         return True

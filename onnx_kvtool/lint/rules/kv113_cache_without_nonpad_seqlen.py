@@ -69,7 +69,7 @@ class CacheWithoutNonpadSeqlen(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Look behind keys and values for a TensorScatter."""
-        from onnx_kvtool.lint.past import scatter_behind
+        from onnx_kvtool.lint.facts.past import scatter_behind
         from onnx_kvtool.ops.attention import Attention
 
         view = site.view(Attention)

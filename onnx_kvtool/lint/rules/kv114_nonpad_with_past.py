@@ -64,7 +64,7 @@ class NonpadWithPast(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Read the node through its view."""
-        from onnx_kvtool.lint.words import listed
+        from onnx_kvtool.lint.facts.words import listed
         from onnx_kvtool.ops.attention import Attention
 
         view = site.view(Attention)

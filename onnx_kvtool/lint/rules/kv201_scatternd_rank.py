@@ -60,7 +60,7 @@ class ScatterndRank(NodeRule):
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare rank, then dimensions."""
         from onnx_kvtool.analysis.dims import dims_of
-        from onnx_kvtool.lint.words import shape_words
+        from onnx_kvtool.lint.facts.words import shape_words
         from onnx_kvtool.ops.view import NodeView
 
         view = site.view(NodeView)

@@ -61,7 +61,7 @@ class ScatterelementsShape(NodeRule):
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare ranks, then dimensions."""
         from onnx_kvtool.analysis.dims import dims_of
-        from onnx_kvtool.lint.words import shape_words
+        from onnx_kvtool.lint.facts.words import shape_words
         from onnx_kvtool.ops.view import MalformedNode, NodeView
 
         view = site.view(NodeView)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from onnx_kvtool.lint.context import Context, Site
+    from onnx_kvtool.lint.facts.scatter_indices import Scatter
     from onnx_kvtool.lint.finding import Finding
-    from onnx_kvtool.lint.scatter_indices import Scatter
 
 __all__ = ["ScatterDuplicateIndices"]
 
@@ -64,7 +64,7 @@ class ScatterDuplicateIndices(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare constant indices with each other, others by what they depend on."""
-        from onnx_kvtool.lint.scatter_indices import constant, scatter
+        from onnx_kvtool.lint.facts.scatter_indices import constant, scatter
 
         view = scatter(site)
         if view is None or view.reduction != "none":

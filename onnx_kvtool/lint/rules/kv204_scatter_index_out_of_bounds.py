@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from onnx_kvtool.lint.context import Context, Site
+    from onnx_kvtool.lint.facts.scatter_indices import Scatter
     from onnx_kvtool.lint.finding import Finding
-    from onnx_kvtool.lint.scatter_indices import Scatter
 
 __all__ = ["ScatterIndexOutOfBounds"]
 
@@ -63,7 +63,7 @@ class ScatterIndexOutOfBounds(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the indices with the sizes of the data."""
-        from onnx_kvtool.lint.scatter_indices import constant, scatter
+        from onnx_kvtool.lint.facts.scatter_indices import constant, scatter
 
         view = scatter(site)
         if view is None:
@@ -112,7 +112,7 @@ def _constant_outside(view: Scatter, indices: NDArray[np.int64]) -> str | None:
 
 def _provably_outside(context: Context, site: Site, view: Scatter) -> str | None:
     from onnx_kvtool.analysis.index_map import at_least, below
-    from onnx_kvtool.lint.scatter_indices import components, corners
+    from onnx_kvtool.lint.facts.scatter_indices import components, corners
 
     for one in components(context, site, view):
         for index, facts in corners(one.described):

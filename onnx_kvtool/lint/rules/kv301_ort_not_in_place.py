@@ -62,7 +62,7 @@ class OrtNotInPlace(TargetRule):
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Count the caches that could be updated in place."""
         from onnx_kvtool.core.quantity import counted
-        from onnx_kvtool.lint.release import has_operator, runtime_words
+        from onnx_kvtool.lint.facts.release import has_operator, runtime_words
 
         if not has_operator(target, "TensorScatter-24"):
             return

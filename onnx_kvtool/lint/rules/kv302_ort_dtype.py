@@ -60,7 +60,7 @@ class OrtDtype(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare the type of each TensorScatter with those of the kernels."""
-        from onnx_kvtool.lint.release import dtype_word, limits_named, runtime_words
+        from onnx_kvtool.lint.facts.release import dtype_word, limits_named, runtime_words
 
         for limit in limits_named(target, "tensor-scatter-types"):
             for site in context.sites:

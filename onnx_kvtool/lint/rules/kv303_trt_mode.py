@@ -67,7 +67,7 @@ class TrtMode(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Look at the mode of each TensorScatter."""
-        from onnx_kvtool.lint.release import has_operator, runtime_words
+        from onnx_kvtool.lint.facts.release import has_operator, runtime_words
         from onnx_kvtool.ops.tensor_scatter import TensorScatter
 
         if not has_operator(target, "TensorScatter-24"):

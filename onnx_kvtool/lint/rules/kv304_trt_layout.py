@@ -67,7 +67,7 @@ class TrtLayout(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare each TensorScatter with the layer."""
-        from onnx_kvtool.lint.release import limits_named, runtime_words
+        from onnx_kvtool.lint.facts.release import limits_named, runtime_words
 
         for limit in limits_named(target, "kv-cache-update"):
             for site in context.sites:
@@ -87,7 +87,7 @@ class TrtLayout(TargetRule):
 
 def _reasons(site: Site, limit: Limit) -> Iterator[str]:
     from onnx_kvtool.analysis.dims import dims_of
-    from onnx_kvtool.lint.release import dtype_word
+    from onnx_kvtool.lint.facts.release import dtype_word
     from onnx_kvtool.ops.tensor_scatter import TensorScatter
     from onnx_kvtool.ops.view import MalformedNode
 

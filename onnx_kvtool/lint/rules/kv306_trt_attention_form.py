@@ -63,7 +63,7 @@ class TrtAttentionForm(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare each Attention with the form that is taken."""
-        from onnx_kvtool.lint.release import limits_named, runtime_words
+        from onnx_kvtool.lint.facts.release import limits_named, runtime_words
         from onnx_kvtool.ops.attention import Attention
 
         if not limits_named(target, "attention-4d"):

@@ -59,7 +59,7 @@ class NoKernel(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Ask the data on the release."""
-        from onnx_kvtool.lint.release import dtype_word, limited, runtime_words
+        from onnx_kvtool.lint.facts.release import dtype_word, limited, runtime_words
 
         for site, limit in limited(context, target):
             dtype = dtype_word(site.node)

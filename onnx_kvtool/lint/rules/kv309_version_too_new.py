@@ -59,7 +59,7 @@ class VersionTooNew(TargetRule):
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare two numbers with two others."""
         from onnx_kvtool.core.location import Location
-        from onnx_kvtool.lint.release import runtime_words
+        from onnx_kvtool.lint.facts.release import runtime_words
 
         release, who = target.release, runtime_words(target)
         name = f"{release.runtime}@{release.version}"

@@ -69,7 +69,7 @@ class KnownLimit(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Ask the data on the release for what no other rule is about."""
-        from onnx_kvtool.lint.release import limited, runtime_words
+        from onnx_kvtool.lint.facts.release import limited, runtime_words
 
         for site, limit in limited(context, target):
             has_kernel = limit.when not in ("always", "other-element-type")

@@ -64,7 +64,7 @@ class UnusedInitializer(ModelRule):
         """Ask each initializer for its readers."""
         from onnx_kvtool.core.location import Location
         from onnx_kvtool.core.storage import tensor_bytes
-        from onnx_kvtool.lint.liveness import unused_initializers
+        from onnx_kvtool.lint.facts.liveness import unused_initializers
 
         for path, graph, value in unused_initializers(context):
             tensor = value.const_value

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.lint.context import Context
+    from onnx_kvtool.lint.facts.liveness import DeadEnd
     from onnx_kvtool.lint.finding import Finding
-    from onnx_kvtool.lint.liveness import DeadEnd
 
 __all__ = ["UnusedInputOrDeadNode"]
 
@@ -68,8 +68,8 @@ class UnusedInputOrDeadNode(ModelRule):
         from onnx_kvtool.core.location import Location
         from onnx_kvtool.core.quantity import counted
         from onnx_kvtool.core.walk import graph_path
+        from onnx_kvtool.lint.facts.liveness import dead_ends
         from onnx_kvtool.lint.finding import Fix
-        from onnx_kvtool.lint.liveness import dead_ends
 
         graph = context.model.graph
         for value in graph.inputs:

@@ -64,7 +64,7 @@ class ShapeConflict(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Hand on what the inference says of nodes that are legal otherwise."""
-        from onnx_kvtool.lint.inference import contradictions
+        from onnx_kvtool.lint.facts.inference import contradictions
         from onnx_kvtool.ops.schema import op_facts
 
         known = {misuse.location for found in context.misuses.values() for misuse in found}
@@ -89,6 +89,6 @@ class ShapeConflict(ModelRule):
 
 
 def _shown(values: Iterable[ir.Value | None]) -> str:
-    from onnx_kvtool.lint.operands import declared
+    from onnx_kvtool.lint.facts.operands import declared
 
     return ", ".join(f"`{value.name}` {declared(value)}" for value in values if value is not None)

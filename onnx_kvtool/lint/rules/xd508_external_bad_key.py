@@ -78,8 +78,8 @@ class ExternalBadKey(ModelRule):
         from onnx_kvtool.core.files.references import ReferenceJudge
         from onnx_kvtool.core.messages.carried import external_extras
         from onnx_kvtool.core.quantity import counted
+        from onnx_kvtool.lint.facts.words import listed
         from onnx_kvtool.lint.finding import Fix
-        from onnx_kvtool.lint.words import listed
 
         judge = ReferenceJudge(need_bytes=True)
         digests: dict[str, str] = {}

@@ -519,7 +519,7 @@ def test_every_kind_of_defect_has_a_rule() -> None:
     """The reader's judges and the rules name the same defects."""
     source = "".join(
         path.read_text(encoding="utf-8")
-        for path in Path(onnx_kvtool.core.__file__).parent.glob("*.py")
+        for path in Path(onnx_kvtool.core.__file__).parent.rglob("*.py")
     )
     recorded = set(re.findall(r'(?:found|self)\.add\(\s*"([a-z-]+)"', source))
     recorded |= {"duplicate-input", "unnamed-input"}  # chosen between in one call

@@ -12,7 +12,7 @@ import pytest
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.suppression import KEY
+from onnx_kvtool.lint.settings.suppression import KEY
 from onnx_kvtool.lint.table import RULES
 
 MODEL = """

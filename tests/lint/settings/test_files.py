@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.lint.files import find_models, parse_shard, take_shard
+from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 
 
 @pytest.fixture

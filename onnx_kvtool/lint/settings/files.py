@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.lint.patterns import PathPatterns
+from onnx_kvtool.lint.settings.patterns import PathPatterns
 
 __all__ = ["find_models", "parse_shard", "take_shard"]
 

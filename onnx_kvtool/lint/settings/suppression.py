@@ -12,7 +12,7 @@ from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraph
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, TargetRule
-from onnx_kvtool.lint.selection import matches, split_codes
+from onnx_kvtool.lint.settings.selection import matches, split_codes
 from onnx_kvtool.lint.table import RULES
 
 __all__ = ["KEY", "suppress"]

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.analysis.index_map import Expr, Facts, IndexMaps, integer, substitute
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.words import shape_words
+from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 

@@ -10,9 +10,9 @@ import pytest
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.lint.baseline import read_baseline, write_baseline
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport
+from onnx_kvtool.lint.settings.baseline import read_baseline, write_baseline
 
 
 def finding(mark: str) -> Finding:

@@ -108,7 +108,7 @@ def key_value_pairs(context: Context) -> Iterator[tuple[Cache, Cache]]:
 
 
 def _cache_behind(value: ir.Value, by_node: dict[ir.Node, Cache]) -> Cache | None:
-    from onnx_kvtool.lint.past import scatter_behind
+    from onnx_kvtool.lint.facts.past import scatter_behind
 
     node = scatter_behind(value)
     return None if node is None else by_node.get(node)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.lint.config import KEYS, discover, load
+from onnx_kvtool.lint.settings.config import KEYS, discover, load
 
 
 def write(path: Path, text: str) -> Path:

@@ -12,7 +12,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.strangers import STRANGERS
+from onnx_kvtool.lint.facts.strangers import STRANGERS
 from onnx_kvtool.ops.attribute_values import STRINGS, TYPES
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts, operators, tensor_type, type_name
