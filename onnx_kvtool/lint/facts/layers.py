@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from onnx_kvtool.lint.facts.directions import DIRECTIONS
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -23,25 +25,6 @@ _ROLES: dict[str, Role] = {
     **dict.fromkeys(("key", "keys", "k"), "key"),
     **dict.fromkeys(("value", "values", "v"), "value"),
 }
-_DIRECTIONS = frozenset(
-    [
-        "past",
-        "present",
-        "updated",
-        "update",
-        "new",
-        "old",
-        "in",
-        "out",
-        "input",
-        "output",
-        "next",
-        "prev",
-        "previous",
-        "cache",
-        "caches",
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +47,7 @@ def place_of(name: str | None) -> Place:
     tokens = [t.lower() for t in _TOKENS.findall(_BOTH.sub("", name or ""))]
     layer = next((int(t) for t in tokens if t.isdigit()), None)
     roles = [t for t in tokens if t in _ROLES]
-    stream = tuple(
-        t for t in tokens if not t.isdigit() and t not in _ROLES and t not in _DIRECTIONS
-    )
+    stream = tuple(t for t in tokens if not t.isdigit() and t not in _ROLES and t not in DIRECTIONS)
     return Place(stream, layer, _ROLES[roles[-1]] if roles else None)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from onnx_kvtool.lint.facts.directions import DIRECTIONS
+
 __all__ = ["TEMPLATES", "Template", "configured_templates", "counterpart", "same_but_direction"]
 
 _MOST_BYTES = 1 << 20
@@ -64,30 +66,6 @@ TEMPLATES: tuple[Template, ...] = (
 )
 """Names that are read by somebody."""
 
-_DIRECTIONS = frozenset(
-    [
-        "past",
-        "present",
-        "updated",
-        "update",
-        "new",
-        "old",
-        "in",
-        "out",
-        "input",
-        "output",
-        "inputs",
-        "outputs",
-        "next",
-        "prev",
-        "previous",
-        "cache",
-        "caches",
-        "cached",
-        "kv",
-    ]
-)
-
 
 def same_but_direction(past: str, present: str) -> bool:
     """Return whether two names differ in words such as `past` and `present` alone.
@@ -97,7 +75,7 @@ def same_but_direction(past: str, present: str) -> bool:
 
     def rest(name: str) -> list[str]:
         tokens = [t.lower() for t in re.findall(r"[A-Za-z]+|[0-9]+", name)]
-        tokens = [t for t in tokens if t not in _DIRECTIONS]
+        tokens = [t for t in tokens if t not in DIRECTIONS]
         # `past_key_values.0.key` and `present.0.key`: the first words name all caches together.
         return tokens[2:] if tokens[:2] == ["key", "values"] else tokens
 
