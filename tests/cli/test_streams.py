@@ -110,7 +110,9 @@ def test_a_locale_without_utf_8_changes_nothing(shell: Shell) -> None:
 
 
 def test_an_interrupt_is_one_line_and_the_exit_code_of_shells(tmp_path: Path) -> None:
-    code = "from onnx_kvtool.cli import main; print(flush=True); main()"
+    # Tests that a shell runs in the background have been told to ignore interrupts.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{listen}; from onnx_kvtool.cli import main; print(flush=True); main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "inspect", "-"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
