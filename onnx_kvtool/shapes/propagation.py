@@ -6,6 +6,7 @@ import onnx
 import onnx.shape_inference
 
 from onnx_kvtool.core.memory import bounded_memory
+from onnx_kvtool.core.messages.distinct_names import infer_with_distinct_names
 from onnx_kvtool.core.messages.negative_sizes import infer_past_negative_sizes
 from onnx_kvtool.shapes.apart import infer_apart, may_run_out
 from onnx_kvtool.shapes.long_vectors import makes_long_vector
@@ -23,7 +24,8 @@ def infer_with_data(message: onnx.ModelProto, *, strict: bool = False) -> onnx.M
 
     onnx 1.23.2 writes down each element of a rank-1 value that Gather or Slice reads, also of one
     that is declared or computed to have 10^9 of them. Where that would take too much memory, the
-    values are left out of account; so is what may have a negative size, where it is sliced.
+    values are left out of account; so is what may have a negative size, where it is sliced. Bodies
+    may name their values alike.
 
     Args:
         message: The model, without weights.
@@ -35,7 +37,11 @@ def infer_with_data(message: onnx.ModelProto, *, strict: bool = False) -> onnx.M
         RuntimeError: If inference cannot start.
         ValueError: If the message is too large.
     """
-    return infer_past_negative_sizes(message, lambda given: _infer(given, strict))
+
+    def infer(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_negative_sizes(given, lambda spared: _infer(spared, strict))
+
+    return infer_with_distinct_names(message, infer)
 
 
 def _infer(message: onnx.ModelProto, strict: bool) -> onnx.ModelProto:

@@ -9,10 +9,21 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-__all__ = ["Sizes", "Sizing", "bodies", "every_node", "is_told", "op_types", "small_constants"]
+__all__ = [
+    "HOLDERS",
+    "Sizes",
+    "Sizing",
+    "bodies",
+    "every_node",
+    "is_told",
+    "op_types",
+    "small_constants",
+]
 
 _A = onnx.AttributeProto
-_HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+"""Operators with bodies that onnx looks into."""
+
 _SMALL_BYTES = 1024
 _T = onnx.TensorProto
 _TYPES = (_T.INT32, _T.INT64, _T.FLOAT, _T.DOUBLE)
@@ -41,14 +52,14 @@ def op_types(message: onnx.ModelProto) -> set[str]:
     """Return the operators of all nodes, those of bodies and functions included."""
     found = {node.op_type for node in message.graph.node}
     found.update(node.op_type for function in message.functions for node in function.node)
-    if not found.isdisjoint(_HOLDERS):
+    if not found.isdisjoint(HOLDERS):
         found.update(node.op_type for node in every_node(message))
     return found
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """Yield the graphs that a node holds itself, as far as onnx looks into them."""
-    if node.op_type not in _HOLDERS:
+    if node.op_type not in HOLDERS:
         return  # to ask each node for its attributes takes most of the time
     for attribute in node.attribute:
         if attribute.type == _A.GRAPH:
