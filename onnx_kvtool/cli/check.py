@@ -239,9 +239,12 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
 
     with progress_bar(enabled=not quiet) as progress:
         report = run(CheckRequest(**options), progress)
+    from onnx_kvtool.report.findings.github import step_outputs, step_summary
+
     _write(report, options["output"], context.color)
     if report.output_format == "github":
-        _write_step_summary(report)
+        _append_for_github("GITHUB_STEP_SUMMARY", "step summary", step_summary(report))
+    _append_for_github("GITHUB_OUTPUT", "outputs of the step", step_outputs(report))
     if not quiet:
         from onnx_kvtool.report.findings.text import closing, remarks
         from onnx_kvtool.report.text import print_talk
@@ -280,18 +283,17 @@ def _write(report: CheckReport, output: str | None, color: bool | None) -> None:
         write_data(text)
 
 
-def _write_step_summary(report: CheckReport) -> None:
-    """Add a summary to the page of a job, where GitHub Actions asks for one."""
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
+def _append_for_github(variable: str, what: str, text: str) -> None:
+    """Add a text to a file of GitHub Actions; nothing where the variable that names it is unset."""
+    path = os.environ.get(variable)
     if not path:
         return
     from onnx_kvtool.core.errors import UnwritableOutput
-    from onnx_kvtool.report.findings.github import step_summary
 
     try:
         with open(path, "a", encoding="utf-8") as file:
-            file.write(step_summary(report))
+            file.write(text)
     except OSError as error:
         raise UnwritableOutput(
-            f"cannot write the step summary `{path}`: {error.strerror or error}"
+            f"cannot write the {what} `{path}`: {error.strerror or error}"
         ) from error

@@ -26,6 +26,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     save(BAD_MODE, tmp_path / "deep" / "bad.onnx")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
     return tmp_path
 
 
@@ -130,6 +131,25 @@ def test_github_gets_annotations_and_a_summary(kvtool, monkeypatch: pytest.Monke
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "no/such/directory.md")
     refused = kvtool("check", *ROUND, "--format", "github")
     assert refused.exit_code == 2 and "cannot write the step summary" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["github", "sarif", "text"])
+def test_the_counts_are_outputs_of_a_step(
+    kvtool, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("GITHUB_OUTPUT", "outputs")
+    Path("outputs").write_text("before=1\n", encoding="utf-8")
+    assert kvtool("check", *ROUND, "--format", name).exit_code == 1
+    assert Path("outputs").read_text(encoding="utf-8").splitlines() == [
+        "before=1",
+        "files=2",
+        "errors=1",
+        "warnings=0",
+        "remarks=0",
+    ]
+    monkeypatch.setenv("GITHUB_OUTPUT", "no/such/file")
+    refused = kvtool("check", *ROUND, "--format", name)
+    assert refused.exit_code == 2 and "cannot write the outputs of the step" in refused.stderr
 
 
 def test_statistics(kvtool) -> None:

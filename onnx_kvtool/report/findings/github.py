@@ -10,7 +10,7 @@ from onnx_kvtool.report.escape import escape
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import shown_path
 
-__all__ = ["step_summary", "to_github"]
+__all__ = ["step_outputs", "step_summary", "to_github"]
 
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "notice"}
 _LONGEST_SUMMARY = 500  # rows; GitHub refuses a summary above 1 MiB
@@ -70,6 +70,18 @@ def step_summary(report: CheckReport) -> str:
     if len(rows) > _LONGEST_SUMMARY:
         lines += ["", f"and {len(rows) - _LONGEST_SUMMARY} more"]
     return "\n".join(lines) + "\n"
+
+
+def step_outputs(report: CheckReport) -> str:
+    """Return the counts as outputs of a step, a line for each."""
+    summary = report.summary
+    counts = {
+        "files": summary.files,
+        "errors": summary.error,
+        "warnings": summary.warning,
+        "remarks": summary.info,
+    }
+    return "".join(f"{name}={count}\n" for name, count in counts.items())
 
 
 def _cell(text: str) -> str:
