@@ -59,7 +59,8 @@ def settle(run: Forward, value: ir.Value, outcome: Outcome, place: Location, sco
     final = knowledge.types.get(value)
     if final is not None and not isinstance(final, ir.TensorType):
         return  # a sequence, a map or an optional has no shape of its own
-    _settle_shape(run, value, shape, run.declared(value) if is_declared else None, place)
+    declared = run.declared(value) if is_declared else None
+    _settle_shape(run, value, shape, declared, place, scope)
 
 
 def _says_nothing(type_: ir.TypeProtocol) -> bool:
@@ -155,6 +156,7 @@ def _settle_shape(
     shape: Shape | Unknown,
     declared: Sequence[Expr | None] | None,
     place: Location,
+    scope: Scope,
 ) -> None:
     knowledge = run.knowledge
     if isinstance(shape, Unknown):
@@ -164,7 +166,7 @@ def _settle_shape(
             return
         shape = tuple(knowledge.unknown_size(value, axis, lost) for axis, _ in enumerate(declared))
     if declared is not None:
-        shape = _compared(run, value, shape, declared, place)
+        shape = _compared(run, value, shape, declared, place, scope)
     knowledge.shapes[value] = shape
 
 
@@ -174,6 +176,7 @@ def _compared(
     shape: Shape,
     declared: Sequence[Expr | None],
     place: Location,
+    scope: Scope,
 ) -> Shape:
     """Return the shape with its gaps filled from the file; report what contradicts the file."""
     knowledge = run.knowledge
@@ -191,7 +194,9 @@ def _compared(
             continue
         if knowledge.equalities.differ(size, other):
             wrong = axis if wrong is None else wrong
-        elif not knowledge.equalities.same(size, other):
+        elif not scope.conditional and not knowledge.equalities.same(size, other):
+            # What a body declares holds where it runs: optimum gives an empty result the names of
+            # the sizes that it has in the other branch.
             knowledge.equalities.note(other, size, place, "declared and inferred size")
     if wrong is not None:
         _report(run, value, shape, declared, wrong, place)

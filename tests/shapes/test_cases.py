@@ -60,6 +60,13 @@ KNOWN = [
         id="a slice is clamped to its axis",
     ),
     pytest.param(
+        "m (float[S, 5] x) => (y) { n = Shape <start = 0, end = 1> (x) m = Neg (n) "
+        "  y = Slice (x, m, far) }",
+        "y",
+        ("S", 5),
+        id="the last rows, as many as there are",
+    ),
+    pytest.param(
         "m (float[S, 5] x) => (y) { n = Shape <end = 1> (x) k = Add (n, seven) "
         "q = Div (k, two) y = ConstantOfShape (q) }",
         "y",
@@ -219,7 +226,8 @@ KNOWN = [
 
 CONSTANTS = """
     <int64[1] a = {0}, int64[1] b = {2}, int64[2] tail = {3, 7}, int64[2] rest = {-1, 3},
-     int64[1] three = {3}, int64[1] seven = {7}, int64[1] two = {2}, int64 nought = {0},
+     int64[1] three = {3}, int64[1] seven = {7}, int64[1] far = {9223372036854775807},
+     int64[1] two = {2}, int64 nought = {0},
      int64 step = {2}, bool yes = {1}, float[14] bias = {0,0,0,0,0,0,0,0,0,0,0,0,0,0}>
 """
 
@@ -532,6 +540,19 @@ def test_names_of_one_size_are_reported() -> None:
     report = infer_everything(model(text)).report
     assert [(e.name, e.equals) for e in report.equalities] == [("K", "N"), ("M", "14")]
     assert report.conflicts == ()
+
+
+def test_what_one_branch_declares_is_no_equality_of_the_whole() -> None:
+    found = infer_everything(
+        model(
+            "m (bool c, float[B, N] x) => (y) { y = If (c) <"
+            "then_branch = t () => (float[B, N] p) { p = Relu (x) }, "
+            "else_branch = e () => (float[B, N] q) {"
+            "  q = Constant <value: tensor = float[0, 1] {}> () }> }"
+        )
+    )
+    assert found.report.equalities == ()
+    assert found.report.conflicts == ()
 
 
 def test_an_equality_holds_for_what_comes_later() -> None:

@@ -158,6 +158,13 @@ def choose(condition: Expr, yes: Expr, no: Expr, facts: Facts) -> Expr:
     atom = condition.atom
     if isinstance(atom, IsZero) and (yes - no) in (atom.of, -atom.of):
         return no
+    if isinstance(atom, IsNegative):
+        # What is at most 0 is 0 where it is not negative: -d for a size d. So for at least -1.
+        low, high = interval(atom.of, facts)
+        if high <= 0 and (yes - no) in (atom.of, -atom.of):
+            return yes
+        if low >= -1 and (yes - no) in (atom.of + 1, -atom.of - 1):
+            return no
     return variable(Choice(condition, yes, no))
 
 

@@ -97,7 +97,7 @@ def _written(data: st.DataObject, depth: int, facts: Facts) -> _Written:
     a, mean_a = _written(data, depth - 1, facts)
     b, mean_b = _written(data, depth - 1, facts)
     kind = data.draw(
-        st.sampled_from(["+", "-", "*", "max", "min", "mod", "div", "if", "wrap", "guard"])
+        st.sampled_from(["+", "-", "*", "max", "min", "mod", "div", "if", "wrap", "guard", "last"])
     )
     n = data.draw(st.integers(1, 4))
     zero = integer(0)
@@ -121,6 +121,16 @@ def _written(data: st.DataObject, depth: int, facts: Facts) -> _Written:
         case "wrap":
             wrapped = choose(is_less(a, zero, facts), a + _S, a, facts)
             return wrapped, lambda p: mean_a(p) + p.capacity if mean_a(p) < 0 else mean_a(p)
+        case "last":  # the start of the last so many, which is 0 where there is none of them
+            size = largest((a, zero), facts)
+            some = is_less(-size, zero, facts)
+            whole: _Written = (b, mean_b)
+            part: _Written = (b - size, lambda p: mean_b(p) - max(mean_a(p), 0))
+            one, other = (whole, part) if data.draw(st.booleans()) else (part, whole)
+            chosen = choose(some, one[0], other[0], facts)
+            if data.draw(st.booleans()):
+                chosen = choose(negation(some), other[0], one[0], facts)
+            return chosen, lambda p: (one if mean_a(p) > 0 else other)[1](p)
         case "guard":
             inside = is_zero(modulo(a, integer(n), facts) - a, facts)
             guarded = choose(inside, a, b, facts)
