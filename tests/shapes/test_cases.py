@@ -59,6 +59,24 @@ KNOWN = [
         ("Min(3, S)", 5),
         id="a slice is clamped to its axis",
     ),
+    *(
+        pytest.param(
+            f"m (float[{size}] x) => (y) <int64[1] from = {{{start}}}, int64[1] to = {{{end}}}, "
+            f"int64[1] z = {{0}}, int64[1] by = {{{step}}}> {{ y = Slice (x, from, to, z, by) }}",
+            "y",
+            (taken,),
+            id=f"[{start}:{end}:{step}] of {size}",
+        )
+        for size, start, end, step, taken in (
+            (3, -5, -9, -1, 1),
+            (3, -5, -9, -2, 1),
+            (3, -5, 1, -1, 0),
+            (0, -5, -9, -1, 0),
+            (3, 9, -9, -2, 2),
+            ("S", -1, -(2**63), -1, "S"),
+            ("S", 2**63 - 1, -(2**63), -2, "((S + 1) // 2)"),
+        )
+    ),
     pytest.param(
         "m (float[S, 5] x) => (y) { n = Shape <start = 0, end = 1> (x) m = Neg (n) "
         "  y = Slice (x, m, far) }",
@@ -234,6 +252,8 @@ CONSTANTS = """
 
 def with_constants(text: str) -> str:
     """Put the constants that cases name behind the signature of a graph."""
+    if ") <" in text.partition("{ ")[0]:
+        return text
     head, brace, body = text.partition("{")
     return f"{head}{CONSTANTS}{brace}{body}"
 

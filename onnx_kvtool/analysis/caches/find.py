@@ -68,7 +68,7 @@ class _Finder:
         for scope, path, index, node in self.program.nodes():
             for read in updates(node, scope.opset):
                 source = self._source(read, scope)
-                target = self._target(read, scope)
+                target = self._target(read, scope, source)
                 update = replace(read, axis=_from_the_front(read, source, target))
                 if not self._is_cache(scope, node, update, source, target):
                     continue
@@ -79,8 +79,9 @@ class _Finder:
     def _source(self, update: Update, scope: Scope) -> Route | None:
         return None if update.past is None else self.routes.source(update.past, scope)
 
-    def _target(self, update: Update, scope: Scope) -> Route | None:
-        return None if update.present is None else self.routes.target(update.present, scope)
+    def _target(self, update: Update, scope: Scope, source: Route | None) -> Route | None:
+        past = None if source is None else source.end
+        return None if update.present is None else self.routes.target(update.present, scope, past)
 
     def _is_cache(
         self,

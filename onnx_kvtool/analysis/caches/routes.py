@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.links import AxisMap, Link, compose, inverted, link
 from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.dims import contradict, dims_of
 from onnx_kvtool.core.walk import subgraphs
 
 __all__ = ["Route", "Routes"]
 
 _DEFAULT = ("", "ai.onnx")
 _CHANGES = ("same", "view", "cast", "updated", "moved")
+_MOST_TARGETS = 4
+"""Most outputs as which one value is taken to leave: a cache, and copies of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,27 @@ class Route:
         moves = self.moves or nearer.how == "moved"
         return Route(self.end, self.scope, compose(axes, self.axes), most, moves)
 
+    @property
+    def change(self) -> int:
+        """How much the way changes; 0 where it hands on the very same tensor."""
+        return 0 if self.link is None else _CHANGES.index(self.link.how)
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     value: ir.Value
     scope: Scope
     link: Link | None = None
+
+
+@dataclass(order=True, slots=True)
+class _Entry:
+    """A way back from an output that is to be followed; those that change least come first."""
+
+    change: int
+    order: int
+    step: _Step = field(compare=False)
+    route: Route = field(compare=False)
 
 
 class Routes:
@@ -66,7 +85,7 @@ class Routes:
         self.program = program
         self.folder = Folder()
         self._sources: dict[tuple[int, int], Route] = {}
-        self._targets: dict[tuple[int, int], Route] = {}
+        self._targets: dict[tuple[int, int], list[Route]] = {}
         self._mark()
 
     def source(self, value: ir.Value, scope: Scope) -> Route:
@@ -94,23 +113,36 @@ class Routes:
             self._sources[key] = route
         return route
 
-    def target(self, value: ir.Value, scope: Scope) -> Route | None:
-        """Return the output of the model as which `value` leaves; None when it does not."""
-        return self._targets.get((id(value), id(scope)))
+    def target(self, value: ir.Value, scope: Scope, past: ir.Value | None = None) -> Route | None:
+        """Return the output of the model as which `value` leaves; None when it does not.
+
+        Of several, one that may be declared as `past` is: the others are copies, such as one that
+        is quantized. Of equal ones, the one that changes least on the way, then the first.
+        """
+        found = self._targets.get((id(value), id(scope)), ())
+        alike = (route for route in found if past is not None and _may_be_alike(route.end, past))
+        return next(alike, found[0] if found else None)
 
     def _mark(self) -> None:
         """Follow each output of the model back as far as it is only handed on."""
+        heap: list[_Entry] = []
+        main = self.program.main
         for output in self.program.model.graph.outputs:
-            stack = [(_Step(output, self.program.main), Route(output, self.program.main))]
-            while stack:
-                step, route = stack.pop()
-                key = id(step.value), id(step.scope)
-                if key in self._targets:
-                    continue
-                self._targets[key] = route
-                for former in self._steps(step.value, step.scope):
-                    axes = None if former.link is None else inverted(former.link.axes)
-                    stack.append((former, route.behind(former.link, axes)))
+            heap.append(_Entry(0, len(heap), _Step(output, main), Route(output, main)))
+        order = len(heap)
+        while heap:
+            entry = heapq.heappop(heap)
+            step, route = entry.step, entry.route
+            known = self._targets.setdefault((id(step.value), id(step.scope)), [])
+            # A second output of one type and shape tells no more than the first.
+            if len(known) == _MOST_TARGETS or any(_alike(route.end, r.end) for r in known):
+                continue
+            known.append(route)
+            for former in self._steps(step.value, step.scope):
+                axes = None if former.link is None else inverted(former.link.axes)
+                behind = route.behind(former.link, axes)
+                heapq.heappush(heap, _Entry(behind.change, order, former, behind))
+                order += 1
 
     def _steps(self, value: ir.Value, scope: Scope) -> Iterator[_Step]:
         node = value.producer()
@@ -142,6 +174,22 @@ class Routes:
         states = range(2, len(node.inputs)) if node.op_type == "Loop" else range(_states(node))
         if index in states and (state := node.inputs[index]) is not None:
             yield _Step(state, scope)
+
+
+def _alike(a: ir.Value, b: ir.Value) -> bool:
+    return a.dtype == b.dtype and dims_of(a) == dims_of(b)
+
+
+def _may_be_alike(value: ir.Value, past: ir.Value) -> bool:
+    """Return whether nothing that is declared of the two tells them apart, but for lengths."""
+    if value.dtype is not None and past.dtype is not None and value.dtype != past.dtype:
+        return False
+    here, there = dims_of(value), dims_of(past)
+    if here is None or there is None:
+        return True
+    # A present that grows differs along one axis.
+    differing = sum(contradict(a, b) for a, b in zip(here, there, strict=False))
+    return len(here) == len(there) and differing <= 1
 
 
 def _handed_out(node: ir.Node, value: ir.Value) -> Iterator[ir.Value]:

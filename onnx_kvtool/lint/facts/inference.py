@@ -88,7 +88,9 @@ def _silence(node: onnx.NodeProto) -> None:
     node.Clear()
     node.op_type, node.name = "Constant", name
     node.output.append(f"{name}.silenced")
-    node.attribute.add(name="value_int", type=onnx.AttributeProto.INT, i=0)
+    # The one attribute, and a type, that a Constant has at every opset.
+    value = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, float_data=[0])
+    node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(value)
 
 
 def _is_cause(site: Site, context: Context, partial: bool) -> bool:

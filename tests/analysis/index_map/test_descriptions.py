@@ -272,7 +272,7 @@ _CASES: dict[str, tuple[str, str, str]] = {
             "a = Constant<value_ints = [-1]>()  e = Constant<value_ints = [-100]>()"
             "z = Constant<value_ints = [0]>()  y = Slice(pos, a, e, z, a)"
         ),
-        "?",
+        "max(0, L - max(-1, L - 100) - 1)",
         "pos[L - i - 1]",
     ),
     "Slice of a shape": (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +36,8 @@ from onnx_kvtool.analysis.index_map.forms import (
     negation,
     smallest,
 )
+from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
+from onnx_kvtool.runtime.kernels.movement.slice import slice_10
 from tests.analysis.index_map.evaluate import World, evaluate
 
 _W = variable(Element(ir.Value(name="w", type=ir.TensorType(ir.DataType.INT64)), ()))
@@ -184,3 +187,20 @@ def test_equal_expressions_written_in_two_ways_are_equal(data: st.DataObject) ->
     assert (a + b) * c == c * b + a * c
     assert a - (b - c) == a + c - b
     assert hash(a + b) == hash(b + a)
+
+
+@pytest.mark.parametrize("step", [-3, -2, -1, 1, 2, 3])
+def test_a_cut_takes_what_slice_takes(step: int) -> None:
+    ends = (-(2**63), -7, -3, -1, 0, 1, 3, 6, 2**63 - 1)
+    for start, end in itertools.product(ends, ends):
+        symbolic = cut_along(variable(Dimension("n")), integer(start), integer(end), step)
+        for size in range(5):
+            data, bounds = np.arange(size), (np.array([start]), np.array([end]))
+            (taken,) = slice_10(data, *bounds, steps=np.array([step]))
+            bound = {Dimension("n"): integer(size)}
+            for cut in (cut_along(integer(size), integer(start), integer(end), step), symbolic):
+                assert cut is not None and cut.length is not None
+                length = substitute(cut.length, {}, Facts(), bound).number
+                offset = substitute(cut.offset, {}, Facts(), bound).number
+                assert length == len(taken), (size, start, end)
+                assert not length or offset == taken[0], (size, start, end)

@@ -276,6 +276,25 @@ CASES = {
             "float[2, 3, 8, 5] present")),
         Case("a growing cache of GPT-2", planted(
             lambda message: None, "concat/gpt2_dynamic__ts_op17.onnx")),
+        *(Case(f"a quantized copy of the present is {which}", graph(
+            f"{SCATTER} copy = QuantizeLinear (present, scale)", f"{KEYS}, float scale",
+            ", ".join(outputs)))
+            for which, outputs in (
+                ("the second output", (f"{CACHE} present", "uint8[2, 3, 7, 5] copy")),
+                ("the first output", ("uint8[2, 3, 7, 5] copy", f"{CACHE} present")))),
+        *(Case(f"of two casts the one to the type of the past is {which}", graph(
+            "wide = Cast <to = 1> (past) p = TensorScatter (wide, new, start) "
+            "present = Cast <to = 10> (p) copy = Cast <to = 3> (p)",
+            f"float16[2, 3, 7, 5] past, {ROW} new, int64[2] start", ", ".join(outputs)))
+            for which, outputs in (
+                ("first", ("float16[2, 3, 7, 5] present", "int8[2, 3, 7, 5] copy")),
+                ("second", ("int8[2, 3, 7, 5] copy", "float16[2, 3, 7, 5] present")))),
+        *(Case(f"no output has the type of the past, {which} first", graph(
+            "[ts] p = TensorScatter (past, new, start) a = Cast <to = 10> (p) "
+            "b = Cast <to = 3> (p)", KEYS, ", ".join(outputs)), at=["ts"])
+            for which, outputs in (
+                ("float16", ("float16[2, 3, 7, 5] a", "int8[2, 3, 7, 5] b")),
+                ("int8", ("int8[2, 3, 7, 5] b", "float16[2, 3, 7, 5] a")))),
     ],
     "KV107": [
         Case("one of five is larger", layers(7, 7, 9, 7, 7), at=["layer2"],

@@ -175,6 +175,19 @@ TWO_BRANCHES = """
             at=["m"],
         ),
         Case("a domain without an import", plain("y = my.F (x)")),
+        *(
+            Case(
+                f"a product at opset {opset}, said once",
+                plain(
+                    "[m] y = MatMul (x, w)",
+                    opset=opset,
+                    inputs="float[2, 3] x, float[5, 7] w",
+                    outputs="float[2, 7] y",
+                ),
+                at=["m"],
+            )
+            for opset in (1, 6, 8, 9, 10, 11, 12, 13, 24)
+        ),
     ]
 )
 def test_shape_conflict(case: Case) -> None:

@@ -75,30 +75,37 @@ def _expressions(site: Site, name: str) -> tuple[Expr, ...] | None:
 
 
 def cut_along(size: Expr, start: Expr, end: Expr, step: int) -> Cut | None:
-    """Return what a slice of an axis of `size` takes; None where that is not known."""
+    """Return what a slice of an axis of `size` takes; None where that is not known.
+
+    Bounds are clamped as the text of Slice says: for a negative step the start to 0 to size - 1 and
+    the end to -1 to size - 1, so that a start before the first element takes the first one.
+    """
     facts = Facts()
-    n, first, last = size.number, start.number, end.number
     if step == 0:
         return None
-    if n is not None and first is not None and last is not None:
-        taken = range(n)[slice(first, last, step)]
-        return Cut(integer(taken.start), step, integer(len(taken)))
-    if step < 0:
-        whole = (first is not None and at_least(start, size, facts)) or first == -1
-        return Cut(size - 1, step, None) if whole else None
-    # Behind the end there is no element, so that the start needs no upper limit.
-    offset = choose(
-        is_less(start, _ZERO, facts), largest((start + size, _ZERO), facts), start, facts
-    )
-    stop = choose(
-        is_less(end, _ZERO, facts),
-        largest((end + size, _ZERO), facts),
-        smallest((end, size), facts),
-        facts,
-    )
-    reach = largest((stop - smallest((offset, size), facts), _ZERO), facts)
-    length = reach if step == 1 else divided(reach + (step - 1), integer(step), facts)
-    return Cut(offset, step, length if length.weight <= _HEAVIEST_SIZE else None)
+    low = 0 if step > 0 else -1
+    offset = _clamped(start, size, 0, low, facts)
+    stop = _clamped(end, size, low, low, facts)
+    way = stop - offset if step > 0 else offset - stop
+    reach = largest((way, _ZERO), facts)
+    length = divided(reach + (abs(step) - 1), integer(abs(step)), facts)
+    known = length if length.weight <= _HEAVIEST_SIZE else None
+    if step > 0:
+        # Behind the end there is no element, so that the start needs no upper limit.
+        front = largest((start + size, _ZERO), facts)
+        offset = choose(is_less(start, _ZERO, facts), front, start, facts)
+    elif start.number == -1 or at_least(start, size, facts):
+        offset = size - 1  # an empty axis has no element to begin with
+    return Cut(offset, step, known)
+
+
+def _clamped(bound: Expr, size: Expr, low: int, shift: int, facts: Facts) -> Expr:
+    """Return a bound counted from the front, at least `low` and at most `size + shift`."""
+    front = largest((bound + size, integer(low)), facts)
+    if low > shift:  # they cross in an empty axis
+        front = smallest((front, size + shift), facts)
+    behind = smallest((bound, size + shift), facts)
+    return choose(is_less(bound, _ZERO, facts), front, behind, facts)
 
 
 def split(site: Site) -> IndexMap | None:
