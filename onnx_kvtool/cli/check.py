@@ -234,10 +234,10 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     standard error. Nothing is changed without --fix. A finding is silenced by --ignore, by the
     configuration, by a baseline, or by `kvtool.ignore` in the metadata of a node, graph or model.
     """
-    from onnx_kvtool.cli.progress import progress_bar
+    from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.check import CheckRequest, run
 
-    with progress_bar(enabled=not quiet) as progress:
+    with shown_progress(enabled=not quiet) as progress:
         report = run(CheckRequest(**options), progress)
     from onnx_kvtool.report.findings.github import step_outputs, step_summary
 

@@ -181,9 +181,11 @@ def evaluate(
     The reference runtime is strict: what the specification calls an error, or leaves undefined,
     fails with the node and the place in its inputs. It is made to be right, not to be fast.
     """
+    from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.evaluate import EvalRequest, run
 
-    report = run(EvalRequest(**options))
+    with shown_progress() as progress:
+        report = run(EvalRequest(**options), progress)
     if output_format == "json":
         from onnx_kvtool.report.json import to_json
 

@@ -18,7 +18,7 @@ from onnx_kvtool.report.escape import escape
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import Failure
 
-__all__ = ["show_bug", "show_error", "show_failure", "show_wrong_usage"]
+__all__ = ["show_bug", "show_error", "show_failure", "show_interrupted", "show_wrong_usage"]
 
 
 def show_error(error: KvtoolError, *, debug: bool) -> None:
@@ -40,6 +40,20 @@ def show_bug(error: Exception, *, debug: bool) -> None:
         f"{platform.python_version()}, {sys.platform}); please report it {how}",
         None,
     )
+
+
+def show_interrupted() -> None:
+    """Print what a command that was interrupted has written by then."""
+    from onnx_kvtool.core.files.atomic import written
+
+    names = written()
+    message = "nothing was written"
+    if "standard output" in names:
+        message = "what went to standard output may not be whole"
+    elif names:
+        listed = ", ".join(f"`{name}`" for name in names)
+        message = f"{listed} {'was' if len(names) == 1 else 'were'} written, and nothing else"
+    _show("interrupted", message, None)
 
 
 def show_failure(path: str, failure: Failure, *, debug: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from onnx_kvtool.cli.failure import show_bug, show_error, show_wrong_usage
+from onnx_kvtool.cli.failure import show_bug, show_error, show_interrupted, show_wrong_usage
 from onnx_kvtool.cli.output import as_unwritable
 from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
 from onnx_kvtool.cli.streams import secure_streams
@@ -67,6 +67,7 @@ class KvtoolGroup(click.Group):
             show_wrong_usage(error)
             code = error.exit_code
         except click.Abort:
+            show_interrupted()
             code = _INTERRUPTED
         except KvtoolError as error:  # met while the version was printed
             show_error(error, debug=False)

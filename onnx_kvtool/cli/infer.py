@@ -79,9 +79,11 @@ def infer(
             help="redirect standard output, or name a file with `-o OUT`",
         )
 
+    from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.infer import InferRequest, run
 
-    report = run(InferRequest(model=model, output=output, dims=dims, strict=strict))
+    with shown_progress() as progress:
+        report = run(InferRequest(model=model, output=output, dims=dims, strict=strict), progress)
     if output_format == "json":
         from onnx_kvtool.report.json import to_json
 

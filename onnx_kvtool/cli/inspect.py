@@ -88,9 +88,11 @@ def inspect(
             help="leave one of them out",
         )
 
+    from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.inspect import InspectRequest, run
 
-    report = run(InspectRequest(model=model, dims=dims, nodes=nodes, output=output))
+    with shown_progress() as progress:
+        report = run(InspectRequest(model=model, dims=dims, nodes=nodes, output=output), progress)
     to_stdout = output in (None, "-")
     if output_format == "text":
         from onnx_kvtool.report.inspect_text import blocks

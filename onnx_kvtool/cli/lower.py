@@ -132,9 +132,11 @@ def lower(
     """
     refuse_nonsense(options, output_format)
 
+    from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.lower import LowerRequest, run
 
-    report = run(LowerRequest(**options))
+    with shown_progress() as progress:
+        report = run(LowerRequest(**options), progress)
     if output_format == "json":
         from onnx_kvtool.report.json import to_json
 

@@ -1,37 +1,65 @@
-"""A progress bar on standard error, for people who wait."""
+"""What is under way, on standard error, for people who wait."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-import time
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 
-__all__ = ["progress_bar"]
+from onnx_kvtool.core.progress import Progress, silent
+
+__all__ = ["shown_progress"]
 
 _PATIENCE = 1.0  # seconds
 
 
 @contextlib.contextmanager
-def progress_bar(*, enabled: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield what shows how many of how many are done; None where nobody looks at it.
+def shown_progress(*, enabled: bool = True) -> Iterator[Progress]:
+    """Yield what shows on a terminal what is under way.
 
-    The bar appears on a terminal alone, and when a second has passed with work left; it is gone
-    after the block.
+    The line appears when a second has passed, however long the work at hand is silent, and is gone
+    after the block. Where standard error is no terminal, nothing is ever shown.
     """
     if not enabled or not sys.stderr.isatty():
-        yield None
+        yield silent
         return
-    start = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        show: list[Callable[[int, int], None]] = []
+    display = _Display()
+    try:
+        yield display.say
+    finally:
+        display.close()
 
-        def progress(done: int, total: int) -> None:
-            if not show and done < total and time.monotonic() - start > _PATIENCE:
-                from onnx_kvtool.report.text import bar
 
-                show.append(stack.enter_context(bar()))
-            if show:
-                show[0](done, total)
+class _Display:
+    """A line that is shown once its time has come."""
 
-        yield progress
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest: tuple[str, int, int] = ("working", 0, 0)
+        self._shown: Progress | None = None
+        self._stack = contextlib.ExitStack()
+        self._is_closed = False
+        self._timer = threading.Timer(_PATIENCE, self._open)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def say(self, what: str, part: int = 0, parts: int = 0) -> None:
+        with self._lock:
+            self._latest = (what, part, parts)
+            if self._shown is not None:
+                self._shown(what, part, parts)
+
+    def _open(self) -> None:
+        from onnx_kvtool.report.text import progress_line
+
+        with self._lock:
+            if not self._is_closed:
+                self._shown = self._stack.enter_context(progress_line())
+                self._shown(*self._latest)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._is_closed = True
+            self._stack.close()

@@ -104,10 +104,12 @@ def raise_(
     """
     refuse_nonsense(options, output_format)
 
+    from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.raise_ import RaiseRequest, failed, run
 
     request = RaiseRequest(**options)
-    report = run(request)
+    with shown_progress() as progress:
+        report = run(request, progress)
     is_failure = failed(report, request)
     if output_format == "json":
         from onnx_kvtool.report.json import to_json

@@ -29,6 +29,10 @@ def ending_in_order() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        from onnx_kvtool.cli.failure import show_interrupted
+
+        show_interrupted()
         sys.exit(128 + signal.SIGINT)
     finally:
         for number in (*numbers, signal.SIGINT):

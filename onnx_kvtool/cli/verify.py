@@ -122,9 +122,11 @@ def verify(
     tolerance for its type. Of models that differ, the first value that does is named. Equal on
     these inputs is no proof for all inputs; more cases and steps look further.
     """
+    from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.verify import VerifyRequest, run
 
-    report = run(VerifyRequest(**options))
+    with shown_progress() as progress:
+        report = run(VerifyRequest(**options), progress)
     if output_format == "json":
         from onnx_kvtool.report.json import to_json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -15,6 +15,8 @@ from onnx_kvtool.commands.check_file import check_file, check_model, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files.atomic import watch
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
 from onnx_kvtool.lint.report import CheckReport, FileReport
@@ -22,8 +24,6 @@ from onnx_kvtool.lint.settings.baseline import write_baseline
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 
 __all__ = ["CheckRequest", "check", "run"]
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,12 @@ def check(
     return replace(run(replace(request, fix=False)), output_format="text")
 
 
-def run(request: CheckRequest, progress: Progress | None = None) -> CheckReport:
+def run(request: CheckRequest, progress: Progress = silent) -> CheckReport:
     """Carry out `kvtool check`, but for the writing of the report.
 
     Args:
         request: What to do.
-        progress: Called after each file with the number of files that are done, and of all.
+        progress: Told of each file that is begun.
 
     Raises:
         UsageError: If the flags or the configuration are wrong or contradict each other.
@@ -192,14 +192,17 @@ def run(request: CheckRequest, progress: Progress | None = None) -> CheckReport:
     return _report(files, settings, notes, is_diff=request.diff)
 
 
-def _run(paths: Sequence[str], settings: Settings, progress: Progress | None) -> list[FileReport]:
+def _run(paths: Sequence[str], settings: Settings, progress: Progress) -> list[FileReport]:
     jobs = 1 if "-" in paths else settings.jobs  # workers have another standard input
     work = functools.partial(check_file, settings=settings)
-    reports = []
-    for report in run_jobs(work, paths, jobs, functools.partial(died, settings=settings)):
-        reports.append(report)
-        if progress is not None:
-            progress(len(reports), len(paths))
+    if jobs > 1 and settings.fix == "apply":
+        for path in paths:  # which other processes will write
+            watch(path)
+    reports: list[FileReport] = []
+    results = run_jobs(work, paths, jobs, functools.partial(died, settings=settings))
+    while len(reports) < len(paths):
+        progress("checking, model", len(reports) + 1, len(paths))
+        reports.append(next(results))
     return reports
 
 

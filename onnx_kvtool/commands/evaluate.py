@@ -24,6 +24,7 @@ from onnx_kvtool.commands.rewriting import check_dims
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.evaluation.archive import save_values
 from onnx_kvtool.runtime.evaluation.loop import apart_from
 from onnx_kvtool.runtime.evaluation.operator import single_operator
@@ -144,8 +145,12 @@ def evaluate(
     return {name: _owned(value) for name, value in apart_from(report.values, given).items()}
 
 
-def run(request: EvalRequest) -> EvalReport:
+def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
     """Carry out `kvtool eval`.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
 
     Raises:
         UsageError: As `evaluate`, and if options contradict each other or a SPEC is none.
@@ -155,21 +160,22 @@ def run(request: EvalRequest) -> EvalReport:
     """
     check_request(request)
     if request.op is not None:
-        report = _evaluate_operator(request, request.op)
+        report = _evaluate_operator(request, request.op, progress)
     else:
         assert request.model is not None
         given = {name: read_spec(text) for name, text in request.inputs}
+        progress("reading the model")
         model = read(request.model)
         if request.save is not None:
             keep_data(request.save, model)
-        report = _evaluate(model, input_values(model, given), request)
+        report = _evaluate(model, input_values(model, given), request, progress)
     if request.save is not None:
         save_values(request.save, report.values)
         report.saved = request.save
     return report
 
 
-def _evaluate_operator(request: EvalRequest, op: str) -> EvalReport:
+def _evaluate_operator(request: EvalRequest, op: str, progress: Progress) -> EvalReport:
     single = single_operator(
         op,
         request.opset,
@@ -177,12 +183,17 @@ def _evaluate_operator(request: EvalRequest, op: str) -> EvalReport:
         [(name, read_spec(text)) for name, text in request.inputs],
         request.fetch,
     )
-    report = run_model(single.model, dict(single.inputs), single.outputs, (op,), request)
+    report = run_model(single.model, dict(single.inputs), single.outputs, (op,), request, progress)
     report.operator, report.opset = op, single.opset
     return report
 
 
-def _evaluate(model: ir.Model, given: dict[str, Value], request: EvalRequest) -> EvalReport:
+def _evaluate(
+    model: ir.Model,
+    given: dict[str, Value],
+    request: EvalRequest,
+    progress: Progress = silent,
+) -> EvalReport:
     path = request.model or origin(model).path
     try:
         check_external_data(model, need_bytes=True)
@@ -193,7 +204,7 @@ def _evaluate(model: ir.Model, given: dict[str, Value], request: EvalRequest) ->
     check_inputs(model, given)
     wanted = wanted_values(model, request.node, request.fetch)
     nodes = (request.node,) if request.node is not None else ()
-    report = run_model(model, given, wanted, nodes, request)
+    report = run_model(model, given, wanted, nodes, request, progress)
     report.model = path
     return report
 

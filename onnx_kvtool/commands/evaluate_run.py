@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.evaluate_inputs import missing_inputs
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.comparison.judge import Measure
 from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, drawn_feeds, plan_with
 from onnx_kvtool.runtime.evaluation.loop import Loop, Outcome
@@ -34,6 +35,7 @@ def run_model(
     wanted: Sequence[str],
     nodes: Sequence[str],
     request: EvalRequest,
+    progress: Progress = silent,
 ) -> EvalReport:
     """Run a model as `request` says.
 
@@ -43,6 +45,7 @@ def run_model(
         wanted: Values to return.
         nodes: Nodes that were asked for by name: what they write into is shown before and after.
         request: How to run it.
+        progress: Told of each run.
     """
     known = _step_plan(model, given, request) if request.steps else None
     before = [past for name in nodes for past in updated_input(model, name)] if nodes else []
@@ -60,6 +63,7 @@ def run_model(
         request.dims,
         request.trace,
         None if versus is None else versus.watch,
+        progress,
     )
     if missing:
         known = known or plan_with(model, given)

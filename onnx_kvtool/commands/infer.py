@@ -14,6 +14,7 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.model import clone, origin, read
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.shapes.everything import Inference, infer_everything
 from onnx_kvtool.shapes.report import InferReport
 
@@ -80,8 +81,12 @@ def infer(
     return work, inference.report
 
 
-def run(request: InferRequest) -> InferReport:
+def run(request: InferRequest, progress: Progress = silent) -> InferReport:
     """Carry out `kvtool infer`.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
 
     Returns:
         The report; its `output` is None when nothing was written: none was asked for, or the
@@ -94,11 +99,13 @@ def run(request: InferRequest) -> InferReport:
         KvtoolError: If the model must not be rewritten, or the output cannot be written; nothing
             is left behind.
     """
+    progress("reading the model")
     model = read(request.model)
     check_output(request, "name another file with `-o OUT`")
     if request.output is not None:
         _check_sound(model)
         check_external_data(model, need_bytes=False)
+    progress("inferring shapes")
     inference = _infer(model, request.model, request.dims, request.strict)
     report = inference.report
     if request.output is None:
@@ -107,6 +114,7 @@ def run(request: InferRequest) -> InferReport:
         what = "a conflict" if report.conflicts else "an unknown value"
         report.notes.append(f"nothing was written because of {what}")
         return report
+    progress("writing the result")
     inference.annotate(frozen=True)
     write_result(model, request, request.output, report)
     return report

@@ -15,6 +15,7 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.shapes.infer import annotate
 
 __all__ = ["InspectRequest", "inspect", "run"]
@@ -76,17 +77,23 @@ def inspect(
     return _inspect(read(path), path, dims or {}, nodes)
 
 
-def run(request: InspectRequest) -> InspectReport:
+def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
     """Carry out `kvtool inspect`, but for the writing of the report.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
 
     Raises:
         UnreadableModel: If the model cannot be read.
         UsageError: If no input has a dimension that `dims` names, or the report would overwrite the
             model.
     """
+    progress("reading the model")
     model = read(request.model)
     if request.output is not None and request.output != "-":
         _spare_model(model, request.output)
+    progress("looking for caches")
     return _inspect(model, request.model, request.dims, request.nodes)
 
 

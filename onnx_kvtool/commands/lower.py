@@ -21,6 +21,7 @@ from onnx_kvtool.commands.rewrite_request import (
 from onnx_kvtool.commands.rewriting import check_result
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.rewrite.lower import Outcome, legalise
 from onnx_kvtool.rewrite.lowering.context import Options
 from onnx_kvtool.rewrite.release_limits import highest_opset
@@ -131,8 +132,12 @@ def lower(
     return work, report
 
 
-def run(request: LowerRequest) -> LowerReport:
+def run(request: LowerRequest, progress: Progress = silent) -> LowerReport:
     """Carry out `kvtool lower`.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
 
     Returns:
         The report; its `output` is None when nothing was written: a refusal, a result that was
@@ -146,7 +151,10 @@ def run(request: LowerRequest) -> LowerReport:
     """
     check_request(request)
     return in_files(
-        request, _lower, lambda report: None if _failed(report) else f"opset{report.target_opset}"
+        request,
+        _lower,
+        lambda report: None if _failed(report) else f"opset{report.target_opset}",
+        progress,
     )
 
 
@@ -154,15 +162,18 @@ def _failed(report: LowerReport) -> bool:
     return bool(report.refused) or report.verification.status == "different"
 
 
-def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> LowerReport:
+def _lower(
+    model: ir.Model, request: LowerRequest, source: ir.Model | None, progress: Progress
+) -> LowerReport:
     """Lower a model in place, check and verify it.
 
     Args:
         model: The model to work on.
         request: What was asked for.
         source: The model as it was; None when it can be read again.
+        progress: Told of what is begun.
     """
-    verifier = prepared(model, request)
+    verifier = prepared(model, request, progress)
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
     )
@@ -171,6 +182,7 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
     opset, reasons = request.opset or DEFAULT_OPSET, list[str]()
     if target is not None and request.opset is None:
         opset, reasons = highest_opset(model, target.release, target.max_opset)
+    progress("lowering")
     with collector_paused():
         outcome = legalise(model, None if request.only else opset, options, request.only, release)
     report = _report(model, request, outcome)
@@ -180,6 +192,7 @@ def _lower(model: ir.Model, request: LowerRequest, source: ir.Model | None) -> L
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
+    progress("checking the result")
     check_result(model, source or request.model, report.notes)
     if verifier is None:
         report.verification = Verification("skipped", detail="switched off with `--no-verify`")

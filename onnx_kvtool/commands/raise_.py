@@ -20,6 +20,7 @@ from onnx_kvtool.commands.rewriting import check_result
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import LOWEST_OPSET, raise_updates
 from onnx_kvtool.rewrite.raise_report import RaiseReport
@@ -101,8 +102,12 @@ def raise_(
     return work, report
 
 
-def run(request: RaiseRequest) -> RaiseReport:
+def run(request: RaiseRequest, progress: Progress = silent) -> RaiseReport:
     """Carry out `kvtool raise`.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
 
     Returns:
         The report; its `output` is None when nothing was written: nothing to raise, a model that
@@ -120,6 +125,7 @@ def run(request: RaiseRequest) -> RaiseReport:
         request,
         _raise,
         lambda report: "raised" if report.raised and not failed(report, request) else None,
+        progress,
     )
 
 
@@ -140,17 +146,21 @@ def _check_request(request: RaiseRequest) -> None:
     Assumptions.parse(request.assume)
 
 
-def _raise(model: ir.Model, request: RaiseRequest, source: ir.Model | None) -> RaiseReport:
+def _raise(
+    model: ir.Model, request: RaiseRequest, source: ir.Model | None, progress: Progress
+) -> RaiseReport:
     """Raise a model in place, check and verify it.
 
     Args:
         model: The model to work on.
         request: What was asked for.
         source: The model as it was; None when it can be read again.
+        progress: Told of what is begun.
     """
     assumptions = Assumptions.parse(request.assume)
     assumptions.check(model)
-    verifier = prepared(model, request)
+    verifier = prepared(model, request, progress)
+    progress("raising")
     with collector_paused():
         outcome = raise_updates(model, request.opset, assumptions)
     report = RaiseReport(
@@ -168,6 +178,7 @@ def _raise(model: ir.Model, request: RaiseRequest, source: ir.Model | None) -> R
     if not report.raised:
         report.verification = Verification("skipped", detail="nothing was raised")
         return report
+    progress("checking the result")
     check_result(model, source or request.model, report.notes)
     if verifier is None:
         report.verification = Verification("skipped", detail="switched off with `--no-verify`")

@@ -19,6 +19,7 @@ from onnx_kvtool.commands.rewriting import (
     write_result,
 )
 from onnx_kvtool.core.model import clone, read
+from onnx_kvtool.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.verify import Verifier
@@ -55,9 +56,9 @@ class RewriteRequest:
 _Request = TypeVar("_Request", bound=RewriteRequest)
 _Report = TypeVar("_Report", bound=Report)
 
-Rewrite = Callable[[ir.Model, _Request, ir.Model | None], _Report]
-"""Rewrites a model in place. It gets the model, the request, and the model as it was; None for the
-last where that can be read again."""
+Rewrite = Callable[[ir.Model, _Request, ir.Model | None, Progress], _Report]
+"""Rewrites a model in place. It gets the model, the request, the model as it was (None where that
+can be read again), and what is told of each part of the work."""
 
 
 def path_of(model: ir.Model | str | os.PathLike[str]) -> str:
@@ -73,15 +74,16 @@ def in_memory(
     """Rewrite a copy of a model, or what a path holds, and write nothing."""
     if isinstance(model, ir.Model):
         work = clone(model)
-        return work, rewrite(work, request, model)
+        return work, rewrite(work, request, model, silent)
     work = read(request.model)
-    return work, rewrite(work, request, None)
+    return work, rewrite(work, request, None, silent)
 
 
 def in_files(
     request: _Request,
     rewrite: Rewrite[_Request, _Report],
     suffix: Callable[[_Report], str | None],
+    progress: Progress,
 ) -> _Report:
     """Read a model, rewrite it and write the result.
 
@@ -90,6 +92,7 @@ def in_files(
         rewrite: What to do with the model.
         suffix: What to put behind the stem of the input where no output is named; None for a
             result that is not to be written.
+        progress: Told of what is begun.
 
     Returns:
         The report; its `output` is None when nothing was written.
@@ -99,17 +102,19 @@ def in_files(
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
+    progress("reading the model")
     model = read(request.model)
     check_output(request)
     source = clone(model) if request.model == "-" else None
-    report = rewrite(model, request, source)
+    report = rewrite(model, request, source, progress)
     addition = suffix(report)
     if addition is not None and not request.dry_run:
+        progress("writing the result")
         write_result(model, request, output_path(request, addition), report)
     return report
 
 
-def prepared(model: ir.Model, request: RewriteRequest) -> Verifier | None:
+def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Verifier | None:
     """Check a model that is about to be rewritten; return what will compare the result with it."""
     check_data(model, request)
     check_dims(model, request.dims)
@@ -118,5 +123,9 @@ def prepared(model: ir.Model, request: RewriteRequest) -> Verifier | None:
     from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
 
     return Verifier(
-        model, steps=request.verify_steps, dims=request.dims, force=request.verify is True
+        model,
+        steps=request.verify_steps,
+        dims=request.dims,
+        force=request.verify is True,
+        progress=progress,
     )

@@ -14,6 +14,7 @@ from onnx_kvtool.commands.rewriting import check_dims
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
@@ -129,8 +130,12 @@ def _model(model: ir.Model | str | os.PathLike[str]) -> ir.Model:
     return model if isinstance(model, ir.Model) else read(model)
 
 
-def run(request: VerifyRequest) -> VerifyReport:
+def run(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:
     """Carry out `kvtool verify`; see `verify`.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
 
     Raises:
         UsageError: If the arguments contradict each other.
@@ -142,10 +147,13 @@ def run(request: VerifyRequest) -> VerifyReport:
             "standard input holds one model, and both are to be read from it",
             help="name a file for one of them",
         )
-    return _verify(read(request.a), read(request.b), request)
+    progress("reading both models")
+    return _verify(read(request.a), read(request.b), request, progress)
 
 
-def _verify(a: ir.Model, b: ir.Model, request: VerifyRequest) -> VerifyReport:
+def _verify(
+    a: ir.Model, b: ir.Model, request: VerifyRequest, progress: Progress = silent
+) -> VerifyReport:
     for model, path in ((a, request.a), (b, request.b)):
         _check_data(model, path or origin(model).path)
     check_dims(a, request.dims)
@@ -157,6 +165,7 @@ def _verify(a: ir.Model, b: ir.Model, request: VerifyRequest) -> VerifyReport:
         runtime=request.runtime,
         rtol=request.rtol,
         atol=request.atol,
+        progress=progress,
     )
     try:
         if fits_memory(weight_bytes(a) + weight_bytes(b)):

@@ -16,7 +16,7 @@ from onnx_kvtool.core import walk
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
-from onnx_kvtool.core.files.atomic import Stamp, stamp, write_bytes
+from onnx_kvtool.core.files.atomic import Stamp, stamp, watch, write_bytes
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.files.source import parse, read_bytes, spoken_name
 from onnx_kvtool.core.judging.container import DEFAULT_DOMAINS, judge
@@ -215,6 +215,7 @@ def write(model: ir.Model, target: str | os.PathLike[str], *, data: bytes | None
     if path != "-":
         _write_file(model, path, data)
         return
+    watch("standard output", is_direct=True)
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -7,13 +7,14 @@ import errno
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
+from onnx_kvtool.core.progress import Progress
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.blocks import Block, Line, Marked
 from onnx_kvtool.report.escape import escape
@@ -28,7 +29,6 @@ if TYPE_CHECKING:  # each command needs one of these, and has it
     from onnx_kvtool.targets.target import Release
 
 __all__ = [
-    "bar",
     "print_blocks",
     "print_eval",
     "print_lower",
@@ -36,6 +36,7 @@ __all__ = [
     "print_talk",
     "print_targets",
     "print_verify",
+    "progress_line",
     "text_of_blocks",
 ]
 
@@ -163,18 +164,25 @@ def print_talk(blocks: Iterable[Block], *, color: bool | None) -> None:
 
 
 @contextlib.contextmanager
-def bar() -> Iterator[Callable[[int, int], None]]:
-    """Yield what shows that `done` of `total` are done, as a bar on standard error.
+def progress_line() -> Iterator[Progress]:
+    """Yield what shows on standard error what is under way, with a bar and the time it takes.
 
-    The bar is gone after the block.
+    The line is gone after the block.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
 
     console = Console(file=sys.stderr, markup=False)
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
+    text = TextColumn("{task.description}", markup=False)
+    with Bars(text, BarColumn(20), TimeElapsedColumn(), console=console, transient=True) as shown:
         task = shown.add_task("", total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+        def show(what: str, part: int = 0, parts: int = 0) -> None:
+            counted = f"{what} {part} of {parts}" if parts else what
+            done, total = (part - 1, parts) if parts else (0, None)
+            shown.update(task, description=counted, completed=done, total=total)
+
+        yield show
 
 
 def text_of_blocks(blocks: Iterable[Block]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError, Unverified
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.runtime.verification.engine import compare_models
@@ -37,6 +38,7 @@ class Verifier:
         steps: Decode steps after the first run of each case; None for the usual number.
         dims: Sizes for symbolic dimensions, by name.
         force: Whether to run models of any size as they are, and not to do without a comparison.
+        progress: Told of what is begun.
     """
 
     def __init__(
@@ -47,8 +49,11 @@ class Verifier:
         steps: int | None = None,
         dims: Mapping[str, int] | None = None,
         force: bool = False,
+        progress: Progress = silent,
     ) -> None:
-        self._settings = Settings(steps=steps, seed=seed, dims=dict(dims or {}), is_a_right=True)
+        self._settings = Settings(
+            steps=steps, seed=seed, dims=dict(dims or {}), is_a_right=True, progress=progress
+        )
         self._force = force
         self._size = weight_bytes(source)
         self._source: Subject | Large | None = None

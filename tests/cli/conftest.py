@@ -10,6 +10,7 @@ from onnx_kvtool.commands import lower as command
 from onnx_kvtool.commands import verify as verify_command
 from onnx_kvtool.commands.lower import LowerRequest
 from onnx_kvtool.commands.verify import VerifyRequest
+from onnx_kvtool.core.progress import Progress
 from onnx_kvtool.rewrite.report import LowerReport
 from onnx_kvtool.runtime.verification.report import VerifyReport
 
@@ -23,7 +24,7 @@ def lower_stand_in(
     def install(outcome: LowerReport | BaseException) -> list[LowerRequest]:
         requests: list[LowerRequest] = []
 
-        def run(request: LowerRequest) -> LowerReport:
+        def run(request: LowerRequest, progress: Progress) -> LowerReport:
             requests.append(request)
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -50,7 +51,7 @@ def verify_stand_in(
     def install(report: VerifyReport) -> list[VerifyRequest]:
         requests: list[VerifyRequest] = []
 
-        def run(request: VerifyRequest) -> VerifyReport:
+        def run(request: VerifyRequest, progress: Progress) -> VerifyReport:
             requests.append(request)
             return report
 

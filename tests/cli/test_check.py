@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import onnx
@@ -190,44 +186,6 @@ def test_a_bug_in_one_file_is_said_and_ends_in_4(kvtool, monkeypatch: pytest.Mon
     assert "kvtool: bug: `clean.onnx`: ZeroDivisionError: by none" in result.stderr
     assert "Traceback" not in result.stderr
     assert "Traceback" in kvtool("--debug", "check", *ROUND).stderr
-
-
-def run_on_terminal(*command: str) -> bytes:
-    """Run a command whose standard error is a terminal, and return what it shows there."""
-    ours, theirs = pty.openpty()
-    root = Path(__file__).resolve().parents[2]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while part := os.read(ours, 1 << 16):
-                shown += part
-        except OSError:  # the other end is closed
-            pass
-        process.wait(60)
-    os.close(ours)
-    return shown
-
-
-@pytest.mark.parametrize(("delay", "is_seen"), [(0.7, True), (0.0, False)], ids=["long", "short"])
-def test_a_bar_appears_for_work_over_a_second(delay: float, is_seen: bool) -> None:
-    code = f"""
-import time
-from onnx_kvtool.cli.progress import progress_bar
-with progress_bar(enabled=True) as progress:
-    for done in range(1, 5):
-        time.sleep({delay})
-        progress(done, 4)
-"""
-    shown = run_on_terminal(sys.executable, "-c", code)
-    assert (b"/4" in shown) == is_seen
-
-
-def test_off_a_terminal_there_is_no_bar() -> None:
-    from onnx_kvtool.cli.progress import progress_bar
-
-    with progress_bar(enabled=True) as progress:
-        assert progress is None
 
 
 class TestRule:

@@ -16,6 +16,7 @@ import pytest
 
 from onnx_kvtool.commands import evaluate as command
 from onnx_kvtool.commands.evaluate import EvalRequest
+from onnx_kvtool.core.progress import Progress
 from onnx_kvtool.runtime.evaluation.report import Comparison, EvalReport
 from onnx_kvtool.runtime.verification.report import OutputReport
 
@@ -52,7 +53,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[EvalRequest]:
     """The requests that reach the command, which does nothing."""
     made: list[EvalRequest] = []
 
-    def run(request: EvalRequest) -> EvalReport:
+    def run(request: EvalRequest, progress: Progress) -> EvalReport:
         made.append(request)
         return report()
 
@@ -220,7 +221,7 @@ def test_a_model_that_the_runtime_lacks_operators_for_is_a_no(kvtool, tmp_path: 
 @pytest.mark.parametrize(("status", "code"), [("equal", 0), ("different", 1)])
 def test_a_difference_is_a_no(kvtool, monkeypatch, status, code) -> None:
     comparison = Comparison(status, "onnxruntime 1.31.1", (OutputReport("y", True, 0.0),))
-    monkeypatch.setattr(command, "run", lambda _: report(comparison=comparison))
+    monkeypatch.setattr(command, "run", lambda *_: report(comparison=comparison))
     result = kvtool("eval", "in.onnx")
     assert result.exit_code == code
     assert result.stdout.splitlines()[1:] == [

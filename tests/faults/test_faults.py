@@ -173,6 +173,9 @@ def test_worker_processes_end_with_the_command(tmp_path: Path, ending: signal.Si
     expected = -ending if ending == signal.SIGKILL else 128 + ending
     assert process.returncode in (expected, 0), said
     assert "Traceback" not in said
+    if process.returncode == 130:
+        fixed = [path.name for path in models if path.read_bytes() != before]
+        assert all(f"{name}`" in said for name in fixed) and said.count("`") == 2 * len(fixed)
     if ending != signal.SIGKILL:
         assert not [path for path in tmp_path.iterdir() if is_temporary(path.name)]
 

@@ -101,6 +101,10 @@ class Bench:
         """Send SIGTERM or SIGINT at a point; nothing may be left of what was begun."""
         outcome = self.play(Fault(at=at, name=name))
         problems = list(complaints_of_end(outcome, _ENDS[name]))
+        if name == "int":
+            is_same = tree(self.directory) == self.before
+            if is_same != ("nothing was written" in outcome.stderr):
+                problems.append(f"the same files: {is_same}; what is said: {outcome.stderr}")
         return self._stopped(f"{name} at {self._point(at)}", problems)
 
     def stop_after(self, seconds: float, name: str) -> Attempt:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from onnx_kvtool.core.errors import UnwritableOutput
 from onnx_kvtool.core.files.temporary import remove_stale, temporary_file
 
-__all__ = ["Stamp", "replacing", "stamp", "write_bytes"]
+__all__ = ["Stamp", "replacing", "stamp", "watch", "write_bytes", "written"]
 
 Stamp = tuple[int, int, int]
 """What a file has another of once it was written or replaced: its number, size and time."""
@@ -25,6 +25,34 @@ def stamp(path: str | os.PathLike[str]) -> Stamp | None:
     except (OSError, ValueError):
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+_watched: list[tuple[str, Stamp | None]] = []
+_direct: list[str] = []
+
+
+def watch(name: str | os.PathLike[str], *, is_direct: bool = False) -> None:
+    """Note that a file is about to be written, by this process or another, for `written`.
+
+    Args:
+        name: Its path, or what else people call it.
+        is_direct: Whether it is no file that is replaced, such as a pipe, so that it counts as
+            written from now on.
+    """
+    if is_direct:
+        _direct.append(os.fspath(name))
+    else:
+        _watched.append((os.fspath(name), stamp(name)))
+
+
+def written() -> list[str]:
+    """Return the names of what was watched and is now another file than it was, each once.
+
+    Asked after an interrupt: whether it came before or after the file was renamed into place, and
+    whether a file was taken away again, no other record could say for sure.
+    """
+    changed = [name for name, before in _watched if stamp(name) != before]
+    return list(dict.fromkeys((*changed, *_direct)))
 
 
 def write_bytes(
@@ -70,6 +98,7 @@ def replacing(
         place = os.path.realpath(name)
         before = _status(place)
         if before is not None and not stat.S_ISREG(before.st_mode):
+            watch(name, is_direct=True)
             with open(place, "wb") as special:
                 yield special
             return
@@ -112,6 +141,7 @@ def _temporary(
             _keep_owner(path, before)
             os.chmod(path, stat.S_IMODE(before.st_mode))
         check()
+        watch(place)
         os.replace(path, place)
 
 

@@ -10,7 +10,7 @@ from io import FileIO
 from typing import BinaryIO, Literal
 
 from onnx_kvtool.core.errors import UnwritableOutput, UsageError
-from onnx_kvtool.core.files.atomic import replacing
+from onnx_kvtool.core.files.atomic import replacing, watch
 
 __all__ = ["Placing", "place_files"]
 
@@ -142,6 +142,7 @@ def _make_parents(target: str, directory: str, created: list[str]) -> None:
 
 def _link(source: str, target: str) -> None:
     try:
+        watch(target)
         # The file itself: a hard link to a symbolic link would be as relative as that is.
         os.link(os.path.realpath(source), target)
     except OSError as error:

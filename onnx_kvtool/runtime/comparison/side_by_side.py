@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.comparison.judge import Judge
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.inputs.cases import Case
@@ -27,6 +28,7 @@ class Script:
         seed: Seed of the first case; each case has its own.
         steps: Decode steps after the first run of each case, as far as the caches have room.
         dims: Sizes that the user has bound.
+        progress: Told of each case.
     """
 
     plan: InputPlan
@@ -34,6 +36,7 @@ class Script:
     seed: int
     steps: int
     dims: Mapping[str, int] = field(default_factory=dict)
+    progress: Progress = field(default=silent, compare=False, repr=False)
 
 
 def run_side_by_side(leader: Session, other: Session, script: Script, judge: Judge) -> str | None:
@@ -49,6 +52,7 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
     failure: str | None = None
     ran = False
     for number, case in enumerate(script.cases):
+        script.progress("verifying, case", number + 1, len(script.cases))
         start = _first_run(leader, script, case, script.seed + number)
         if isinstance(start, str):
             failure = failure or start

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.evaluation.report import TraceEntry
@@ -52,6 +53,7 @@ class Loop:
         dims: Sizes that the user has bound; a bound number of rows stays as it is.
         traced: Whether to gather every node that runs.
         watch: Sees every run; None when nobody does. The caches are then not written in place.
+        progress: Told of each run.
     """
 
     runner: Runner
@@ -61,6 +63,7 @@ class Loop:
     dims: Mapping[str, int] = field(default_factory=dict)
     traced: bool = False
     watch: Watch | None = None
+    progress: Progress = silent
 
     def run(self, candidates: Iterable[dict[str, Value]]) -> Outcome:
         """Run the part, with each present fed back to its past in every step.
@@ -116,6 +119,10 @@ class Loop:
         self._run(outcome, step, caches)
 
     def _run(self, outcome: Outcome, step: int, give_up: tuple[str, ...]) -> None:
+        if self.steps:
+            self.progress("running, step", step + 1, self.steps + 1)
+        else:
+            self.progress("running")
         trace: list[TraceEntry] = []
         observe = (lambda seen: trace.append(_entry(seen, step))) if self.traced else None
         run = self.runner.run(outcome.inputs, give_up=give_up, observe=observe)

@@ -45,6 +45,7 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         return _without_run(a, "different", difference, settings)
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
+        settings.progress("verifying, loading both models")
         refusals = [_refusal(subject, runtime) for subject in (a, b)]
         if (rejected := _rejected(refusals, settings)) is not None:
             loaded = a if refusals[0] is None else b
@@ -157,7 +158,7 @@ class _Comparison:
             is_swapped=leader is self._b,
         )
         steps = STEPS if settings.steps is None else settings.steps
-        script = Script(plan, cases, settings.seed, steps, settings.dims)
+        script = Script(plan, cases, settings.seed, steps, settings.dims, settings.progress)
         return run_side_by_side(session, follower.session(self._runtime), script, judge)
 
     def _may_ask_more(self, following: InputPlan, leading: InputPlan) -> bool:
@@ -188,6 +189,7 @@ class _Comparison:
             notes.append(weight)
         earliest = None
         if account.difference is not None and not account.difference.is_failure:
+            self._settings.progress("looking for the first value that differs")
             earliest, why = earliest_difference(
                 self._a,
                 self._b,

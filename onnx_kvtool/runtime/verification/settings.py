@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.sessions import RuntimeName
 
 __all__ = ["STEPS", "Settings"]
@@ -30,6 +31,7 @@ class Settings:
         atol: Absolute tolerance for what is computed; None for that of the types.
         is_a_right: Whether A is right by definition, so that nothing is said of models of which A
             does not run; else one that runs where the other does not is different.
+        progress: Told of what is begun.
     """
 
     cases: int | None = None
@@ -41,3 +43,4 @@ class Settings:
     rtol: float | None = None
     atol: float | None = None
     is_a_right: bool = False
+    progress: Progress = field(default=silent, compare=False, repr=False)
