@@ -11,7 +11,7 @@ from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.failure import show_failure
 from onnx_kvtool.cli.options import dim_option
 from onnx_kvtool.cli.output import write_data
-from onnx_kvtool.cli.types import Whole, Word
+from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _optional_codes(
 @option(
     "-o",
     "--output",
-    type=click.Path(allow_dash=True, readable=False),
+    type=ReportFile(allow_dash=True),
     metavar="FILE",
     help="Where to write the report; standard output unless given.",
     section="Report",
@@ -158,7 +158,7 @@ def _optional_codes(
 @option(
     "--write-baseline",
     metavar="FILE",
-    type=click.Path(readable=False),
+    type=ReportFile(),
     help="Write all findings to this file, for --baseline.",
     section="Baseline",
 )

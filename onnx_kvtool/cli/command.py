@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -90,10 +92,27 @@ class KvtoolCommand(click.Command):
         if not ctx.resilient_parsing:
             self._check_paths(ctx)
         if rest and not ctx.resilient_parsing:
-            takes_output = len(rest) == 1 and any(p.metavar == "OUT" for p in self.params)
-            help = f"name the output with `-o {rest[0]}`" if takes_output else None
-            raise WrongUsage(f"unexpected argument `{rest[0]}`", ctx, help)
+            raise WrongUsage(f"unexpected argument `{rest[0]}`", ctx, self._surplus(ctx, rest))
         return rest
+
+    def _surplus(self, ctx: click.Context, rest: list[str]) -> str | None:
+        """Return what to do about arguments too many: name an output, or one call for each file.
+
+        A file that is there is a model, as a glob yields them, and never to be replaced.
+        """
+        models = sum(
+            isinstance(p, click.Argument) and isinstance(p.type, click.Path) for p in self.params
+        )
+        if models and (len(rest) > 1 or os.path.exists(rest[0])):
+            if models > 1:
+                return f"`{ctx.info_name}` takes {models} models at a time"
+            return (
+                f"`{ctx.info_name}` takes one model at a time: "
+                f'`for model in *.onnx; do {ctx.command_path} "$model"; done`'
+            )
+        if any(p.metavar == "OUT" for p in self.params):
+            return f"name the output with `-o {shlex.quote(rest[0])}`"
+        return None
 
     def _check_paths(self, ctx: click.Context) -> None:
         """Refuse an empty path, such as a variable of the shell that is not set."""

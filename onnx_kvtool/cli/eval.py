@@ -9,7 +9,7 @@ import click
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import data_format_option, dim_option
 from onnx_kvtool.cli.output import write_data
-from onnx_kvtool.cli.types import Whole, Word
+from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
 
 __all__ = ["evaluate"]
@@ -159,7 +159,7 @@ def _pairs(
 @option(
     "--save",
     metavar="FILE.npz",
-    type=click.Path(readable=False),
+    type=ReportFile(),
     help="Write the values fetched to this file.",
     section="Output",
 )

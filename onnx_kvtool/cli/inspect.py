@@ -9,7 +9,7 @@ import click
 from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import dim_option, model_argument
 from onnx_kvtool.cli.output import write_data
-from onnx_kvtool.cli.types import Word
+from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ Format = Literal["text", "json", "html", "dot", "mermaid"]
 @option(
     "-o",
     "--output",
-    type=click.Path(allow_dash=True, readable=False),
+    type=ReportFile(allow_dash=True),
     metavar="FILE",
     help="Where to write the report; standard output unless given.",
 )

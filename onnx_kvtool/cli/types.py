@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ import click
 from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.suggestion import did_you_mean
 
-__all__ = ["Tolerance", "Whole", "Word"]
+__all__ = ["ReportFile", "Tolerance", "Whole", "Word"]
 
 
 class Word(click.Choice[str]):
@@ -52,6 +53,29 @@ class Whole(click.IntRange):
             is_above = self.max is not None and text.isdecimal() and int(text) > self.max
             help = self.above if is_above else None
             raise WrongValue(text, self.spoken, ctx, param, help) from error
+
+
+class ReportFile(click.Path):
+    """A file that gets what is no model; one that is named like a model is never replaced.
+
+    `-o *.onnx` names the first model of a directory, and so does `-o` before the models.
+    """
+
+    def __init__(self, *, allow_dash: bool = False) -> None:
+        super().__init__(readable=False, allow_dash=allow_dash)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path, which does not end with `.onnx`."""
+        path = super().convert(value, param, ctx)
+        if os.path.splitext(os.fsdecode(path))[1].lower() == ".onnx":
+            what, help = "a file that is no model", "write what is to be written to another file"
+            raise WrongValue(os.fsdecode(path), what, ctx, param, help)
+        return path
 
 
 class Tolerance(click.FloatRange):

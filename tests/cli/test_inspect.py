@@ -248,7 +248,7 @@ def test_standard_input(kvtool) -> None:
 
 
 def test_the_model_is_not_written_over(kvtool, tmp_path: Path) -> None:
-    path = tmp_path / "decoder.onnx"
+    path = tmp_path / "decoder.model"
     path.write_bytes(LLAMA.read_bytes())
     result = kvtool("inspect", path, "-o", path)
     assert result.exit_code == 2

@@ -114,6 +114,53 @@ import pytest
             id="more models than are compared",
         ),
         pytest.param(
+            "verify a.onnx b.onnx c.onnx d.onnx",
+            "unexpected argument `c.onnx`",
+            "`verify` takes 2 models at a time",
+            id="many more",
+        ),
+        *(
+            pytest.param(
+                f"{command} a.onnx {others}",
+                "unexpected argument `b.onnx`",
+                f"`{command}` takes one model at a time: "
+                f'`for model in *.onnx; do kvtool {command} "$model"; done`',
+                id=f"{command}: {what}",
+            )
+            for command in ("lower", "raise", "infer", "inspect", "eval")
+            for others, what in (
+                ("b.onnx", "a second model is no name for the output"),
+                ("b.onnx c.onnx", "what a glob expands to"),
+            )
+        ),
+        pytest.param(
+            "infer in.onnx out.onnx",
+            "unexpected argument `out.onnx`",
+            "name the output with `-o out.onnx`",
+            id="an output of infer without its option",
+        ),
+        pytest.param(
+            "ops Add Mul",
+            "unexpected argument `Mul`",
+            "run `kvtool ops --help`",
+            id="a second argument that is no file",
+        ),
+        *(
+            pytest.param(
+                f"{command} b.onnx",
+                f"`{flag}` is `b.onnx`, expected a file that is no model",
+                "write what is to be written to another file",
+                id=f"a model in the place of a report: {command}",
+            )
+            for command, flag in (
+                ("check a.onnx -o", "--output"),
+                ("check --format sarif --output", "--output"),
+                ("check --write-baseline", "--write-baseline"),
+                ("inspect a.onnx -o", "--output"),
+                ("eval a.onnx --save", "--save"),
+            )
+        ),
+        pytest.param(
             "help lowr",
             "no such command `lowr`",
             "did you mean `lower`?",
@@ -205,13 +252,19 @@ import pytest
         ),
     ],
 )
-def test_wrong_usage(kvtool, lower_stand_in, lowered_report, arguments, message, help) -> None:
+def test_wrong_usage(
+    kvtool, lower_stand_in, lowered_report, tmp_path, monkeypatch, arguments, message, help
+) -> None:
     requests = lower_stand_in(lowered_report)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.onnx").write_bytes(b"a model")
     result = kvtool(*arguments.split())
     assert result.stderr == f"kvtool: error: {message}\n  help: {help}\n"
     assert result.stdout == ""
     assert result.exit_code == 2
     assert requests == []
+    assert [path.name for path in tmp_path.iterdir()] == ["b.onnx"]
+    assert (tmp_path / "b.onnx").read_bytes() == b"a model"
 
 
 @pytest.mark.parametrize(
