@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.commands.evaluate_inputs import missing_inputs
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.runtime.comparison.judge import Measure
+from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, drawn_feeds, plan_with
 from onnx_kvtool.runtime.evaluation.loop import Loop, Outcome
 from onnx_kvtool.runtime.evaluation.part import part_of

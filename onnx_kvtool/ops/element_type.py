@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-__all__ = ["DTYPE_NAMES", "dtype_name", "dtype_named"]
+__all__ = ["DTYPE_NAMES", "ELEMENT_TYPE_ATTRIBUTES", "dtype_name", "dtype_named"]
+
+ELEMENT_TYPE_ATTRIBUTES = frozenset(
+    {
+        "dtype", "output_datatype", "output_dtype", "precision", "softmax_precision", "stash_type",
+        "to",
+    }
+)  # fmt: skip
+"""Attributes whose integer is the number of an element type, in every operator that has them."""
 
 
 def dtype_name(dtype: ir.DataType) -> str:

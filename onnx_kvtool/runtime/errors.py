@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from onnx_kvtool.core.errors import KvtoolError
 
-__all__ = ["CannotDraw", "KernelError", "ModelRejected", "RunFailed", "RuntimeUnavailable"]
+__all__ = [
+    "CannotDraw",
+    "KernelError",
+    "ModelRejected",
+    "NoTwin",
+    "RunFailed",
+    "RuntimeUnavailable",
+]
 
 
 class RuntimeUnavailable(KvtoolError):
@@ -28,3 +35,7 @@ class KernelError(KvtoolError):
 
 class CannotDraw(KvtoolError):
     """No inputs can be drawn for a model, as for a graph input of unknown rank."""
+
+
+class NoTwin(KvtoolError):
+    """A model has no twin in a wider type, as its results depend on the bits of the narrow one."""

@@ -4,57 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from onnx_kvtool.runtime.comparison.compare import (
-    Mask,
-    Mismatch,
-    OutputDifference,
-    Tolerance,
-    compare,
-    tolerance_of,
-)
+from onnx_kvtool.runtime.comparison.compare import Mask, Mismatch, OutputDifference, compare
 from onnx_kvtool.runtime.comparison.kept import kept_rows
+from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.comparison.noise import Noise
+from onnx_kvtool.runtime.comparison.rounding import TwinRun, Twins
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
-__all__ = ["Account", "Difference", "Judge", "Measure", "OutputAccount"]
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """How close outputs have to be.
-
-    Attributes:
-        moved: Outputs that any right evaluation gives with the same bits.
-        precision: The tolerance of the coarsest type that the models compute in.
-        exact: Whether both models are the same but for names and weights, so that every bit of
-            every output has to agree.
-        rtol: Relative tolerance that the user asked for; None for that of the types.
-        atol: Absolute tolerance that the user asked for; None for that of the types.
-    """
-
-    moved: frozenset[str]
-    precision: Tolerance
-    exact: bool = False
-    rtol: float | None = None
-    atol: float | None = None
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the user asked for a tolerance, which no measured noise widens."""
-        return self.rtol is not None or self.atol is not None
-
-    def of(self, value: Array) -> Tolerance:
-        """Return the tolerance for results of the dtype of `value`."""
-        usual = tolerance_of(value.dtype)
-        if usual.atol:  # a type that rounding can reach
-            coarse = self.precision
-            usual = Tolerance(max(usual.rtol, coarse.rtol), max(usual.atol, coarse.atol))
-        return Tolerance(
-            usual.rtol if self.rtol is None else self.rtol,
-            usual.atol if self.atol is None else self.atol,
-        )
+__all__ = ["Account", "Difference", "Judge", "OutputAccount"]
 
 
 @dataclass(slots=True)
@@ -84,11 +43,13 @@ class Difference:
         reason: What differs and in which run.
         inputs: What both models were fed.
         is_failure: Whether one model failed, so that there are no values to compare.
+        is_of_twins: Whether the float32 twins differ, and were fed `inputs`.
     """
 
     reason: str
     inputs: Arrays
     is_failure: bool = False
+    is_of_twins: bool = False
 
 
 @dataclass(slots=True)
@@ -126,6 +87,7 @@ class Judge:
         leader: The model that leads, to see whether it gives the same bits twice.
         names: What to call the leader and the other model.
         is_swapped: Whether B leads; expected values are those of A in any case.
+        twins: The float32 twins of models of a 16-bit type; None for others.
     """
 
     def __init__(
@@ -138,6 +100,7 @@ class Judge:
         *,
         names: tuple[str, str],
         is_swapped: bool = False,
+        twins: Twins | None = None,
     ) -> None:
         self.account = account
         self._measure = measure
@@ -146,6 +109,7 @@ class Judge:
         self._is_steady = True
         self._names = names
         self._is_swapped = is_swapped
+        self._twins = twins
         self._pasts = {pair.present: pair for pair in plan.pairs}
 
     def begin_case(self) -> None:
@@ -168,11 +132,14 @@ class Judge:
             where: The run, in words.
         """
         self.account.steps += 1
+        run = None if self._twins is None else self._twins.run(inputs)
         for name, value in led.items():
             seen = self.account.outputs.setdefault(name, OutputAccount())
+            if run is not None and not self._judge_twins(name, run, seen, where):
+                continue
             a, b = (found[name], value) if self._is_swapped else (value, found[name])
             exact = self._exact(name, inputs, value)
-            difference = self._difference(name, inputs, a, b, exact, seen)
+            difference = self._difference(name, inputs, a, b, exact, seen, run)
             if not (difference.within or seen.is_different or self._repeats(name, inputs, value)):
                 self.account.unsteady = name
                 continue
@@ -180,6 +147,21 @@ class Judge:
             if name not in self._measure.moved and difference.max_abs_diff is not None:
                 largest = max(self.account.max_abs_diff, difference.max_abs_diff)
                 self.account.max_abs_diff = largest
+
+    def _judge_twins(self, name: str, run: TwinRun, seen: OutputAccount, where: str) -> bool:
+        """Compare an output of the twins; return whether there is a point in going on with it."""
+        if self._twins is None or seen.is_different or name in self._measure.moved:
+            return True  # what is only moved is compared as it is, bit for bit
+        found = self._twins.compare(name, run)
+        if found.within:
+            return True
+        if not self._twins.repeats(name, run):
+            self.account.unsteady = name
+            return False
+        seen.mismatch, seen.is_different = found.first_mismatch, True
+        seen.where = f"in the float32 twins, {where}"
+        self._differ(Difference(f"{found.reason} {seen.where}", run.inputs, is_of_twins=True))
+        return True
 
     def _note(
         self, seen: OutputAccount, found: OutputDifference, inputs: Arrays, where: str
@@ -220,6 +202,7 @@ class Judge:
         b: Array,
         exact: bool | Mask,
         seen: OutputAccount,
+        run: TwinRun | None,
     ) -> OutputDifference:
         led = b if self._is_swapped else a
         if self._measure.exact and not self._measure.is_given and self._is_steady:
@@ -227,6 +210,10 @@ class Judge:
             if found.within or self._repeats(name, inputs, led, exact=True):
                 return found
             self._is_steady = False
+        if self._twins is not None and run is not None and exact is not True:
+            narrow = self._twins.compare_narrow(name, inputs, a, b, exact, run)
+            if narrow is not None:
+                return narrow
         tolerance = self._measure.of(a)
         found = compare(name, a, b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
         if found.within or found.max_abs_diff is None or exact is True:

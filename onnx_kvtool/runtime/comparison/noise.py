@@ -9,34 +9,34 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import graphs
-from onnx_kvtool.runtime.comparison.compare import Tolerance, compare, tolerance_of
+from onnx_kvtool.runtime.comparison.compare import Tolerance, compare
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, RuntimeName, Session, open_session
 
-__all__ = ["Noise", "precision_of"]
+__all__ = ["Noise", "coarsest_type"]
 
-_MARGIN = 4.0
+MARGIN = 4.0
 """Two right evaluations lie apart by a few times what two others happened to."""
 
 _MOST = 100.0
 """Times the usual tolerance: beyond it a difference is a fault, however noisy the model is."""
 
 
-def precision_of(model: ir.Model) -> Tolerance:
-    """Return the tolerance of the coarsest type among float32, float16 and bfloat16 in `model`.
+def coarsest_type(model: ir.Model) -> ir.DataType | None:
+    """Return the coarsest type among float32, float16 and bfloat16 in `model`; None without any.
 
     A float32 output of a model that computes in float16 is as coarse as float16. Coarser types
     are storage formats: kernels compute in wider ones.
     """
-    tolerance = Tolerance(0.0, 0.0)
+    coarsest = None
     seen: set[ir.DataType | None] = set()
     for _, graph in graphs(model):
         seen.update(value.dtype for value in (*graph.inputs, *graph.initializers.values()))
         seen.update(value.dtype for node in graph for value in node.outputs)
     for dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
         if dtype in seen:
-            tolerance = tolerance_of(dtype.numpy())
-    return tolerance
+            coarsest = dtype
+    return coarsest
 
 
 class Noise:
@@ -74,7 +74,7 @@ class Noise:
         """
         measured = [
             difference.max_abs_diff
-            for other in self._others(name, inputs)
+            for other in self.others(name, inputs)
             if (difference := compare(name, expected, other)).max_abs_diff is not None
         ]
         noise = max(measured, default=0.0)
@@ -86,9 +86,10 @@ class Noise:
         finite = np.abs(expected.astype(np.complex128))
         scale = float(np.max(finite, initial=0.0, where=np.isfinite(finite)))
         most = _MOST * (usual.atol + usual.rtol * scale)
-        return Tolerance(usual.rtol, usual.atol + min(_MARGIN * noise, most))
+        return Tolerance(usual.rtol, usual.atol + min(MARGIN * noise, most))
 
-    def _others(self, name: str, inputs: Mapping[str, Array]) -> Iterator[Array]:
+    def others(self, name: str, inputs: Mapping[str, Array]) -> Iterator[Array]:
+        """Yield what the model gives for the output `name` when it is evaluated in other ways."""
         if self._sessions is None:
             self._sessions = list(self._open())
         for session in self._sessions:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.suggestion import unknown_name
-from onnx_kvtool.ops.element_type import dtype_named
+from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES, dtype_named
 from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.runtime.evaluation.literal import literal_array, parse_json
 from onnx_kvtool.runtime.evaluation.spec import read_spec
@@ -18,9 +18,6 @@ from onnx_kvtool.runtime.evaluation.spec import read_spec
 __all__ = ["attribute"]
 
 _TYPES = ir.AttributeType
-
-_ELEMENT_TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision", "precision")
-"""Attributes whose integer is the number of an element type."""
 
 _ELEMENTS = {
     _TYPES.INT: ir.DataType.INT64,
@@ -68,7 +65,11 @@ def _value(name: str, kind: ir.AttributeType, text: str) -> Any:
             f"a {kind.name.lower().replace('_', ' ')} cannot be given on the command line",
             help="evaluate a model that holds the node",
         )
-    if kind is _TYPES.INT and name in _ELEMENT_TYPES and (named := dtype_named(text)) is not None:
+    if (
+        kind is _TYPES.INT
+        and name in ELEMENT_TYPE_ATTRIBUTES
+        and (named := dtype_named(text)) is not None
+    ):
         return int(named)
     values = literal_array(parse_json(text), element)
     expected = 0 if kind in (_TYPES.INT, _TYPES.FLOAT) else 1

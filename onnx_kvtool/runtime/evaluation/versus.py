@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onnx_kvtool.runtime.comparison.compare import compare
-from onnx_kvtool.runtime.comparison.judge import Measure
+from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.evaluation.report import Comparison
 from onnx_kvtool.runtime.evaluation.runner import Runner

@@ -10,7 +10,7 @@ import onnx
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.runtime.comparison.compare import compare
-from onnx_kvtool.runtime.comparison.judge import Measure
+from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, open_session
 from onnx_kvtool.runtime.verification.likeness import Likeness
@@ -94,6 +94,7 @@ class _Graph:
     def location(self, value: str) -> Location:
         index, node = self.producers[value]
         op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        index -= self.subject.casts
         return Location(graph_path(self.proto.graph.name), node.name or None, index, op, value)
 
     def fetch(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onnx_kvtool.runtime.comparison.compare import Tolerance
-from onnx_kvtool.runtime.comparison.judge import Account, Judge, Measure, OutputAccount
+from onnx_kvtool.runtime.comparison.judge import Account, Difference, Judge, OutputAccount
+from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.comparison.noise import Noise
 from onnx_kvtool.runtime.comparison.side_by_side import Script, run_side_by_side
 from onnx_kvtool.runtime.errors import ModelRejected, RuntimeUnavailable
@@ -17,7 +18,13 @@ from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
 from onnx_kvtool.runtime.verification.earliest import earliest_difference
 from onnx_kvtool.runtime.verification.likeness import Likeness, likeness
-from onnx_kvtool.runtime.verification.report import FirstMismatch, OutputReport, VerifyReport
+from onnx_kvtool.runtime.verification.narrow import NarrowPair
+from onnx_kvtool.runtime.verification.report import (
+    EarliestDifference,
+    FirstMismatch,
+    OutputReport,
+    VerifyReport,
+)
 from onnx_kvtool.runtime.verification.settings import STEPS, Settings
 from onnx_kvtool.runtime.verification.subject import Subject
 from onnx_kvtool.runtime.verification.weights import weight_difference
@@ -33,7 +40,9 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
     only move data, the rows of caches that a run does not write, and everything if the models are
     the same but for names and weights. The rest has to agree within a tolerance that is justified
     by the types and, where that is not enough, by how much a model differs from itself when it is
-    evaluated in another way; or within the tolerance that the settings give.
+    evaluated in another way; or within the tolerance that the settings give. Models that compute
+    in float16 or bfloat16 are judged twice: their float32 twins like float32 models, and they
+    themselves by how far A lies from its own twin (`comparison.rounding`).
 
     Returns:
         `equal`; `different` with the first difference (names, order, types or ranks of inputs and
@@ -120,6 +129,10 @@ class _Comparison:
             rtol=settings.rtol,
             atol=settings.atol,
         )
+        self._pair = (
+            NarrowPair(a, b, settings, runtime) if NarrowPair.is_one(a, b, self._measure) else None
+        )
+        self._twins = None if self._pair is None else self._pair.twins(self._measure)
 
     def report(self) -> VerifyReport:
         """Run both models and say how they compare."""
@@ -156,6 +169,7 @@ class _Comparison:
             session,
             names=(leader.name, follower.name),
             is_swapped=leader is self._b,
+            twins=self._twins,
         )
         steps = STEPS if settings.steps is None else settings.steps
         script = Script(plan, cases, settings.seed, steps, settings.dims, settings.progress)
@@ -176,6 +190,8 @@ class _Comparison:
     def _judged(self) -> VerifyReport:
         account = self._account
         notes = [account.noise] if account.noise else []
+        if self._pair is not None:
+            notes += self._pair.notes()
         detail = account.difference.reason if account.difference else None
         if detail is None and account.unsteady is not None:
             reason = (
@@ -190,14 +206,7 @@ class _Comparison:
         earliest = None
         if account.difference is not None and not account.difference.is_failure:
             self._settings.progress("looking for the first value that differs")
-            earliest, why = earliest_difference(
-                self._a,
-                self._b,
-                account.difference.inputs,
-                self._measure,
-                self._runtime,
-                self._likeness,
-            )
+            earliest, why = self._earliest(account.difference)
             notes += [why] if why else []
         return VerifyReport(
             status="equal" if detail is None else "different",
@@ -211,9 +220,17 @@ class _Comparison:
             ),
             max_abs_diff=account.max_abs_diff,
             earliest=earliest,
+            twins=None if self._pair is None else self._pair.report(),
             detail=detail,
             notes=tuple(notes),
         )
+
+    def _earliest(self, found: Difference) -> tuple[EarliestDifference | None, str | None]:
+        subjects, measure, runtime = (self._a, self._b), self._measure, self._runtime
+        if found.is_of_twins and self._pair is not None and self._twins is not None:
+            subjects, runtime = self._pair.subjects, self._pair.runtime
+            measure = self._twins.measure
+        return earliest_difference(*subjects, found.inputs, measure, runtime, self._likeness)
 
     @property
     def _is_strict(self) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.runtime.comparison.compare import Mismatch
 
-__all__ = ["EarliestDifference", "FirstMismatch", "OutputReport", "VerifyReport"]
+__all__ = ["EarliestDifference", "FirstMismatch", "OutputReport", "TwinReport", "VerifyReport"]
 
 Number = bool | int | float | str
 
@@ -89,6 +89,29 @@ class EarliestDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class TwinReport:
+    """How the float32 twins of two models of a 16-bit type compared.
+
+    Attributes:
+        dtype: The type of the models, `float16` or `bfloat16`.
+        max_abs_diff: Largest difference between the twins, over the outputs that need not agree in
+            every bit.
+        rounding: Largest difference between A and its own twin on the same inputs: what the type
+            itself costs.
+        overflows: Elements of A that are not finite although those of its twin are, over all runs.
+    """
+
+    dtype: str
+    max_abs_diff: float
+    rounding: float
+    overflows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyReport:
     """How model B compared with model A.
 
@@ -106,6 +129,8 @@ class VerifyReport:
             when nothing was run.
         earliest: The earliest node whose value differs; None when there is no difference or none
             can be named, which `notes` then says.
+        twins: How the float32 twins of models of a 16-bit type compared; None for others, and when
+            they were not run.
         detail: What differs, or why the models cannot be run; None for equal models.
         notes: What else a reader should know.
 
@@ -126,6 +151,7 @@ class VerifyReport:
     outputs: tuple[OutputReport, ...] = ()
     max_abs_diff: float | None = None
     earliest: EarliestDifference | None = None
+    twins: TwinReport | None = None
     detail: str | None = None
     notes: tuple[str, ...] = field(default=())
 
@@ -142,6 +168,7 @@ class VerifyReport:
             "shrunk": self.shrunk,
             "outputs": [output.to_json() for output in self.outputs],
             "earliest": None if self.earliest is None else self.earliest.to_json(),
+            "twins": None if self.twins is None else self.twins.to_json(),
             "detail": self.detail,
             "notes": list(self.notes),
         }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -13,13 +13,14 @@ from onnx_kvtool.core.messages.negative_sizes import slices_negative_size
 from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.model import origin, serialize
 from onnx_kvtool.core.walk import tensors
-from onnx_kvtool.runtime.comparison.compare import Tolerance
+from onnx_kvtool.runtime.comparison.compare import Tolerance, tolerance_of
 from onnx_kvtool.runtime.comparison.movement import moved_outputs
-from onnx_kvtool.runtime.comparison.noise import precision_of
+from onnx_kvtool.runtime.comparison.noise import coarsest_type
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_of
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName, Session, open_session
+from onnx_kvtool.runtime.verification.twins import twin
 
 __all__ = ["Subject", "capture"]
 
@@ -36,9 +37,11 @@ class Subject:
         plan: What its inputs mean; None when they cannot be drawn.
         undrawable: Why they cannot be drawn; None when they can.
         moved: Outputs that any right evaluation gives with the same bits.
-        precision: The tolerance of the coarsest type it computes in.
+        coarsest: The coarsest among float32, float16 and bfloat16 in it; None without any.
         weights: The initializers of its main graph, by name; their values are not read.
         operators: The operator of each node of its main graph, in order.
+        refusals: Why a runtime is not asked to load it; nothing for one that may try.
+        casts: Nodes at the front of its main graph that widen weights and are not the user's.
     """
 
     name: str
@@ -48,12 +51,39 @@ class Subject:
     plan: InputPlan | None
     undrawable: str | None
     moved: frozenset[str]
-    precision: Tolerance
+    coarsest: ir.DataType | None
     weights: dict[str, ir.TensorProtocol] = field(repr=False)
     operators: tuple[str, ...] = field(repr=False)
+    refusals: Mapping[RuntimeName, RuntimeUnavailable] = field(repr=False)
+    casts: int = 0
     _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
         default_factory=dict, repr=False
     )
+
+    @property
+    def precision(self) -> Tolerance:
+        """The tolerance of the coarsest type it computes in."""
+        return Tolerance(0.0, 0.0) if self.coarsest is None else tolerance_of(self.coarsest.numpy())
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it computes in float16 or bfloat16."""
+        return self.coarsest in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+    def twin(self, shaken: Collection[bytes] = ()) -> Subject:
+        """Return the model in float32, of which session and bytes matter; see `twins.twin`.
+
+        Raises:
+            NoTwin: If what it computes depends on the bits of the narrow type.
+        """
+        made = twin(self.model, shaken)
+        return replace(
+            self,
+            model=made.model,
+            coarsest=ir.DataType.FLOAT,
+            casts=made.casts,
+            _sessions={},
+        )
 
     def session(self, runtime: RuntimeName) -> Session:
         """Return the model loaded in `runtime`, which is tried once.
@@ -61,6 +91,8 @@ class Subject:
         Raises:
             RuntimeUnavailable: If the runtime cannot load the model or computes it wrongly.
         """
+        if runtime not in self._sessions and (refusal := self.refusals.get(runtime)) is not None:
+            self._sessions[runtime] = refusal
         if runtime not in self._sessions:
             try:
                 self._sessions[runtime] = open_session(runtime, self.model, self.directory)
@@ -96,14 +128,14 @@ def capture(model: ir.Model, name: str) -> Subject:
         plan=known,
         undrawable=undrawable,
         moved=moved_outputs(model),
-        precision=precision_of(model),
+        coarsest=coarsest_type(model),
         weights=_weights(model.graph.initializers.values()),
         operators=tuple(node.op_type for node in model.graph),
-        _sessions=_refusals(model, data),
+        refusals=_refusals(model, data),
     )
 
 
-def _refusals(model: ir.Model, data: bytes) -> dict[RuntimeName, Session | RuntimeUnavailable]:
+def _refusals(model: ir.Model, data: bytes) -> dict[RuntimeName, RuntimeUnavailable]:
     """Return why a runtime is not asked to load a model; nothing for one that each may try.
 
     onnxruntime 1.31.1 writes the body of a function in place of each call of it, and would be busy

@@ -1,0 +1,122 @@
+"""Two models of a 16-bit type, and what their float32 twins say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.runtime.comparison.measure import Measure
+from onnx_kvtool.runtime.comparison.noise import Noise
+from onnx_kvtool.runtime.comparison.rounding import Shaken, TwinAccount, Twins, TwinSessions
+from onnx_kvtool.runtime.errors import NoTwin, RuntimeUnavailable
+from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
+from onnx_kvtool.runtime.verification.report import TwinReport
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.subject import Subject
+from onnx_kvtool.runtime.verification.twins import roundable
+
+__all__ = ["NarrowPair"]
+
+
+class NarrowPair:
+    """Two models that compute in the same 16-bit type.
+
+    Models of different types, and those of which only one is narrow, have other weights in float32
+    and are no such pair: they are held to the tolerance of the coarser type alone.
+
+    Args:
+        a: Model A.
+        b: Model B.
+        settings: How they are compared; a tolerance that is given is the only one.
+        runtime: What runs the models themselves.
+
+    Attributes:
+        runtime: What runs the twins, once it does.
+        account: What the twins showed.
+    """
+
+    def __init__(self, a: Subject, b: Subject, settings: Settings, runtime: RuntimeName) -> None:
+        self._a = a
+        self._b = b
+        self._name = dtype_name(a.coarsest or ir.DataType.FLOAT)
+        self._runtimes = RUNTIMES if settings.runtime == "auto" else (settings.runtime,)
+        self._runtime: RuntimeName = runtime
+        self.runtime: RuntimeName = runtime
+        self._twins: tuple[Subject, Subject] | None = None
+        self.account = TwinAccount()
+
+    @staticmethod
+    def is_one(a: Subject, b: Subject, measure: Measure) -> bool:
+        """Return whether two models are such a pair, and something of it can differ by rounding."""
+        if not a.is_narrow or a.coarsest != b.coarsest or measure.exact or measure.is_given:
+            return False
+        return any(port.name not in measure.moved for port in a.interface.outputs)
+
+    @property
+    def subjects(self) -> tuple[Subject, Subject]:
+        """The twins of A and B.
+
+        Raises:
+            NoTwin: If one of them has none.
+        """
+        if self._twins is None:
+            self._twins = self._a.twin(), self._b.twin()
+        return self._twins
+
+    def twins(self, measure: Measure) -> Twins:
+        """Return the twins, to be run beside the models."""
+        noise = Noise(self._a.model, self._a.directory, self._runtime)
+        return Twins(self._sessions(), self._shaken, measure, noise, self.account)
+
+    def _sessions(self) -> Iterator[TwinSessions]:
+        try:
+            a, b = self.subjects
+        except NoTwin as error:
+            self.account.failure = error.message
+            return
+        for runtime in self._runtimes:
+            try:
+                sessions = a.session(runtime), b.session(runtime)
+            except RuntimeUnavailable as error:
+                self.account.failure = error.message
+                continue
+            self.runtime = runtime
+            yield TwinSessions(*sessions, Noise(a.model, a.directory, runtime))
+
+    def _shaken(self) -> Iterator[Shaken]:
+        """Open twins in which the constants are moved that only one of the models has."""
+        of_a, of_b = roundable(self._a.model), roundable(self._b.model)
+        for subject, alone in ((self._a, of_a - of_b), (self._b, of_b - of_a)):
+            if alone:
+                with suppress(NoTwin, RuntimeUnavailable):
+                    session = subject.twin(alone).session(self.runtime)
+                    yield Shaken(session, is_b=subject is self._b)
+
+    def report(self) -> TwinReport | None:
+        """Return what the twins showed; None if they did not run."""
+        account = self.account
+        if not account.runs:
+            return None
+        return TwinReport(self._name, account.max_abs_diff, account.rounding, account.overflows)
+
+    def notes(self) -> list[str]:
+        """Return what a reader should know of the twins."""
+        account, name = self.account, self._name
+        notes = []
+        if account.runs:
+            notes.append(
+                f"the float32 twins agree to {account.max_abs_diff:.1g}; rounding to {name} alone "
+                f"moves {self._a.name} by up to {account.rounding:.2g}"
+            )
+        if account.overflows:
+            elements = counted(account.overflows, "element")
+            notes.append(f"{elements} of {self._a.name} overflow in {name} and not in float32")
+        if account.failure is not None:
+            notes.append(
+                f"held to the tolerance of {name} alone, without float32 twins: {account.failure}"
+            )
+        return notes
