@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.report.alike import and_others, form, groups_alike
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
+from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport
 
 __all__ = ["blocks"]
-
-_NAME = re.compile(r"(?<!size )`[^`\s()\[\]]*[^`\s()\[\]0-9][^`\s()\[\]]*`")
-"""A name between backticks: one word, no number, and not that of a size."""
 
 
 def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
@@ -32,7 +29,7 @@ def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
     if report.raised:
         yield Grid(("node", "axis", "mode", "past", "write_indices", "present"), _rows(report))
         yield from _proofs(report.raised)
-    for refusals in _grouped(report.refused):
+    for refusals in groups_alike(report.refused, lambda one: (one.code, one.assumption)):
         for refusal in refusals:
             yield Line(refusal.code, f"{refusal.location}: {refusal.message}", "yellow")
         assumption = refusals[0].assumption
@@ -74,32 +71,7 @@ def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
 
 def _proofs(raised: Sequence[Raised]) -> Iterator[Line]:
     """Yield each proof once, under the first node that has it, with the number of the others."""
-    groups: dict[tuple[str, ...], list[Raised]] = {}
-    for done in raised:
-        groups.setdefault(_form(done.proof), []).append(done)
-    for first, *others in groups.values():
-        label = f"proof of {first.location.node_label}"
-        if others:
-            label += f" and {counted(len(others), 'other')} alike"
+    for first, *others in groups_alike(raised, lambda done: form(done.proof)):
+        label = and_others(f"proof of {first.location.node_label}", len(others))
         for sentence in first.proof:
             yield Line(label, sentence)
-
-
-def _form(proof: Sequence[str]) -> tuple[str, ...]:
-    """Return a proof with a number for each name, so that those of two layers are one.
-
-    Sizes and expressions stay: they are what a proof says.
-    """
-    numbers: dict[str, int] = {}
-    return tuple(
-        _NAME.sub(lambda name: f"`#{numbers.setdefault(name[0], len(numbers))}`", sentence)
-        for sentence in proof
-    )
-
-
-def _grouped(refusals: Sequence[Unraised]) -> list[list[Unraised]]:
-    """Gather refusals that one assumption would lift, in the order of the first of each."""
-    groups: dict[tuple[str, str | None], list[Unraised]] = {}
-    for refusal in refusals:
-        groups.setdefault((refusal.code, refusal.assumption), []).append(refusal)
-    return list(groups.values())

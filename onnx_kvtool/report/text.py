@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from onnx_kvtool.core.progress import Progress
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.report.alike import and_others, form, groups_alike
 from onnx_kvtool.report.blocks import Block, Line, Marked
 from onnx_kvtool.report.escape import escape
 
@@ -61,7 +62,7 @@ def print_lower(report: LowerReport, *, color: bool | None, dry_run: bool) -> No
     console = _console(color)
     failed = bool(report.refused) or report.verification.status == "different"
     _print_head(console, report, failed)
-    for refusals in _grouped(report.refused):
+    for refusals in groups_alike(report.refused, lambda r: (r.code, r.help, r.lowest_opset)):
         _print_refusals(console, refusals)
     if report.lowered and not failed:
         _table(console, ("operator", "nodes", "rule", "form"), _counts(report.lowered))
@@ -268,18 +269,12 @@ def _counts(lowered: Sequence[Lowered]) -> list[tuple[str, ...]]:
     return [(op, str(count), rule, via) for (op, rule, via), count in counts.items()]
 
 
-def _grouped(refusals: Sequence[Diagnostic]) -> list[list[Diagnostic]]:
-    """Gather refusals that have one reason and one remedy, in the order of the first of each."""
-    groups: defaultdict[tuple[object, ...], list[Diagnostic]] = defaultdict(list)
-    for refusal in refusals:
-        groups[refusal.code, refusal.help, refusal.lowest_opset].append(refusal)
-    return list(groups.values())
-
-
 def _print_refusals(console: Console, refusals: Sequence[Diagnostic]) -> None:
+    """Print refusals of one remedy, those that differ in names only on one line."""
     first = refusals[0]
-    for refusal in refusals:
-        _line(console, first.code, f"{refusal.location}: {refusal.message}", "red")
+    for one, *others in groups_alike(refusals, lambda r: (r.location.op, form([r.message]))):
+        place = and_others(str(one.location), len(others))
+        _line(console, first.code, f"{place}: {one.message}", "red")
     if first.lowest_opset is not None:
         _line(console, "  lowest opset", str(first.lowest_opset))
     if first.help is not None:

@@ -15,8 +15,9 @@ from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.ops.legality import Problem, examine, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.causes import Cause, cause_of
 from onnx_kvtool.rewrite.emit import Emitter, Scope
-from onnx_kvtool.rewrite.expand import Body, body_key, schema_body
+from onnx_kvtool.rewrite.expand import Body, body_key, has_body, schema_body
 from onnx_kvtool.rewrite.instantiate import instantiate
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.element_type import detour_element_type
@@ -28,6 +29,7 @@ from onnx_kvtool.rewrite.replace_node import replace_node
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.rewrite.rule import Rule
 from onnx_kvtool.rewrite.take_over import take_over
+from onnx_kvtool.shapes.knowledge import Lost
 
 __all__ = ["Engine"]
 
@@ -56,6 +58,8 @@ class Engine:
         refused: Every refusal, in order.
         avoided: Number of rewritten nodes for each limit of the release, by operator and reason;
             the opset has their operators.
+        lost: Where and why types and ranks were lost, by value.
+        causes: What brought a refusal about, by its position in `refused`.
     """
 
     context: LoweringContext
@@ -66,6 +70,8 @@ class Engine:
     lowered: list[Lowered] = field(default_factory=list)
     refused: list[Diagnostic] = field(default_factory=list)
     avoided: Counter[tuple[str, str]] = field(default_factory=Counter)
+    lost: Mapping[ir.Value, Lost] = field(default_factory=dict)
+    causes: dict[int, Cause] = field(default_factory=dict)
     _lowest: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
 
     def run(self, graph: ir.Graph, path: str, names: Names) -> None:
@@ -238,9 +244,17 @@ class Engine:
             if key not in self._lowest:
                 self._lowest[key] = self._search_lowest(node)
             lowest = self._lowest[key]
+        if isinstance(error, Refusal) and self._would_do(node, error):
+            cause = cause_of(node, error.code, self.lost)
+            if cause is not None:
+                self.causes[len(self.refused)] = cause
         self.refused.append(
             Diagnostic(error.code, "error", place, error.message, error.help, lowest)
         )
+
+    def _would_do(self, node: ir.Node, error: Refusal) -> bool:
+        """Return whether there is a means for the operator of a node, were its types known."""
+        return error.code != "new-operator" or node.op_type in self.rules or has_body(node.op_type)
 
     def _search_lowest(self, node: ir.Node) -> int | None:
         """Return the lowest opset above the target at which this node would not be refused."""

@@ -15,6 +15,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.rewrite.admission import objections
+from onnx_kvtool.rewrite.causes import by_cause
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
 from onnx_kvtool.rewrite.ir_features import lacking_types
@@ -89,15 +90,15 @@ def legalise(
         return outcome
     if limits is not None:
         outcome.notes += limits.leave_out_defaults(model, source)
-    annotations = annotate(model, _reader_of_types(scope))
+    annotations = annotate(model, _reader_of_types(scope), fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
-    engine = Engine(context, frozenset(only))
+    engine = Engine(context, frozenset(only), lost=annotations.lost)
     engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered
-    outcome.refused += engine.refused
+    outcome.refused += by_cause(engine.refused, engine.causes)
     outcome.notes += [
         f"{counted(number, f'`{op}` node')} rewritten: {reason}"
         for (op, reason), number in engine.avoided.items()

@@ -84,7 +84,7 @@ def raise_updates(model: ir.Model, opset: int, assumptions: Assumptions) -> Rais
     if not any(is_candidate(node) for _, _, node in nodes(model)):
         return outcome
     elsewhere = _open_functions(model, assumptions, source, outcome)
-    annotations = annotate(model)
+    annotations = annotate(model, fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
     proving = Proving(model, assumptions, source)
@@ -133,7 +133,7 @@ def _open_functions(
     except Refusal as refusal:
         outcome.notes.append(f"updates in functions are left alone: {refusal.message}")
         return []
-    annotate(copy)
+    annotate(copy, fully=True)
     proving = Proving(copy, assumptions, opset)
     proving.run()
     proven = {

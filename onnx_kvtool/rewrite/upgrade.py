@@ -74,7 +74,7 @@ def upgrade(model: ir.Model, target: int) -> Outcome:
             Diagnostic(refusal.code, "error", Location(), refusal.message, refusal.help)
         ]
         return outcome
-    annotations = annotate(model, lambda node: _needs_types(node, source, target))
+    annotations = annotate(model, lambda n: _needs_types(n, source, target), fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
     _run(model.graph, graph_path(model.graph.name), names, source, outcome)

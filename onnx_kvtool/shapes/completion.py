@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx
@@ -68,6 +69,22 @@ class Completion:
         elif len(declared) == len(reading.dims):
             dims = [_known(d, i) for d, i in zip(declared, reading.dims, strict=True)]
             value.shape = ir.Shape(dims)
+
+    def complete(self, value: ir.Value, annotate: Callable[[ir.Value], None]) -> None:
+        """Let something else annotate a value; what is declared of it stays."""
+        type_, shape = value.type, value.shape
+        annotate(value)
+        self.added.append((value, type_, shape))
+        value.type = type_ or value.type
+        found = value.shape
+        if shape is None and found is not None and not self._frozen:
+            value.shape = ir.Shape(list(found))
+        elif shape is not None and found is not None and len(shape) == len(found):
+            inferred = [dim if isinstance(dim, int) else dim.value for dim in found]
+            dims = [_known(d, i) for d, i in zip(shape, inferred, strict=True)]
+            value.shape = ir.Shape(dims)
+        else:
+            value.shape = shape or found
 
     def _type(self, reading: _Reading, inferred: onnx.TypeProto) -> ir.TypeProtocol | None:
         if self._frozen or reading.type is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import onnx
 import onnx.checker
@@ -14,6 +14,7 @@ from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.shapes.completion import Addition, Completion
+from onnx_kvtool.shapes.knowledge import Lost
 from onnx_kvtool.shapes.propagation import infer_with_data
 
 __all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]
@@ -33,16 +34,21 @@ class Annotations:
     added: list[Addition]
     failure: str | None = None
     agrees: bool | None = None
+    lost: Mapping[ir.Value, Lost] = field(default_factory=dict)
 
     def remove(self) -> None:
         """Give every value back what the file declares, so that writing adds nothing to it."""
-        for value, type_, shape in self.added:
-            if value.producer() is not None:
+        for value, type_, shape in reversed(self.added):  # some were written on twice
+            if value.producer() is not None or value.is_graph_input():
                 value.type, value.shape = type_, shape
 
 
 def annotate(
-    model: ir.Model, wanted: Callable[[ir.Node], bool] | None = None, *, frozen: bool = False
+    model: ir.Model,
+    wanted: Callable[[ir.Node], bool] | None = None,
+    *,
+    frozen: bool = False,
+    fully: bool = False,
 ) -> Annotations:
     """Infer types and shapes and write them on the values that lack them, in place.
 
@@ -56,6 +62,8 @@ def annotate(
             most nodes of a large graph are looked at by nobody. None for all nodes.
         frozen: Whether values may share what is written on them, because nobody edits the shapes
             and types of values until they are removed.
+        fully: Whether kvtool's own inference, which knows contrib operators and takes twice as
+            long, goes on where onnx's leaves a type or a rank unknown.
     """
     lacking = {
         value
@@ -71,6 +79,22 @@ def annotate(
             f"its functions expand to more than {MOST_NODES} nodes, and shapes were not inferred"
         )
         return Annotations([], reason)
+    completion = Completion(frozen=frozen)
+    inferred, agrees, failure = _by_onnx(model)
+    if inferred is not None:
+        for value, type_ in _matches(model.graph, inferred, lacking):
+            completion.write(value, type_)
+    annotations = Annotations(completion.added, failure, agrees)
+    if fully and any(_is_unknown(value) for value in lacking):
+        from onnx_kvtool.shapes.filling import fill
+
+        told = () if inferred is None else (*inferred.value_info, *inferred.output)
+        annotations.lost = fill(model, lacking, {v.name: v.type for v in told}, completion)
+    return annotations
+
+
+def _by_onnx(model: ir.Model) -> tuple[onnx.GraphProto | None, bool, str | None]:
+    """Return the main graph with inferred types, whether it agrees with itself, and what failed."""
     message = importing_all(weightless(model))
     agrees = True
     try:
@@ -87,12 +111,8 @@ def annotate(
         ValueError,
         MemoryError,
     ) as error:
-        reason = f"onnx's shape inference failed: {_first_line(error)}"
-        return Annotations([], reason, False)
-    completion = Completion(frozen=frozen)
-    for value, type_ in _matches(model.graph, inferred.graph, lacking):
-        completion.write(value, type_)
-    return Annotations(completion.added, None, agrees)
+        return None, False, f"onnx's shape inference failed: {_first_line(error)}"
+    return inferred.graph, agrees, None
 
 
 def _first_line(error: BaseException) -> str:
@@ -171,6 +191,13 @@ def _proto_graphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]
             yield attribute.name, attribute.g
         for index, graph in enumerate(attribute.graphs):
             yield f"{attribute.name}[{index}]", graph
+
+
+def _is_unknown(value: ir.Value) -> bool:
+    """Return whether the type of a value, or the rank of a tensor, is unknown."""
+    if value.type is None:
+        return bool(value.name)  # an output that is left out has none
+    return value.shape is None and isinstance(value.type, ir.TensorType)
 
 
 def _is_incomplete(value: ir.Value) -> bool:

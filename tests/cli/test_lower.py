@@ -10,6 +10,9 @@ from dataclasses import asdict
 
 import pytest
 
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+
 MODEL = "fixtures/models/native/llama_static.onnx"
 
 DEFAULTS = {
@@ -93,6 +96,37 @@ def test_json_is_data_and_leaves_standard_error_empty(
     answer = json.loads(result.stdout)
     assert list(answer)[:3] == ["schema_version", "tool", "command"]
     assert answer["output"] == "in.opset18.onnx"
+
+
+def test_refusals_that_differ_in_names_only_are_one_line(
+    kvtool, lower_stand_in, lowered_report
+) -> None:
+    lowered_report.output = None
+    lowered_report.refused = [
+        Diagnostic(
+            "element-type",
+            "error",
+            Location("g", f"layers.{i}/{op}", i, op),
+            f"`{op}` does not take `x.{i}`",
+            "do something else",
+            lowest,
+        )
+        for i, (op, lowest) in enumerate([*[("Cast", 19)] * 3, ("Add", 19), ("Cast", None)])
+    ]
+    lower_stand_in(lowered_report)
+    result = kvtool("lower", "in.onnx")
+    assert result.stderr.splitlines()[1:] == [
+        (
+            "element-type: g, node `layers.0/Cast` (Cast) and 2 others alike: `Cast` does not take "
+            "`x.0`"
+        ),
+        "element-type: g, node `layers.3/Add` (Add): `Add` does not take `x.3`",
+        "  lowest opset: 19",
+        "  help: do something else",
+        "element-type: g, node `layers.4/Cast` (Cast): `Cast` does not take `x.4`",
+        "  help: do something else",
+    ]
+    assert len(json.loads(kvtool("lower", "in.onnx", "--format", "json").stdout)["refused"]) == 5
 
 
 def test_dry_run_is_said(kvtool, lower_stand_in, lowered_report) -> None:

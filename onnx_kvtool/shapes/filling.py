@@ -1,0 +1,64 @@
+"""What onnx's inference leaves open, filled by kvtool's own.
+
+onnx knows nothing of contrib operators, and nothing of what comes behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.shapes.completion import Completion
+from onnx_kvtool.shapes.forward import Forward
+from onnx_kvtool.shapes.knowledge import Lost
+from onnx_kvtool.shapes.writing import Writer
+
+__all__ = ["fill"]
+
+
+def fill(
+    model: ir.Model,
+    lacking: Collection[ir.Value],
+    told: Mapping[str, onnx.TypeProto],
+    completion: Completion,
+) -> dict[ir.Value, Lost]:
+    """Write the types and shapes that `infer` finds on values that lack them, in place.
+
+    Args:
+        model: The model.
+        lacking: The values to write on; all others stay as they are.
+        told: What onnx's inference says of the values of the main graph, by name.
+        completion: Writes, and notes what it wrote on.
+
+    Returns:
+        Each value of the model whose type or rank stays unknown, with where and why it was lost.
+    """
+    before = [(value, value.type) for value in _values(model.graph)]
+    run = Forward(model, {}, told)
+    try:
+        run.run()
+    finally:
+        for value, type_ in before:  # the run leaves on them what it found
+            if value.type is not type_:
+                value.type = type_
+    writer = Writer(run, frozen=True)
+    for value in lacking:
+        if value in run.knowledge.types:
+            completion.complete(value, writer.annotate)
+    return run.knowledge.lost
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yield every value that a graph and its bodies define."""
+    pending = [graph]
+    while pending:
+        one = pending.pop()
+        yield from one.inputs
+        yield from one.initializers.values()
+        for node in one:
+            yield from node.outputs
+            if node.attributes.data:
+                pending.extend(body for _, body in subgraphs(node))
