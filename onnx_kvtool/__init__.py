@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.inspect import inspect
     from onnx_kvtool.commands.lower import lower
     from onnx_kvtool.commands.raise_ import raise_
+    from onnx_kvtool.commands.save import save
     from onnx_kvtool.commands.verify import verify
     from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
     from onnx_kvtool.core.model import read as load
@@ -59,6 +60,7 @@ __all__ = [
     "load",
     "lower",
     "raise_",
+    "save",
     "verify",
 ]
 
@@ -88,6 +90,7 @@ _HOMES = {
     "load": "core.model:read",
     "lower": "commands.lower:lower",
     "raise_": "commands.raise_:raise_",
+    "save": "commands.save:save",
     "verify": "commands.verify:verify",
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_sizes, listed
@@ -16,6 +17,7 @@ from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import watch
+from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
@@ -78,7 +80,7 @@ class CheckRequest:
 
 
 def check(
-    model: ir.Model | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    model: ModelSource | Sequence[str | os.PathLike[str]],
     *,
     select: Sequence[str] | None = None,
     ignore: Sequence[str] = (),
@@ -96,7 +98,7 @@ def check(
     Nothing is run and nothing is written. Configuration files count only where `config` names one.
 
     Args:
-        model: A model, which is the same afterwards; or a path, or several: files, directories,
+        model: A model, which is not changed; or a path, or several: files, directories,
             globs.
         select: Codes, or beginnings of codes, that are on; None for all.
         ignore: Codes that are off. Where both say something, the longer one wins.
@@ -130,7 +132,7 @@ def check(
     """
     check_sizes(dims or {})
     paths: tuple[str, ...] = ()
-    if not isinstance(model, ir.Model):
+    if not isinstance(model, ir.Model | onnx.ModelProto):
         one = isinstance(model, str | os.PathLike)
         named = [model] if one else model
         paths = tuple(os.fspath(path) for path in cast(Sequence[str | os.PathLike[str]], named))
@@ -148,9 +150,9 @@ def check(
         jobs=jobs,
         dims=dims or {},
     )
-    if isinstance(model, ir.Model):
+    if isinstance(model, ir.Model | onnx.ModelProto):
         settings = resolve(request)
-        files = (check_model(model, settings),)
+        files = (check_model(held(model), settings),)
         _check_dims(files)
         return _report(files, settings)
     if not paths:

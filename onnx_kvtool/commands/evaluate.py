@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +22,7 @@ from onnx_kvtool.commands.evaluate_run import run_model
 from onnx_kvtool.commands.rewriting import check_dims
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.evaluation.archive import save_values
@@ -77,7 +77,7 @@ class EvalRequest:
 
 
 def evaluate(
-    model: ir.Model | str | os.PathLike[str],
+    model: ModelSource,
     inputs: Mapping[str, Any] | None = None,
     *,
     random: bool = False,
@@ -91,7 +91,8 @@ def evaluate(
     """Run a model, or the part of it that makes what is fetched, and return values by name.
 
     Args:
-        model: A model, which is not changed, or the path of one.
+        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
+            path of one.
         inputs: Values by name, of graph inputs and of any other value of the main graph, which
             then is not computed. Arrays, of exactly the declared element type (strings as objects,
             types that numpy lacks as those of ml_dtypes); or nested lists and numbers, which become
@@ -126,9 +127,8 @@ def evaluate(
         >>> kv.evaluate("decoder.onnx", random=True, fetch=["updated_key_cache.0"], steps=2).keys()
         dict_keys(['updated_key_cache.0'])
     """
-    path = None if isinstance(model, ir.Model) else os.fspath(model)
     request = EvalRequest(
-        model=path or "",
+        model=path_of(model),
         random=random,
         seed=seed,
         dims=dims or {},
@@ -138,7 +138,7 @@ def evaluate(
         runtime=runtime,
     )
     check_request(request)
-    loaded = model if isinstance(model, ir.Model) else read(model)
+    loaded = held(model)
     values = main_values(loaded.graph)
     given = {name: feed_of(name, value, values.get(name)) for name, value in (inputs or {}).items()}
     report = _evaluate(loaded, given, request)

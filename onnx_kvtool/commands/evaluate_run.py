@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.evaluation.loop import Loop, Outcome
 from onnx_kvtool.runtime.evaluation.part import part_of
 from onnx_kvtool.runtime.evaluation.report import EvalReport
 from onnx_kvtool.runtime.evaluation.runner import open_runner
-from onnx_kvtool.runtime.evaluation.summary import summarize, type_facts
+from onnx_kvtool.runtime.evaluation.summary import type_facts
 from onnx_kvtool.runtime.evaluation.updates import updated_input, updates_of
 from onnx_kvtool.runtime.evaluation.versus import Versus
 from onnx_kvtool.runtime.inputs.plan import InputPlan
@@ -132,7 +132,6 @@ def _report(
         steps=request.steps,
         inputs=tuple(type_facts(name, value) for name, value in outcome.inputs.items()),
         given=frozenset(given),
-        outputs=tuple(summarize(name, value) for name, value in values.items()),
         trace=tuple(outcome.trace),
         warnings=outcome.warnings,
         values=values,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -13,7 +12,8 @@ from onnx_kvtool.commands.rewriting import check_dims, check_output, write_resul
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import check_external_data
-from onnx_kvtool.core.model import clone, origin, read
+from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.shapes.everything import Inference, infer_everything
 from onnx_kvtool.shapes.report import InferReport
@@ -44,7 +44,7 @@ class InferRequest:
 
 
 def infer(
-    model: ir.Model | str | os.PathLike[str],
+    model: ModelSource,
     *,
     dims: Mapping[str, int] | None = None,
     strict: bool = False,
@@ -55,7 +55,8 @@ def infer(
     value that stays unknown: the report has them, and `report.failed` counts them up.
 
     Args:
-        model: A model, which is not changed, or the path of one.
+        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
+            path of one.
         dims: Values of symbolic dimensions, which take the place of the names everywhere.
         strict: Whether a value that stays unknown makes the report a failed one.
 
@@ -71,12 +72,8 @@ def infer(
         >>> report.failed
         False
     """
-    if isinstance(model, ir.Model):
-        work, path = clone(model), origin(model).path
-    else:
-        path = os.fspath(model)
-        work = read(path)
-    inference = _infer(work, path, dims or {}, strict)
+    work = held(model)
+    inference = _infer(work, origin(work).path, dims or {}, strict)
     inference.annotate()
     return work, inference.report
 

@@ -14,6 +14,7 @@ from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.files.external_data import external_files
+from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.shapes.infer import annotate
@@ -42,7 +43,7 @@ class InspectRequest:
 
 
 def inspect(
-    model: ir.Model | str | os.PathLike[str],
+    model: ModelSource,
     *,
     dims: Mapping[str, int] | None = None,
     nodes: bool = False,
@@ -53,7 +54,8 @@ def inspect(
     inspected all the same.
 
     Args:
-        model: A model, which is not changed, or the path of one.
+        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
+            path of one.
         dims: Values of symbolic dimensions; they replace the names in every shape of the report, so
             that bytes can be counted.
         nodes: Whether to list the nodes.
@@ -71,10 +73,8 @@ def inspect(
         key_cache.1 (4, 32, 32) 128 True
         value_cache.1 (4, 32, 32) 128 True
     """
-    if isinstance(model, ir.Model):
-        return _inspect(model, origin(model).path, dims or {}, nodes)
-    path = os.fspath(model)
-    return _inspect(read(path), path, dims or {}, nodes)
+    loaded = held(model)
+    return _inspect(loaded, origin(loaded).path, dims or {}, nodes)
 
 
 def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,11 +14,11 @@ from onnx_kvtool.commands.rewrite_request import (
     RewriteRequest,
     in_files,
     in_memory,
-    path_of,
     prepared,
 )
 from onnx_kvtool.commands.rewriting import check_result
 from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.rewrite.lower import Outcome, legalise
@@ -62,7 +61,7 @@ class LowerRequest(RewriteRequest):
 
 
 def lower(
-    model: ir.Model | str | os.PathLike[str],
+    model: ModelSource,
     *,
     opset: int | None = None,
     target: str | None = None,
@@ -77,7 +76,8 @@ def lower(
     """Return an equal model for an older opset, and the report of what was done.
 
     Args:
-        model: A model, which is not changed, or the path of one.
+        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
+            path of one.
         opset: Target opset; None for 18, for that of `target`, or for the model's own with `only`.
         target: Release of a runtime that must load the result, such as `onnxruntime@1.17`: opset,
             IR version and operators are chosen for it.
@@ -94,7 +94,7 @@ def lower(
 
     Returns:
         The lowered model, whose inputs and outputs have the names, types, shapes and order of
-        those of `model`; and the report. Nothing is written: `onnx_ir.save` does that.
+        those of `model`; and the report. Nothing is written: `kv.save` does that.
 
     Raises:
         Refused: If a node cannot be lowered or the result is not equal; `report` says why.

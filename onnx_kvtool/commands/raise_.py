@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +12,12 @@ from onnx_kvtool.commands.rewrite_request import (
     RewriteRequest,
     in_files,
     in_memory,
-    path_of,
     prepared,
 )
 from onnx_kvtool.commands.rewriting import check_result
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.ops.schema import NEWEST
@@ -47,7 +46,7 @@ class RaiseRequest(RewriteRequest):
 
 
 def raise_(
-    model: ir.Model | str | os.PathLike[str],
+    model: ModelSource,
     *,
     opset: int = LOWEST_OPSET,
     assume: Sequence[str] = (),
@@ -59,7 +58,8 @@ def raise_(
     """Return an equal model whose proven cache updates are TensorScatter, and the report.
 
     Args:
-        model: A model, which is not changed, or the path of one.
+        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
+            path of one.
         opset: Lowest opset of the result, at least 24; a model that is at a later one stays there,
             and one without anything to raise stays as it is.
         assume: What may be taken for granted where the graph does not say it: `contiguous[:VALUE]`,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -18,13 +17,14 @@ from onnx_kvtool.commands.rewriting import (
     output_path,
     write_result,
 )
+from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import clone, read
 from onnx_kvtool.core.progress import Progress, silent
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.verify import Verifier
 
-__all__ = ["RewriteRequest", "in_files", "in_memory", "path_of", "prepared"]
+__all__ = ["RewriteRequest", "in_files", "in_memory", "prepared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,17 @@ Rewrite = Callable[[ir.Model, _Request, ir.Model | None, Progress], _Report]
 can be read again), and what is told of each part of the work."""
 
 
-def path_of(model: ir.Model | str | os.PathLike[str]) -> str:
-    """Return the path of a model; "" for one in memory."""
-    return "" if isinstance(model, ir.Model) else os.fspath(model)
-
-
 def in_memory(
-    model: ir.Model | str | os.PathLike[str],
+    model: ModelSource,
     request: _Request,
     rewrite: Rewrite[_Request, _Report],
 ) -> tuple[ir.Model, _Report]:
     """Rewrite a copy of a model, or what a path holds, and write nothing."""
-    if isinstance(model, ir.Model):
-        work = clone(model)
-        return work, rewrite(work, request, model, silent)
-    work = read(request.model)
-    return work, rewrite(work, request, None, silent)
+    work = held(model)
+    if request.model:
+        return work, rewrite(work, request, None, silent)
+    source = model if isinstance(model, ir.Model) else held(model)
+    return work, rewrite(work, request, source, silent)
 
 
 def in_files(

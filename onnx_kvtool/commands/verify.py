@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -13,6 +12,7 @@ import onnx_ir as ir
 from onnx_kvtool.commands.rewriting import check_dims
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.verification.engine import compare_models
@@ -63,8 +63,8 @@ class VerifyRequest:
 
 
 def verify(
-    a: ir.Model | str | os.PathLike[str],
-    b: ir.Model | str | os.PathLike[str],
+    a: ModelSource,
+    b: ModelSource,
     *,
     cases: int | None = None,
     steps: int | None = None,
@@ -108,8 +108,8 @@ def verify(
         ('equal', True)
     """
     request = VerifyRequest(
-        a=_path(a),
-        b=_path(b),
+        a=path_of(a),
+        b=path_of(b),
         cases=cases,
         steps=steps,
         seed=seed,
@@ -119,15 +119,7 @@ def verify(
         atol=atol,
     )
     _check_request(request)
-    return _verify(_model(a), _model(b), request)
-
-
-def _path(model: ir.Model | str | os.PathLike[str]) -> str:
-    return "" if isinstance(model, ir.Model) else os.fspath(model)
-
-
-def _model(model: ir.Model | str | os.PathLike[str]) -> ir.Model:
-    return model if isinstance(model, ir.Model) else read(model)
+    return _verify(held(a), held(b), request)
 
 
 def run(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:

@@ -26,7 +26,19 @@ from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.protobuf import EncodeError
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 
-__all__ = ["Origin", "clone", "deserialize", "origin", "read", "serialize", "settle", "write"]
+__all__ = [
+    "Origin",
+    "clone",
+    "deserialize",
+    "from_message",
+    "origin",
+    "read",
+    "reason",
+    "serialize",
+    "set_origin",
+    "settle",
+    "write",
+]
 
 _KEY = "onnx_kvtool.origin"
 _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
@@ -60,6 +72,11 @@ def origin(model: ir.Model) -> Origin:
     """Return where `model` came from; `Origin("", "", ())` for one made in memory."""
     found = model.meta.get(_KEY)
     return found if isinstance(found, Origin) else Origin("", "", ())
+
+
+def set_origin(model: ir.Model, known: Origin) -> None:
+    """Say where a model came from."""
+    model.meta[_KEY] = known
 
 
 def settle(model: ir.Model, code: str, place: Location) -> None:
@@ -124,7 +141,21 @@ def deserialize(data: bytes, directory: str = "") -> ir.Model:
 
 
 def _model(data: bytes, path: str, name: str, directory: str) -> ir.Model:
-    message = parse(data, name)
+    return from_message(parse(data, name), path, name, directory)
+
+
+def from_message(message: onnx.ModelProto, path: str, name: str, directory: str) -> ir.Model:
+    """Return the model that a message holds, as `read` does.
+
+    Args:
+        message: The message; it is used up.
+        path: As in `Origin`.
+        name: What messages call it.
+        directory: As in `Origin`.
+
+    Raises:
+        UnreadableModel: As `read`.
+    """
     try:
         found = judge(message)
         hidden = carried.hide(found)
@@ -158,8 +189,8 @@ def clone(model: ir.Model) -> ir.Model:
             copy = model.clone()
     except (RuntimeError, KeyError, ValueError) as error:
         errors = [d for d in origin(model).defects if d.code in _UNCOPIABLE]
-        reason = f"{errors[0].location}: {errors[0].message}" if errors else _root(error)
-        raise KvtoolError(f"the model cannot be copied: {reason}") from error
+        why = f"{errors[0].location}: {errors[0].message}" if errors else reason(error)
+        raise KvtoolError(f"the model cannot be copied: {why}") from error
     copy.meta.update(model.meta)
     return copy
 
@@ -186,7 +217,7 @@ def serialize(model: ir.Model) -> bytes:
     except EncodeError as error:
         raise _too_large() from error
     except (ir.serde.SerdeError, TypeError, ValueError) as error:
-        raise KvtoolError(f"the model cannot be written: {_root(error)}") from error
+        raise KvtoolError(f"the model cannot be written: {reason(error)}") from error
     if len(data) > MAX_MESSAGE_BYTES:
         raise _too_large()
     return data
@@ -246,7 +277,7 @@ def _from_message(message: onnx.ModelProto) -> ir.Model:
             return ir.serde.deserialize_model(message)
     except ir.serde.SerdeError as error:
         raise UnreadableModel(
-            f"onnx_ir cannot hold the model: {_root(error)}",
+            f"onnx_ir cannot hold the model: {reason(error)}",
             help="report this model; other tools may be able to repair it",
         ) from error
 
@@ -304,7 +335,7 @@ def _too_large() -> KvtoolError:
     )
 
 
-def _root(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """Return what went wrong first, in one line."""
     while (earlier := error.__cause__ or error.__context__) is not None:
         error = earlier

@@ -11,7 +11,7 @@ import numpy as np
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.runtime.comparison.compare import Mask, bits_differ
-from onnx_kvtool.runtime.evaluation.summary import Summary, TypeFacts
+from onnx_kvtool.runtime.evaluation.summary import Summary, TypeFacts, summarize
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 from onnx_kvtool.runtime.verification.report import OutputReport
 
@@ -120,14 +120,13 @@ class EvalReport:
         steps: Decode steps after the first run.
         inputs: What the last run was fed.
         given: Names of the inputs whose first values were given, not drawn.
-        outputs: What was fetched from the last run, in order.
         trace: The nodes in the order in which they ran; empty unless asked for.
         comparison: None unless asked for.
         updates: Caches before and after, where scatters were asked for by name.
         warnings: Results that the specification leaves undefined, with the node.
         borrowed: The nodes that onnx.reference runs.
         saved: Path of the `.npz` file that was written; None when none was.
-        values: The values of `outputs`, by name.
+        values: What was fetched from the last run, by name, in order.
     """
 
     model: str | None
@@ -138,7 +137,6 @@ class EvalReport:
     steps: int
     inputs: tuple[TypeFacts, ...]
     given: frozenset[str]
-    outputs: tuple[Summary, ...]
     trace: tuple[TraceEntry, ...] = ()
     comparison: Comparison | None = None
     updates: tuple[Update, ...] = ()
@@ -146,6 +144,11 @@ class EvalReport:
     borrowed: tuple[Location, ...] = ()
     saved: str | None = None
     values: Mapping[str, Value] = field(default_factory=dict, repr=False)
+
+    @property
+    def outputs(self) -> tuple[Summary, ...]:
+        """What is said of each value: made when asked for, as it takes longer than a copy."""
+        return tuple(summarize(name, value) for name, value in self.values.items())
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes, without the header."""
