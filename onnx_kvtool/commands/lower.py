@@ -25,6 +25,7 @@ from onnx_kvtool.rewrite.lower import Outcome, legalise
 from onnx_kvtool.rewrite.lowering.context import Options
 from onnx_kvtool.rewrite.release_limits import highest_opset
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
+from onnx_kvtool.shapes.fixing import fix_dims
 from onnx_kvtool.targets.target import Target, find_target
 
 __all__ = ["DEFAULT_OPSET", "LowerRequest", "lower", "run"]
@@ -89,12 +90,12 @@ def lower(
         verify: True forces the comparison of both models, False switches it off, None compares
             unless the weights are too large to be run.
         verify_steps: Number of decode steps per case, at least 1; None for 2.
-        dims: Values of symbolic dimensions, at least 1, for the inputs of verification; others are
-            chosen by the case.
+        dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
+            it runs at these alone, and may be the faster for it.
 
     Returns:
-        The lowered model, whose inputs and outputs have the names, types, shapes and order of
-        those of `model`; and the report. Nothing is written: `kv.save` does that.
+        The lowered model, whose inputs and outputs have the names, types, order and, but for
+        `dims`, shapes of those of `model`; and the report. Nothing is written: `kv.save` does that.
 
     Raises:
         Refused: If a node cannot be lowered or the result is not equal; `report` says why.
@@ -174,6 +175,7 @@ def _lower(
         progress: Told of what is begun.
     """
     verifier = prepared(model, request, progress)
+    fix_dims(model, request.dims)
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
     )

@@ -302,3 +302,16 @@ def test_what_onnx_ir_would_lose_survives_a_lowering(tmp_path: Path) -> None:
     assert result.graph.input[0].doc_string == "the cache"
     assert [(f.name, f.opset_import[0].version) for f in result.functions] == [("Twice", 18)]
     assert [(p.key, p.value) for p in result.metadata_props] == [("author", "me")]
+
+
+def test_dims_are_fixed_in_the_result() -> None:
+    """With a batch of one the rows of a cache (B, S, KV * D) are read where they lie."""
+    source = read("fixtures/models/native/llama_static.onnx")
+    lowered, report = lower(source, opset=18, dims={"batch": 1})
+    assert report.verification.status == "equal"
+    for outer in (*lowered.graph.inputs, *lowered.graph.outputs):
+        assert outer.shape is not None
+        assert outer.shape[0] == 1
+    rows = [list(n.attributes["perm"].value) for n in lowered.graph if n.op_type == "Transpose"]
+    assert [1, 2, 0, 3] in rows
+    assert source.graph.inputs[0].shape == ir.Shape(["batch", "sequence_len"])

@@ -11,7 +11,8 @@ Letters as in `ops.attention`. Emits, for G = H / KV query heads per key/value h
     Y      = Where(no key is seen, 0, y)            # back in the layout of Q
 
 K and V are never repeated: the products broadcast over G, or take (B, KV, G * L, D) where they
-read the rows of a cache with a stride. Without groups the dimension G is left out. Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(scale) each.
+read the rows of a cache with a stride. Without groups the dimension G is left out.
+Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(scale) each.
 """
 
 from __future__ import annotations
