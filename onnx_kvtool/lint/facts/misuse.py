@@ -12,6 +12,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.facts.release import runtime_words
 from onnx_kvtool.lint.facts.strangers import STRANGERS
 from onnx_kvtool.ops.attribute_values import STRINGS, TYPES
 from onnx_kvtool.ops.legality import Problem, examine
@@ -72,7 +73,7 @@ def misuses(context: Context) -> Iterator[Misuse]:
             elif node.op_type != "TensorScatter":  # KV012
                 yield _unknown(site, site.opset, facts)
     for sites in strangers.values():
-        yield _stranger(sites)
+        yield _stranger(sites, context)
     is_reported = any(d.code == "missing-opset-import" for d in context.origin.defects)
     for (_, domain), sites in unimported.items():
         if domain or not is_reported:
@@ -186,14 +187,20 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
     )
 
 
-def _stranger(sites: list[Site]) -> Misuse:
+def _stranger(sites: list[Site], context: Context) -> Misuse:
+    """Return the misuse of an operator that onnxruntime has: no error where it shall run it."""
     first, op = sites[0], sites[0].node.op_type
+    others = [t for t in context.targets if t.release.runtime != "onnxruntime"]
+    refused = f"; {runtime_words(others[0])} does not run it" if others else ""
     return Misuse(
         "unknown-operator",
         first.location(),
-        f"`{op}` is no operator of ONNX at opset {first.opset}: {STRANGERS[op]}{_more(sites)}",
-        "use the model with onnxruntime only, or export it without that optimisation",
-        "info",
+        f"`{op}` is no operator of ONNX at opset {first.opset}: {STRANGERS[op]}{refused}"
+        + _more(sites),
+        "export the model without that optimisation"
+        if others
+        else "use the model with onnxruntime only, or export it without that optimisation",
+        None if others else "info",
     )
 
 

@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.targets.target import Limit, Target
 
-__all__ = ["dtype_word", "has_operator", "limited", "limits_named", "runtime_words"]
+__all__ = [
+    "dtype_word",
+    "has_operator",
+    "limited",
+    "limits_named",
+    "lowering_command",
+    "runtime_words",
+]
 
 
 def runtime_words(target: Target) -> str:
@@ -19,6 +26,11 @@ def runtime_words(target: Target) -> str:
     if target.is_known:
         return target.asked
     return f"{target.asked} (as known of {target.release.version})"
+
+
+def lowering_command(target: Target) -> str:
+    """Return the command that rewrites all that a release does not take, the same for all rules."""
+    return f"`kvtool lower MODEL --target {target.release.runtime}@{target.release.version}`"
 
 
 def has_operator(target: Target, name: str) -> bool:

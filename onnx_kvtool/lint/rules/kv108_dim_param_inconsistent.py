@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["DimParamInconsistent"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MADE_UP = re.compile(r"(.*_)?([sud]|unk_*|dim_?|axis_?)\d+")
+"""What exporters call a dimension that nobody named: `s77`, `pos_d0`, `MatMullogits_dim_1`."""
 
 
 class DimParamInconsistent(ModelRule):
@@ -41,8 +43,10 @@ class DimParamInconsistent(ModelRule):
     ## Fix safety
 
     The fix is safe: it replaces the rarer name everywhere in the model, expressions included, by
-    the one that most caches have. Types, order and names of inputs and outputs stay as they are,
-    and every input that the model computes with is still taken.
+    the one that most caches have. A name that says something wins over one that an exporter made
+    up, such as `s77` or `pos_d0`, and a batch with none but such names becomes `batch`. Types,
+    order and names of inputs and outputs stay as they are, and every input that the model computes
+    with is still taken.
 
     ## References
 
@@ -82,16 +86,19 @@ class DimParamInconsistent(ModelRule):
         from onnx_kvtool.lint.facts.words import listed
 
         reported: set[frozenset[str]] = set()
-        for cache, what, names in (*_batches(context), *_pairs(context), *_ends(context)):
+        batches = list(_batches(context))
+        batch = batches[0][2] if batches else None
+        for cache, what, names in (*batches, *_pairs(context), *_ends(context)):
             if len(set(names)) < 2 or frozenset(names) in reported:
                 continue
             reported.add(frozenset(names))
             ranked = [name for name, _ in Counter(names).most_common()]
+            kept = _best(ranked, context.model, is_batch=names is batch)
             yield self.found(
                 cache.location,
                 f"{what} has {len(ranked)} names: {listed(ranked)}",
-                help=f"call it `{ranked[0]}` everywhere",
-                fix=_fix(context.model, ranked),
+                help=f"call it `{kept}` everywhere",
+                fix=_fix(context.model, kept, [name for name in ranked if name != kept]),
             )
 
 
@@ -152,10 +159,38 @@ def _is_input(cache: Cache) -> bool:
     return cache.past_value is not None and cache.past_value.is_graph_input()
 
 
-def _fix(model: ir.Model, names: Sequence[str]) -> Fix:
+def _best(ranked: Sequence[str], model: ir.Model, *, is_batch: bool) -> str:
+    """Return what to call a dimension that has these names, the most frequent first."""
+    given = [name for name in ranked if not _MADE_UP.fullmatch(name)]
+    if given:
+        return given[0]
+    return "batch" if is_batch and "batch" not in _words(model) else ranked[0]
+
+
+def _words(model: ir.Model) -> set[str]:
+    """Return the names that stand in dimensions of the model."""
+    texts = {
+        str(dim)
+        for value in _values(model)
+        if value.shape is not None and not value.shape.is_static()
+        for dim in value.shape
+    }
+    return {word for text in texts for word in _NAME.findall(text)}
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """Yield the values of all graphs that can have a shape."""
+    from onnx_kvtool.core.walk import graphs
+
+    for _, graph in graphs(model):
+        yield from (*graph.inputs, *graph.outputs, *graph.initializers.values())
+        for node in graph:
+            yield from node.outputs
+
+
+def _fix(model: ir.Model, kept: str, others: Sequence[str]) -> Fix:
     from onnx_kvtool.lint.finding import Fix
 
-    kept, *others = names
     what = ", ".join(f"`{name}`" for name in others)
     return Fix("safe", f"rename dimension {what} to `{kept}`", _renaming(model, kept, others))
 
@@ -166,16 +201,11 @@ def _renaming(model: ir.Model, kept: str, others: Sequence[str]) -> Callable[[],
     def apply() -> None:
         import onnx_ir as ir
 
-        from onnx_kvtool.core.walk import graphs
-
-        for _, graph in graphs(model):
-            values = [*graph.inputs, *graph.outputs, *graph.initializers.values()]
-            values += [output for node in graph for output in node.outputs]
-            for value in values:
-                if value.shape is not None and not value.shape.is_static():
-                    dims = [d if isinstance(d, int) else d.value for d in value.shape]
-                    new = [pattern.sub(kept, d) if isinstance(d, str) else d for d in dims]
-                    if new != dims:
-                        value.shape = ir.Shape(new)
+        for value in _values(model):
+            if value.shape is not None and not value.shape.is_static():
+                dims = [d if isinstance(d, int) else d.value for d in value.shape]
+                new = [pattern.sub(kept, d) if isinstance(d, str) else d for d in dims]
+                if new != dims:
+                    value.shape = ir.Shape(new)
 
     return apply

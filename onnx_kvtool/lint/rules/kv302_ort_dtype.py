@@ -60,7 +60,12 @@ class OrtDtype(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare the type of each TensorScatter with those of the kernels."""
-        from onnx_kvtool.lint.facts.release import dtype_word, limits_named, runtime_words
+        from onnx_kvtool.lint.facts.release import (
+            dtype_word,
+            limits_named,
+            lowering_command,
+            runtime_words,
+        )
 
         for limit in limits_named(target, "tensor-scatter-types"):
             for site in context.sites:
@@ -76,5 +81,6 @@ class OrtDtype(TargetRule):
                     f"{runtime_words(target)} has no TensorScatter for {dtype}, the type "
                     f"of `past_cache`{name}",
                     help="keep the cache in a type of the same width that has a kernel, such as "
-                    "uint8 or float16, or lower the node with `kvtool lower`",
+                    "uint8 or float16, or lower the model for this release: "
+                    + lowering_command(target),
                 )

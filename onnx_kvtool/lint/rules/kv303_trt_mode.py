@@ -67,7 +67,7 @@ class TrtMode(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Look at the mode of each TensorScatter."""
-        from onnx_kvtool.lint.facts.release import has_operator, runtime_words
+        from onnx_kvtool.lint.facts.release import has_operator, lowering_command, runtime_words
         from onnx_kvtool.ops.tensor_scatter import TensorScatter
 
         if not has_operator(target, "TensorScatter-24"):
@@ -80,7 +80,7 @@ class TrtMode(TargetRule):
                 yield self.found(
                     site.location(),
                     f"`mode` is `circular`, and {runtime_words(target)} takes `linear` alone",
-                    help="lower the node: `kvtool lower MODEL --only TensorScatter`",
+                    help=f"lower the model for this release: {lowering_command(target)}",
                     fix=_linear(site) if _never_wraps(view, context) else None,
                 )
 

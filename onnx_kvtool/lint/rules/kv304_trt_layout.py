@@ -67,7 +67,7 @@ class TrtLayout(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare each TensorScatter with the layer."""
-        from onnx_kvtool.lint.facts.release import limits_named, runtime_words
+        from onnx_kvtool.lint.facts.release import limits_named, lowering_command, runtime_words
 
         for limit in limits_named(target, "kv-cache-update"):
             for site in context.sites:
@@ -80,8 +80,8 @@ class TrtLayout(TargetRule):
                         site.location(past),
                         f"{runtime_words(target)} takes caches of 4 dimensions, axis 2 and a fixed "
                         f"capacity, and `{past.name if past else ''}` has {', '.join(reasons)}",
-                        help="export 4-dimensional caches, or lower the node: `kvtool lower "
-                        "MODEL --only TensorScatter`",
+                        help="export 4-dimensional caches, or lower the model for this release: "
+                        + lowering_command(target),
                     )
 
 

@@ -63,7 +63,7 @@ class TrtAttentionForm(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare each Attention with the form that is taken."""
-        from onnx_kvtool.lint.facts.release import limits_named, runtime_words
+        from onnx_kvtool.lint.facts.release import limits_named, lowering_command, runtime_words
         from onnx_kvtool.ops.attention import Attention
 
         if not limits_named(target, "attention-4d"):
@@ -78,7 +78,7 @@ class TrtAttentionForm(TargetRule):
                     site.location(),
                     f"{runtime_words(target)} takes no Attention with {', '.join(reasons)}",
                     help="use 4-dimensional operands and put the valid rows into a 4-dimensional "
-                    "mask, or lower the node: `kvtool lower MODEL --only Attention`",
+                    f"mask, or lower the model for this release: {lowering_command(target)}",
                 )
 
 

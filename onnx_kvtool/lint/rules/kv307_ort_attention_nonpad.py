@@ -63,7 +63,7 @@ class OrtAttentionNonpad(TargetRule):
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Look at each Attention that has the input."""
         from onnx_kvtool.analysis.dims import dims_of
-        from onnx_kvtool.lint.facts.release import limits_named, runtime_words
+        from onnx_kvtool.lint.facts.release import limits_named, lowering_command, runtime_words
         from onnx_kvtool.ops.attention import Attention
 
         for limit in limits_named(target, "attention-nonpad-ignored", "attention-causal-nonpad"):
@@ -84,7 +84,7 @@ class OrtAttentionNonpad(TargetRule):
                 yield self.found(
                     site.location(view.nonpad_kv_seqlen),
                     f"{runtime_words(target)} {limit.reason}{text}",
-                    help="run it with onnxruntime 1.28 or later, or lower it to an explicit mask: "
-                    "`kvtool lower MODEL --only Attention`",
+                    help="run it with onnxruntime 1.28 or later, or lower the model for this "
+                    f"release: {lowering_command(target)}",
                     severity=None if is_proved else "warning",
                 )

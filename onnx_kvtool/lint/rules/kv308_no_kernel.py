@@ -59,7 +59,12 @@ class NoKernel(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Ask the data on the release."""
-        from onnx_kvtool.lint.facts.release import dtype_word, limited, runtime_words
+        from onnx_kvtool.lint.facts.release import (
+            dtype_word,
+            limited,
+            lowering_command,
+            runtime_words,
+        )
 
         for site, limit in limited(context, target):
             dtype = dtype_word(site.node)
@@ -72,6 +77,5 @@ class NoKernel(TargetRule):
             yield self.found(
                 site.location(),
                 f"{runtime_words(target)} {limit.reason}{suffix}",
-                help="lower the model for this release: `kvtool lower MODEL --target "
-                f"{target.release.runtime}@{target.release.version}`",
+                help=f"lower the model for this release: {lowering_command(target)}",
             )

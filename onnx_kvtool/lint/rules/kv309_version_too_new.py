@@ -59,10 +59,9 @@ class VersionTooNew(TargetRule):
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Compare two numbers with two others."""
         from onnx_kvtool.core.location import Location
-        from onnx_kvtool.lint.facts.release import runtime_words
+        from onnx_kvtool.lint.facts.release import lowering_command, runtime_words
 
         release, who = target.release, runtime_words(target)
-        name = f"{release.runtime}@{release.version}"
         opset = context.model.opset_imports.get("")
         problems = []
         if opset is not None and opset > target.max_opset:
@@ -76,5 +75,5 @@ class VersionTooNew(TargetRule):
             yield self.found(
                 Location(),
                 problem,
-                help=f"rewrite it for this release: `kvtool lower MODEL --target {name}`",
+                help=f"lower the model for this release: {lowering_command(target)}",
             )

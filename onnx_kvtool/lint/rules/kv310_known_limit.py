@@ -69,7 +69,7 @@ class KnownLimit(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Ask the data on the release for what no other rule is about."""
-        from onnx_kvtool.lint.facts.release import limited, runtime_words
+        from onnx_kvtool.lint.facts.release import limited, lowering_command, runtime_words
 
         for site, limit in limited(context, target):
             has_kernel = limit.when not in ("always", "other-element-type")
@@ -77,6 +77,5 @@ class KnownLimit(TargetRule):
                 yield self.found(
                     site.location(),
                     f"{runtime_words(target)} {limit.reason}",
-                    help="lower the model for this release: `kvtool lower MODEL --target "
-                    f"{target.release.runtime}@{target.release.version}`",
+                    help=f"lower the model for this release: {lowering_command(target)}",
                 )

@@ -27,10 +27,11 @@ class IrTooOldForOpset(ModelRule):
 
     ## Why is this bad?
 
-    The two versions are separate labels, and onnx's checker and onnxruntime accept any pair. But no
-    release of onnx ever wrote such a pair: a reader that chooses its rules by the IR version, as
-    one does for element types, functions and metadata, applies rules that are older than the
-    operators.
+    Mostly it is not, which is why it is an information: the two versions are separate labels,
+    onnx's checker and onnxruntime accept any pair, and an older IR version loads in more releases.
+    But a reader that chooses its rules by the IR version, as one does for element types, functions
+    and metadata, applies rules that are older than the operators. What a model uses and its IR
+    version has not is an error, [ON613](ON613.md).
 
     ## Fix safety
 
@@ -46,7 +47,7 @@ class IrTooOldForOpset(ModelRule):
 
     code = "MD401"
     name = "ir-too-old-for-opset"
-    severity = "warning"
+    severity = "info"
     basis = "constant"
     fix = "safe"
 

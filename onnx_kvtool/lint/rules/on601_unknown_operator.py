@@ -15,7 +15,8 @@ class UnknownOperator(MisuseRule):
     Looks for nodes of the default domain whose operator does not exist at the opset that the model,
     or the function in which the node stands, imports. TensorScatter has a rule of its own, KV012.
     Operators that onnxruntime has in the default domain and ONNX has not, such as
-    SimplifiedLayerNormalization, are an information. Other domains are not judged, nor are calls of
+    SimplifiedLayerNormalization, are an information, and an error with a `--target` that is not
+    onnxruntime. Other domains are not judged, nor are calls of
     model-local functions.
 
     ## Why is this bad?

@@ -603,6 +603,38 @@ def test_a_name_that_another_value_keeps_is_not_taken(text: str) -> None:
     assert first.fix is None
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        pytest.param("pos_d0", "batch", "batch", id="a name with a meaning, though it is rarer"),
+        pytest.param("MatMulkey_dim_0", "N", "N", id="a letter says more than a counter"),
+        pytest.param("s77", "s2", "batch", id="two names of torch"),
+        pytest.param("unk__3", "d1", "batch", id="other exporters"),
+        pytest.param("rows", "batch", "rows", id="of two with a meaning the more frequent"),
+        pytest.param("s77", "batch_d0", "s77", id="`batch` is taken"),
+    ],
+)
+def test_the_name_that_says_something_is_kept(first: str, second: str, expected: str) -> None:
+    taken = "batch" if second == "batch_d0" else "L"
+    text = graph(
+        "[a] present_key = TensorScatter (past_key, key, start) "
+        "[b] present_value = TensorScatter (past_value, value, start) "
+        "[c] present_more = TensorScatter (past_more, key, start)",
+        f"float[{first}, 3, 7, 5] past_key, float[{second}, 3, 7, 5] past_value, "
+        f"float[{first}, 3, {taken}, 5] key, float[{second}, 3, {taken}, 5] value, "
+        f"int64[{first}] start, float[{first}, 3, 7, 5] past_more",
+        f"float[{first}, 3, 7, 5] present_key, float[{second}, 3, 7, 5] present_value, "
+        f"float[{first}, 3, 7, 5] present_more",
+    )
+    model = deserialize(Case("", text).message().SerializeToString())
+    (finding,) = lint(model, [RULES["KV108"]])
+    assert finding.help == f"call it `{expected}` everywhere"
+    assert finding.fix is not None
+    finding.fix.apply()
+    assert lint(model, [RULES["KV108"]]) == []
+    assert {str(value.shape[0]) for value in model.graph.inputs if value.shape} == {expected}
+
+
 def test_the_fix_unifies_a_name_in_expressions_too() -> None:
     text = graph(
         "[a] present_key = Concat <axis = 2> (past_key, key) "

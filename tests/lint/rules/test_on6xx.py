@@ -94,6 +94,21 @@ CASES: dict[str, list[Case]] = {
             severity="info",
         ),
         Case(
+            "an operator of onnxruntime, which shall run it",
+            model("[norm] y = SimplifiedLayerNormalization <axis: int = -1> (x, x)"),
+            at=["norm"],
+            severity="info",
+            targets=["onnxruntime@1.22"],
+        ),
+        Case(
+            "an operator of onnxruntime for another runtime",
+            model("[norm] y = SimplifiedLayerNormalization <axis: int = -1> (x, x)"),
+            at=["norm"],
+            says="onnxruntime alone runs it; tensorrt 11.0 does not run it",
+            severity="error",
+            targets=["onnxruntime", "tensorrt"],
+        ),
+        Case(
             "LayerNormalization before opset 17",
             model("[a] p = LayerNormalization (x, x)\n [b] y = LayerNormalization (p, p)", 15),
             at=["a"],
