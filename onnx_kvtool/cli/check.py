@@ -9,7 +9,7 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.failure import show_failure
-from onnx_kvtool.cli.options import dim_option
+from onnx_kvtool.cli.options import budget_option, dim_option
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
@@ -208,6 +208,7 @@ def _optional_codes(
     help="Check the I-th of N parts of the files, to spread them over machines.",
     section="Input",
 )
+@budget_option
 @dim_option
 @option(
     "-q",

@@ -10,8 +10,10 @@ import click
 from onnx_kvtool.cli.command import offers, option
 from onnx_kvtool.cli.types import Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
+from onnx_kvtool.core.errors import UsageError
 
 __all__ = [
+    "budget_option",
     "data_format_option",
     "dim_option",
     "format_option",
@@ -72,9 +74,33 @@ def output_options(command: F) -> F:
     return command
 
 
+def _budget(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return a budget of verification that can be meant."""
+    from onnx_kvtool.core.budget import Budget
+
+    try:
+        Budget.parse(value)
+    except UsageError as error:
+        raise WrongValue(value or "", "memory, time or both: `1GiB`, `30s`", ctx, param) from error
+    return value
+
+
+def budget_option(command: F) -> F:
+    """Add `--verify-budget`."""
+    return option(
+        "--verify-budget",
+        metavar="SIZE[,TIME]",
+        callback=_budget,
+        help="Memory and time that verification may take, about: `1GiB`, `30s` or `1GiB,30s`;"
+        " models that need more are compared by smaller copies.  [default: 256MiB,5s]",
+        section="Verification",
+    )(command)
+
+
 def verify_options(command: F) -> F:
-    """Add `--verify`, `--no-verify` and `--verify-steps`."""
+    """Add `--verify`, `--no-verify`, `--verify-steps` and `--verify-budget`."""
     for decorate in (
+        budget_option,
         option(
             "--verify-steps",
             type=Whole(min=1),
@@ -85,8 +111,8 @@ def verify_options(command: F) -> F:
         option(
             "--verify/--no-verify",
             default=None,
-            help="Whether to run both models and compare.  [default: yes; large models by"
-            " copies with smaller weights]",
+            help="Whether to run both models and compare; --verify does not do without, and runs"
+            " them as they are if they fit into memory.  [default: compare within the budget]",
             section="Verification",
         ),
     ):

@@ -31,6 +31,11 @@ def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
             "leave one of them out",
         ),
         (
+            options["verify"] is False and options["verify_budget"] is not None,
+            "`--verify-budget` needs verification, which `--no-verify` switches off",
+            "leave one of them out",
+        ),
+        (
             output == "-" and options["external_data"] is not None,
             "`--external-data` places files beside the output, and standard output has no place",
             "write the model to a file with `-o OUT`",

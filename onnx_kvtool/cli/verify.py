@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import dim_option
+from onnx_kvtool.cli.options import budget_option, dim_option
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.types import Tolerance, Whole, Word
 
@@ -74,6 +74,7 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
     section="Input",
 )
 @dim_option
+@budget_option
 @option(
     "--runtime",
     type=Word(["auto", "reference", "onnxruntime"]),

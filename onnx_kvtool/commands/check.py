@@ -52,6 +52,8 @@ class CheckRequest:
         jobs: Number of worker processes.
         shard: `i/n`: which part of the files to check.
         dims: Sizes of symbolic dimensions.
+        verify_budget: What comparing a fixed model may take, as `Budget.parse` reads it; None for
+            the default.
         output_format: Format of the report.
         output: File that gets the report, which must be none of the models.
     """
@@ -75,6 +77,7 @@ class CheckRequest:
     jobs: int | None = None
     shard: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
+    verify_budget: str | None = None
     output_format: str | None = None
     output: str | None = None
 

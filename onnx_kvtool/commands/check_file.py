@@ -179,7 +179,7 @@ class _Check:
 
         try:
             check_external_data(self.model, need_bytes=True)
-            return Verifier(self.model, dims=self.settings.dims)
+            return Verifier(self.model, dims=self.settings.dims, budget=self.settings.budget)
         except KvtoolError as error:
             self.notes.append(f"the fixed model was not compared: {error.message}")
             return None

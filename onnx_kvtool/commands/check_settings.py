@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import did_you_mean
@@ -32,6 +33,7 @@ class Settings:
         selection: Which rules are on.
         targets: Releases of runtimes, each of which is known.
         dims: Sizes of symbolic dimensions.
+        budget: What comparing a fixed model with its source may take.
         fix: Whether fixes are applied, shown, or neither.
         allowed: Which fixes are applied or shown.
         baseline: Findings that are not reported; None for no baseline.
@@ -46,6 +48,7 @@ class Settings:
     selection: Selection = field(default_factory=Selection)
     targets: tuple[str, ...] = ()
     dims: Mapping[str, int] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
     fix: FixMode = "none"
     allowed: frozenset[Applicability] = frozenset()
     baseline: Baseline | None = None
@@ -75,6 +78,7 @@ def resolve(request: CheckRequest) -> Settings:
         selection=_selection(request, config),
         targets=targets,
         dims=request.dims or values.get("dim", {}),
+        budget=Budget.parse(request.verify_budget),
         fix=_fix_mode(request, values),
         allowed=allowed,
         baseline=_baseline(request, config),

@@ -72,6 +72,7 @@ def lower(
     bounds: Bounds = "checked",
     verify: bool | None = None,
     verify_steps: int | None = None,
+    verify_budget: str | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> tuple[ir.Model, LowerReport]:
     """Return an equal model for an older opset, and the report of what was done.
@@ -87,9 +88,12 @@ def lower(
         via: Form of a lowered TensorScatter; `auto` chooses by the width of a row.
         index_dtype: Element type of scatter indices; int32 goes with ScatterElements only.
         bounds: Whether a negative start fails at run time, as TensorScatter does, or wraps.
-        verify: True forces the comparison of both models, False switches it off, None compares
-            unless the weights are too large to be run.
+        verify: True forces the comparison, of the models as they are if the machine has the memory;
+            False switches it off; None compares within the budget.
         verify_steps: Number of decode steps per case, at least 1; None for 2.
+        verify_budget: Memory, time or both that verification may take, about: `1GiB`, `30s`,
+            `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
+            smaller sizes and fewer layers.
         dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
             it runs at these alone, and may be the faster for it.
 
@@ -124,6 +128,7 @@ def lower(
         bounds=bounds,
         verify=verify,
         verify_steps=verify_steps,
+        verify_budget=verify_budget,
         dims=dims or {},
     )
     check_request(request)

@@ -53,6 +53,7 @@ def raise_(
     require_all: bool = False,
     verify: bool | None = None,
     verify_steps: int | None = None,
+    verify_budget: str | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> tuple[ir.Model, RaiseReport]:
     """Return an equal model whose proven cache updates are TensorScatter, and the report.
@@ -65,9 +66,12 @@ def raise_(
         assume: What may be taken for granted where the graph does not say it: `contiguous[:VALUE]`,
             `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`.
         require_all: Whether a candidate that cannot be raised is a failure.
-        verify: True forces the comparison of both models, False switches it off, None compares
-            unless the weights are too large to be run.
+        verify: True forces the comparison, of the models as they are if the machine has the memory;
+            False switches it off; None compares within the budget.
         verify_steps: Number of decode steps per case, at least 1; None for 2.
+        verify_budget: Memory, time or both that verification may take, about: `1GiB`, `30s`,
+            `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
+            smaller sizes and fewer layers.
         dims: Values of symbolic dimensions, at least 1, for the inputs of verification; others are
             chosen by the case.
 
@@ -93,6 +97,7 @@ def raise_(
         require_all=require_all,
         verify=verify,
         verify_steps=verify_steps,
+        verify_budget=verify_budget,
         dims=dims or {},
     )
     _check_request(request)

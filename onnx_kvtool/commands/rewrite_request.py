@@ -17,6 +17,7 @@ from onnx_kvtool.commands.rewriting import (
     output_path,
     write_result,
 )
+from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import clone, read
 from onnx_kvtool.core.progress import Progress, silent
@@ -37,9 +38,9 @@ class RewriteRequest:
         in_place: Whether the result replaces the input.
         external_data: How data files reach an output in another directory; None: as fits.
         dry_run: Whether to do everything but write.
-        verify: True forces verification, False switches it off, None verifies unless the weights
-            are too large to be run.
+        verify: True forces verification, False switches it off, None verifies within the budget.
         verify_steps: Number of decode steps per case; None for the default.
+        verify_budget: What verification may take, as `Budget.parse` reads it; None for the default.
         dims: Values of symbolic dimensions, for the inputs of verification.
     """
 
@@ -50,6 +51,7 @@ class RewriteRequest:
     dry_run: bool = False
     verify: bool | None = None
     verify_steps: int | None = None
+    verify_budget: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -111,6 +113,7 @@ def in_files(
 
 def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Verifier | None:
     """Check a model that is about to be rewritten; return what will compare the result with it."""
+    budget = Budget.parse(request.verify_budget)
     check_data(model, request)
     check_dims(model, request.dims)
     if request.verify is False:
@@ -123,4 +126,5 @@ def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Ve
         dims=request.dims,
         force=request.verify is True,
         progress=progress,
+        budget=budget,
     )

@@ -10,21 +10,16 @@ from typing import Literal
 import onnx_ir as ir
 
 from onnx_kvtool.commands.rewriting import check_dims
+from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.runtime.verification.engine import compare_models
+from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.sizes import (
-    Large,
-    compare_shrunk,
-    fits_memory,
-    weight_bytes,
-)
-from onnx_kvtool.runtime.verification.subject import capture
+from onnx_kvtool.runtime.verification.sizes import Candidate, compare_candidates
 
 __all__ = ["VerifyRequest", "run", "verify"]
 
@@ -46,6 +41,8 @@ class VerifyRequest:
         steps: Decode steps after the first run of each case; None for the usual number.
         seed: Seed of the inputs.
         dims: Values of symbolic dimensions.
+        verify_budget: What the comparison may take, as `Budget.parse` reads it; None for the
+            default.
         runtime: What runs both models.
         rtol: Relative tolerance; None for that of the types.
         atol: Absolute tolerance; None for that of the types.
@@ -57,6 +54,7 @@ class VerifyRequest:
     steps: int | None = None
     seed: int = 0
     dims: Mapping[str, int] = field(default_factory=dict)
+    verify_budget: str | None = None
     runtime: RuntimeChoice = "auto"
     rtol: float | None = None
     atol: float | None = None
@@ -70,6 +68,7 @@ def verify(
     steps: int | None = None,
     seed: int = 0,
     dims: Mapping[str, int] | None = None,
+    verify_budget: str | None = None,
     runtime: RuntimeChoice = "auto",
     rtol: float | None = None,
     atol: float | None = None,
@@ -91,6 +90,9 @@ def verify(
             room; None for 2.
         seed: Seed of the inputs, 0 or more.
         dims: Values of symbolic dimensions, by name.
+        verify_budget: Memory, time or both that the comparison may take, about: `1GiB`, `30s`,
+            `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
+            smaller sizes and fewer layers; `cases` that are asked for are all run.
         runtime: What runs both; `auto` takes onnxruntime where it has kernels for both and is not
             known to compute them wrongly, else the reference.
         rtol: Relative tolerance for what is computed; None for that of the types.
@@ -114,6 +116,7 @@ def verify(
         steps=steps,
         seed=seed,
         dims=dims or {},
+        verify_budget=verify_budget,
         runtime=runtime,
         rtol=rtol,
         atol=atol,
@@ -154,16 +157,16 @@ def _verify(
         steps=request.steps,
         seed=request.seed,
         dims=dict(request.dims),
+        budget=Budget.parse(request.verify_budget),
         runtime=request.runtime,
         rtol=request.rtol,
         atol=request.atol,
         progress=progress,
     )
     try:
-        if fits_memory(weight_bytes(a) + weight_bytes(b)):
-            report = compare_models(capture(a, "A"), capture(b, "B"), settings)
-        else:
-            report = compare_shrunk(Large(a, "A"), Large(b, "B"), settings)
+        limit = available_memory()
+        one, other = (Candidate.of(m, name, settings, limit) for m, name in ((a, "A"), (b, "B")))
+        report = compare_candidates(one, other, settings)
     except (UnreadableModel, UsageError):
         raise
     except KvtoolError as error:  # a model that has no written form
@@ -194,6 +197,7 @@ def _check_request(request: VerifyRequest) -> None:
         raise UsageError(
             f"`runtime` is `{request.runtime}`, expected {', '.join(_RUNTIMES)}",
         )
+    Budget.parse(request.verify_budget)
     for name, number, least in (
         ("cases", request.cases, 1),
         ("steps", request.steps, 0),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["binary_bytes", "counted"]
+import re
+
+__all__ = ["binary_bytes", "bytes_of", "counted"]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -23,3 +25,17 @@ def binary_bytes(number: float) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `1 node` or `1,234 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+_SIZES = {"b": 1, **{f"{p}b": 1000**n for n, p in enumerate("kmgtp", 1)}}
+_SIZES |= {f"{p}ib": 1024**n for n, p in enumerate("kmgtp", 1)}
+
+
+def bytes_of(text: str) -> int | None:
+    """Return the bytes that a text such as `1.5GiB`, `300 MB` or `4096` gives; None if it does not.
+
+    A unit is a power of 1024 with an `i` and of 1000 without; case does not matter.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    unit = None if found is None else _SIZES.get(found[2].lower() or "b")
+    return None if found is None or unit is None else int(float(found[1]) * unit)

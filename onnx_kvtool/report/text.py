@@ -92,13 +92,17 @@ def _print_end(
     console: Console, report: LowerReport | RaiseReport, *, verified: bool, dry_run: bool
 ) -> None:
     """Print how a result compared with its source and where it was written."""
-    if verified:
+    is_unproven = report.verification.is_unproven
+    if verified and not is_unproven:
         style = _VERDICT_STYLE[report.verification.status]
         _line(console, "verification", _verdict(report.verification), style)
     if report.output is not None:
         _line(console, "written", "standard output" if report.output == "-" else report.output)
     elif dry_run:
         _line(console, "dry run", "nothing was written")
+    if verified and is_unproven:
+        text = f"nothing was proven: {report.verification.detail}"
+        _line(console, "warning", text, _VERDICT_STYLE["skipped"])
 
 
 def print_targets(report: TargetsReport, *, color: bool | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.tensor_scatter import Mode
-from onnx_kvtool.rewrite.report import Verification
+from onnx_kvtool.rewrite.report import NOT_RUN, Verification
 
 __all__ = ["RaiseReport", "Raised", "Unraised"]
 
@@ -110,7 +110,7 @@ class RaiseReport:
     removed: int = 0
     notes: list[str] = field(default_factory=list)
     verification: Verification = field(
-        default_factory=lambda: Verification("skipped", detail="not run")
+        default_factory=lambda: Verification("skipped", detail=NOT_RUN)
     )
 
     @property

@@ -12,8 +12,12 @@ from onnx_kvtool.core.quantity import counted
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.raise_report import RaiseReport
+    from onnx_kvtool.runtime.verification.report import Shrunken
 
-__all__ = ["LowerReport", "Lowered", "Refused", "Verification"]
+__all__ = ["NOT_RUN", "LowerReport", "Lowered", "Refused", "Verification"]
+
+NOT_RUN = "not run"
+"""What is said of a comparison that nobody asked for, or of which nothing came to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Verification:
             bit; 0.0 when there is none; None when skipped.
         bit_equal: Names of the outputs that were equal bit for bit in every run.
         detail: One sentence: the first mismatch, or why verification was skipped.
+        shrunken: What copies have less of that were run in place of the models.
 
     Examples:
         >>> _, report = kv.lower("decoder.onnx", only=["TensorScatter"])
@@ -66,10 +71,17 @@ class Verification:
     max_abs_diff: float | None = None
     bit_equal: tuple[str, ...] = ()
     detail: str | None = None
+    shrunken: tuple[Shrunken, ...] = ()
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether the models were to be compared and could not be."""
+        return self.status == "skipped" and self.detail != NOT_RUN
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes."""
-        return {**asdict(self), "bit_equal": list(self.bit_equal)}
+        shrunken = [entry.to_json() for entry in self.shrunken]
+        return {**asdict(self), "bit_equal": list(self.bit_equal), "shrunken": shrunken}
 
 
 @dataclass(slots=True)
@@ -106,7 +118,7 @@ class LowerReport:
     refused: list[Diagnostic] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     verification: Verification = field(
-        default_factory=lambda: Verification("skipped", detail="not run")
+        default_factory=lambda: Verification("skipped", detail=NOT_RUN)
     )
     target: str | None = None
 

@@ -7,38 +7,36 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.errors import KvtoolError, Unverified
+from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.errors import Unverified
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.rewrite.report import Verification
-from onnx_kvtool.runtime.verification.engine import compare_models
+from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk, weight_bytes
-from onnx_kvtool.runtime.verification.subject import Subject, capture
+from onnx_kvtool.runtime.verification.sizes import Candidate, compare_candidates
 
 __all__ = ["Verifier"]
 
 _SOURCE, _RESULT = "the source", "the result"
-
-_LARGEST_WEIGHTS = 512 << 20
-"""Bytes. Above it loading both models takes a multiple of the time that a rewrite takes."""
 
 
 class Verifier:
     """Compares rewritten models with one source model, by the engine of `kvtool verify`.
 
     What it needs of the source is captured when it is made, so that the source may then be edited
-    in place. Models whose weights take more than 512 MiB are compared by copies with smaller
-    weights.
+    in place. Models that would take more than the budget are compared by copies.
 
     Args:
         source: The model before it is rewritten.
         seed: Seed of the inputs that are drawn.
         steps: Decode steps after the first run of each case; None for the usual number.
         dims: Sizes for symbolic dimensions, by name.
-        force: Whether to run models of any size as they are, and not to do without a comparison.
         progress: Told of what is begun.
+        force: Whether not to do without a comparison, and to run models as they are that fit into
+            the memory of the machine.
+        budget: Memory and time that a comparison may take.
     """
 
     def __init__(
@@ -50,21 +48,22 @@ class Verifier:
         dims: Mapping[str, int] | None = None,
         force: bool = False,
         progress: Progress = silent,
+        budget: Budget | None = None,
     ) -> None:
+        budget = budget or Budget()
         self._settings = Settings(
-            steps=steps, seed=seed, dims=dict(dims or {}), is_a_right=True, progress=progress
+            steps=steps,
+            seed=seed,
+            dims=dict(dims or {}),
+            is_a_right=True,
+            budget=budget,
+            progress=progress,
         )
         self._force = force
-        self._size = weight_bytes(source)
-        self._source: Subject | Large | None = None
-        self._skip: str | None = None
-        if force or self._size <= _LARGEST_WEIGHTS:
-            self._source = capture(source, _SOURCE)
-            return
-        try:
-            self._source = Large(source, _SOURCE)
-        except KvtoolError as error:
-            self._skip = error.message
+        if force and (available := available_memory()) is not None:
+            whole = Budget(max(available // 2, budget.memory), max(budget.seconds, 600.0))
+            self._settings = replace(self._settings, budget=whole)
+        self._source = Candidate.of(source, _SOURCE, self._settings)
 
     def compare(
         self,
@@ -91,36 +90,23 @@ class Verifier:
             dims={**(dims or {}), **self._settings.dims},
             positions=frozenset(positions),
         )
-        if isinstance(self._source, Subject):
-            report = compare_models(self._source, capture(result, _RESULT), settings)
-            if self._force and report.status == "unrunnable":
-                raise Unverified(
-                    f"the result cannot be verified: {report.detail}",
-                    help="leave `--verify` out to write it unverified",
-                )
-            return _verification(report)
-        reason = self._skip
-        if isinstance(self._source, Large):
-            try:
-                report = compare_shrunk(self._source, Large(result, _RESULT), settings)
-            except KvtoolError as error:
-                reason = error.message
-            else:
-                if report.status != "unrunnable":
-                    return _verification(report)
-                reason = report.detail
-        return Verification(
-            "skipped",
-            detail=f"the weights take {binary_bytes(self._size)}, more than "
-            f"{binary_bytes(_LARGEST_WEIGHTS)}, and {reason}; "
-            "`--verify` runs the models as they are",
-        )
+        judged = Candidate.of(result, _RESULT, settings)
+        report = compare_candidates(self._source, judged, settings)
+        if self._force and report.status == "unrunnable":
+            raise Unverified(
+                f"the result cannot be verified: {report.detail}",
+                help="leave `--verify` out to write it unverified",
+            )
+        return _verification(report)
 
 
 def _verification(report: VerifyReport) -> Verification:
     """Return what a rewrite reports of a comparison."""
     if report.status == "unrunnable":
-        return Verification("skipped", detail=report.detail)
+        detail = report.detail
+        if report.needed:
+            detail = f"{detail}; `--verify-budget {_enough(report.needed)}` allows it"
+        return Verification("skipped", detail=detail)
     details = [report.detail] if report.detail else list(report.notes)
     if report.earliest is not None:
         details.append(f"the earliest value that differs is that of {report.earliest.a}")
@@ -134,4 +120,10 @@ def _verification(report: VerifyReport) -> Verification:
         max_abs_diff=report.max_abs_diff,
         bit_equal=tuple(output.name for output in report.outputs if output.bit_equal),
         detail="; ".join(details) or None,
+        shrunken=report.shrunken,
     )
+
+
+def _enough(needed: int) -> str:
+    """Return the next power of two, as `--verify-budget` takes it."""
+    return binary_bytes(1 << (needed - 1).bit_length()).replace(" ", "")

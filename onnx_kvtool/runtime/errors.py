@@ -11,6 +11,7 @@ __all__ = [
     "NoTwin",
     "RunFailed",
     "RuntimeUnavailable",
+    "TooLarge",
 ]
 
 
@@ -39,3 +40,15 @@ class CannotDraw(KvtoolError):
 
 class NoTwin(KvtoolError):
     """A model has no twin in a wider type, as its results depend on the bits of the narrow one."""
+
+
+class TooLarge(CannotDraw):
+    """The inputs of a run, and what is made of them, take more memory than there is for them.
+
+    Attributes:
+        needed: Bytes that a run would take, about.
+    """
+
+    def __init__(self, message: str, *, help: str | None = None, needed: int) -> None:
+        super().__init__(message, help=help)
+        self.needed = needed

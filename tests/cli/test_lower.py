@@ -29,6 +29,7 @@ DEFAULTS = {
     "bounds": "checked",
     "verify": None,
     "verify_steps": None,
+    "verify_budget": None,
     "dims": {},
 }
 
@@ -62,6 +63,9 @@ DEFAULTS = {
         pytest.param("in.onnx --verify", {"verify": True}, id="verify"),
         pytest.param("in.onnx --no-verify", {"verify": False}, id="no verify"),
         pytest.param("in.onnx --verify-steps 3", {"verify_steps": 3}, id="verify steps"),
+        pytest.param(
+            "in.onnx --verify-budget 1GiB,30s", {"verify_budget": "1GiB,30s"}, id="verify budget"
+        ),
         pytest.param(
             "in.onnx --dim batch=2 --dim a=b=3",
             {"dims": {"batch": 2, "a=b": 3}},

@@ -11,8 +11,8 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.model import read
-from onnx_kvtool.rewrite import verify
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.comparison import side_by_side
@@ -324,10 +324,8 @@ def huge() -> ir.Model:
 def test_large_models_are_run_with_smaller_weights_unless_forced() -> None:
     found = Verifier(huge()).compare(huge())
     assert found.status == "equal"
-    assert found.detail == (
-        "verified on copies with sizes 268435456 as 24, "
-        "as the weights are too large to be run in passing"
-    )
+    assert found.detail == "verified on copies with 24 of 268,435,456 widths"
+    assert found.to_json()["shrunken"] == [{"what": "widths", "from": 1 << 28, "to": 24}]
     assert "copies" not in (Verifier(huge(), force=True).compare(huge()).detail or "")
 
 
@@ -341,21 +339,18 @@ def test_large_models_that_cannot_be_made_small_are_skipped_with_the_reason() ->
     found = Verifier(fixed()).compare(fixed())
     assert found.status == "skipped"
     assert found.detail == (
-        "the weights take 1 GiB, more than 512 MiB, and a copy with smaller weights would still "
-        "take 1 GiB, more than 128 MiB; `--verify` runs the models as they are"
+        "a copy with smaller weights would still take 1 GiB, more than 42.7 MiB; "
+        "`--verify-budget 8GiB` allows it"
     )
 
 
 @pytest.mark.parametrize("fault", [start_one_row_late, swap_cosine_and_sine, write_values_as_keys])
-def test_faults_of_large_models_are_found_on_small_copies(
-    fault: Fault, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verify, "_LARGEST_WEIGHTS", 1 << 10)
+def test_faults_of_large_models_are_found_on_small_copies(fault: Fault) -> None:
     source = native("llama_static")
-    verifier = Verifier(source)
+    verifier = Verifier(source, budget=Budget(1 << 20))
     found = verifier.compare(source)
     assert found.status == "equal"
-    assert (found.detail or "").startswith("verified on copies with sizes 256 as 24")
+    assert (found.detail or "").startswith("verified on copies with ")
     fault(source)
     found = verifier.compare(source)
     assert found.status == "different"
@@ -462,4 +457,5 @@ def test_the_json_form_holds_what_the_contract_names() -> None:
         "max_abs_diff": 0.0,
         "bit_equal": ["attention_bias"],
         "detail": None,
+        "shrunken": [],
     }

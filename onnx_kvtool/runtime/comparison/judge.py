@@ -65,6 +65,7 @@ class Account:
         noise: Why a difference above the usual tolerance does not matter; None if there is none.
         unsteady: An output that the leader itself gives otherwise when it is run again; None if
             there is none.
+        left_out: Number of cases for which there was no time.
     """
 
     cases: int = 0
@@ -74,6 +75,7 @@ class Account:
     difference: Difference | None = None
     noise: str | None = None
     unsteady: str | None = None
+    left_out: int = 0
 
 
 class Judge:
@@ -111,6 +113,10 @@ class Judge:
         self._is_swapped = is_swapped
         self._twins = twins
         self._pasts = {pair.present: pair for pair in plan.pairs}
+
+    def leave_out(self, cases: int) -> None:
+        """Note that there was no time for as many cases."""
+        self.account.left_out += cases
 
     def begin_case(self) -> None:
         """Count a case."""

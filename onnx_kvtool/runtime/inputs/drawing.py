@@ -26,7 +26,14 @@ _STEPS = 2
 """Rows that starts leave free for decode steps, where there are so many."""
 
 
-def draw(plan: InputPlan, case: Case, seed: int, dims: Mapping[str, int] | None = None) -> Arrays:
+def draw(
+    plan: InputPlan,
+    case: Case,
+    seed: int,
+    dims: Mapping[str, int] | None = None,
+    *,
+    memory: int | None = None,
+) -> Arrays:
     """Draw one value for every input.
 
     Starts leave room for the new rows (in circular mode they may cross the end), positions follow
@@ -38,11 +45,13 @@ def draw(plan: InputPlan, case: Case, seed: int, dims: Mapping[str, int] | None 
         case: Sizes and starts that are wanted; numbers in the model's shapes come first.
         seed: The same seed gives the same values.
         dims: Sizes of names; those that are missing are taken from the case.
+        memory: Bytes that a run may take; None for what the machine has left.
 
     Raises:
-        CannotDraw: If a dimension comes out negative or the inputs would be absurdly large.
+        CannotDraw: If a dimension comes out negative.
+        TooLarge: If a run would take more memory than there is for it.
     """
-    layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length)
+    layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length, memory)
     drawer = _Drawer(plan, case, layout, np.random.default_rng(seed))
     return {spec.name: drawer.value(spec) for spec in plan.inputs}
 

@@ -8,17 +8,18 @@ from collections.abc import Iterator, Mapping
 import onnx_ir as ir
 
 from onnx_kvtool.core.quantity import binary_bytes
-from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.runtime.errors import CannotDraw, TooLarge
 from onnx_kvtool.runtime.inputs.expressions import evaluate
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
+from onnx_kvtool.runtime.memory import available_memory
 
 __all__ = ["Layout"]
 
-_LARGEST = 512 << 20
-"""Bytes that all inputs of a run may take. A run needs a few times as much: both models have their
-outputs, among them caches as large as the inputs."""
+_TIMES = 4
+"""How often the inputs of a run stand in memory: both models have outputs, among them caches as
+large as the inputs, and one layer at a time makes more of them."""
 
 
 class Layout:
@@ -28,6 +29,7 @@ class Layout:
         plan: The model's inputs.
         sizes: The size of every name in their shapes.
         length: New rows, where no shape tells.
+        memory: Bytes that a run may take; None for what the machine has left.
 
     Attributes:
         shapes: The shape of every input.
@@ -35,15 +37,21 @@ class Layout:
         past: Rows that growing caches hold already; 0 without such a cache.
 
     Raises:
-        CannotDraw: If a dimension has no size or a negative one, or all inputs together are
-            absurdly large.
+        CannotDraw: If a dimension has no size or a negative one.
+        TooLarge: If a run would take more memory than there is for it.
     """
 
-    def __init__(self, plan: InputPlan, sizes: Mapping[str, int], length: int) -> None:
+    def __init__(
+        self,
+        plan: InputPlan,
+        sizes: Mapping[str, int],
+        length: int,
+        memory: int | None = None,
+    ) -> None:
         self._plan = plan
         self._kinds = kinds_of(plan)
         self.shapes = {spec.name: _shape(spec, sizes) for spec in plan.inputs}
-        _check_size(plan, self.shapes)
+        _check_size(plan, self.shapes, memory)
         self.length = next(self._lengths(), length)
         growing = [pair for pair in plan.pairs if pair.kind != "fixed" and pair.axis is not None]
         self.past = next((self.shapes[p.past][p.axis] for p in growing if p.axis is not None), 0)
@@ -113,16 +121,31 @@ def _shape(spec: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    total = sum(_bits(spec.dtype) * math.prod(shapes[spec.name]) for spec in plan.inputs) // 8
-    if total > _LARGEST:
-        raise CannotDraw(
-            f"the inputs would take {binary_bytes(total)}, "
-            f"expected at most {binary_bytes(_LARGEST)}",
-            help="bind their dimensions to small sizes with `--dim NAME=INT`",
+def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], memory: int | None) -> None:
+    bits = sum(_bits(spec.dtype) * math.prod(shapes[spec.name]) for spec in plan.inputs)
+    needed = _TIMES * bits // 8
+    if needed < _NEGLIGIBLE or (most := available_memory() if memory is None else memory) is None:
+        return
+    if needed > most:
+        raise TooLarge(
+            f"a run would take about {binary_bytes(needed)} of memory, "
+            f"expected at most {binary_bytes(most)}",
+            help="bind the dimensions of inputs to small sizes with `--dim NAME=INT`",
+            needed=needed,
         )
 
 
+_NEGLIGIBLE = 1 << 20
+"""Bytes of which no system is asked whether it has them."""
+
+_NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
 def _bits(dtype: ir.DataType) -> int:
-    """Return the bits of an element in memory; a short Python string takes about 64 bytes."""
-    return 8 * 64 if dtype == ir.DataType.STRING else dtype.bitwidth
+    """Return the bits of an element in memory; a short Python string takes about 64 bytes.
+
+    An element of 16 bits is computed in 32 bits as well, to see what is rounding.
+    """
+    if dtype in _NARROW:
+        return 16 + 32
+    return 8 * 64 if dtype == ir.DataType.STRING else max(dtype.bitwidth, 8)

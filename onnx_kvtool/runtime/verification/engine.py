@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.comparison.compare import Tolerance
 from onnx_kvtool.runtime.comparison.judge import Account, Difference, Judge, OutputAccount
 from onnx_kvtool.runtime.comparison.measure import Measure
@@ -172,8 +175,14 @@ class _Comparison:
             twins=self._twins,
         )
         steps = STEPS if settings.steps is None else settings.steps
-        script = Script(plan, cases, settings.seed, steps, settings.dims, settings.progress)
+        budget, progress = self._budget(), settings.progress
+        script = Script(plan, cases, settings.seed, steps, settings.dims, progress, budget)
         return run_side_by_side(session, follower.session(self._runtime), script, judge)
+
+    def _budget(self) -> Budget:
+        """Return what the runs may take: cases that were asked for are all run."""
+        budget = self._settings.budget
+        return budget if self._settings.cases is None else replace(budget, seconds=math.inf)
 
     def _may_ask_more(self, following: InputPlan, leading: InputPlan) -> bool:
         """Return whether the follower may run on inputs that the plan of the leader never draws.
@@ -192,6 +201,9 @@ class _Comparison:
         notes = [account.noise] if account.noise else []
         if self._pair is not None:
             notes += self._pair.notes()
+        if account.left_out:
+            left = counted(account.left_out, "case")
+            notes.append(f"{left} left out after {self._settings.budget.seconds:g} s")
         detail = account.difference.reason if account.difference else None
         if detail is None and account.unsteady is not None:
             reason = (

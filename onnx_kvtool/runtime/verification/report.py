@@ -9,7 +9,14 @@ from typing import Any, Literal
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.runtime.comparison.compare import Mismatch
 
-__all__ = ["EarliestDifference", "FirstMismatch", "OutputReport", "TwinReport", "VerifyReport"]
+__all__ = [
+    "EarliestDifference",
+    "FirstMismatch",
+    "OutputReport",
+    "Shrunken",
+    "TwinReport",
+    "VerifyReport",
+]
 
 Number = bool | int | float | str
 
@@ -112,6 +119,25 @@ class TwinReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Shrunken:
+    """Something that copies have less of than the models.
+
+    Attributes:
+        what: What it is, in the plural (`widths`, `rows of tables`).
+        before: How many the models have, or how large it is there.
+        after: How many the copies have.
+    """
+
+    what: str
+    before: int
+    after: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {"what": self.what, "from": self.before, "to": self.after}
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyReport:
     """How model B compared with model A.
 
@@ -123,7 +149,9 @@ class VerifyReport:
         cases: Number of seeded sets of inputs that were run.
         steps: Number of runs over all cases, decode steps included.
         seed: Seed of the inputs.
-        shrunk: Whether copies with smaller weights were run in place of the models.
+        shrunken: What copies have less of that were run in place of the models; empty where the
+            models were run as they are, or copies that differ in the values of weights alone.
+        shrunk: Whether copies were run in place of the models.
         outputs: Every output of A, in order.
         max_abs_diff: Largest difference over the outputs that need not agree in every bit; None
             when nothing was run.
@@ -133,6 +161,8 @@ class VerifyReport:
             they were not run.
         detail: What differs, or why the models cannot be run; None for equal models.
         notes: What else a reader should know.
+        needed: Bytes of memory that the smallest run would take, where they are more than allowed;
+            else 0.
 
     Examples:
         >>> report = kv.verify("decoder.onnx", "decoder.onnx", cases=1, steps=0)
@@ -147,6 +177,7 @@ class VerifyReport:
     cases: int = 0
     steps: int = 0
     seed: int = 0
+    shrunken: tuple[Shrunken, ...] = ()
     shrunk: bool = False
     outputs: tuple[OutputReport, ...] = ()
     max_abs_diff: float | None = None
@@ -154,6 +185,7 @@ class VerifyReport:
     twins: TwinReport | None = None
     detail: str | None = None
     notes: tuple[str, ...] = field(default=())
+    needed: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes, without the header."""
@@ -166,6 +198,7 @@ class VerifyReport:
             "steps": self.steps,
             "seed": self.seed,
             "shrunk": self.shrunk,
+            "shrunken": [entry.to_json() for entry in self.shrunken],
             "outputs": [output.to_json() for output in self.outputs],
             "earliest": None if self.earliest is None else self.earliest.to_json(),
             "twins": None if self.twins is None else self.twins.to_json(),

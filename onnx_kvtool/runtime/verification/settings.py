@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.sessions import RuntimeName
 
@@ -32,6 +33,7 @@ class Settings:
         is_a_right: Whether A is right by definition, so that nothing is said of models of which A
             does not run; else one that runs where the other does not is different.
         progress: Told of what is begun.
+        budget: Memory and time that the comparison may take.
     """
 
     cases: int | None = None
@@ -44,3 +46,4 @@ class Settings:
     atol: float | None = None
     is_a_right: bool = False
     progress: Progress = field(default=silent, compare=False, repr=False)
+    budget: Budget = field(default_factory=Budget)

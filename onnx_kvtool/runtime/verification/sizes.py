@@ -1,42 +1,42 @@
-"""Whether two models are run as they are or as copies with smaller weights."""
+"""Whether two models are run as they are or as copies that take less."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
-from onnx_kvtool.runtime.errors import CannotDraw
-from onnx_kvtool.runtime.inputs.plan import plan
-from onnx_kvtool.runtime.memory import available_memory
+from onnx_kvtool.runtime.inputs.cases import CASES
+from onnx_kvtool.runtime.inputs.fitting import least_memory
+from onnx_kvtool.runtime.inputs.interface import Interface, interface_difference, interface_of
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.likeness import alike
-from onnx_kvtool.runtime.verification.report import VerifyReport
+from onnx_kvtool.runtime.verification.report import Shrunken, VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.shrinking.shrink import shrink
+from onnx_kvtool.runtime.verification.shrinking.layers import Thinned, thinned
+from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, check_weights, shrink
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton, skeleton
-from onnx_kvtool.runtime.verification.subject import capture
+from onnx_kvtool.runtime.verification.subject import Subject, capture
 from onnx_kvtool.runtime.verification.weights import weight_difference
 
-__all__ = ["Large", "compare_shrunk", "fits_memory", "weight_bytes"]
+__all__ = ["Candidate", "Large", "compare_candidates", "compare_shrunk", "weight_bytes"]
 
 _COPIES = 3
 """How often a model stands in memory while it is run: its message, what the runtime makes of it,
 and the rearranged copies that kernels keep of matrices."""
 
+_GENEROUS = 4
+"""Times the budget: so much memory models may take of which no smaller copies can be made."""
+
 
 def weight_bytes(model: ir.Model) -> int:
     """Return the bytes that the weights of `model` take; none is read."""
     return sum(tensor_bytes(tensor) for _, tensor in tensors(model))
-
-
-def fits_memory(bytes_: int) -> bool:
-    """Return whether models whose weights take so many bytes in all can be run in memory."""
-    available = available_memory()
-    return available is None or bytes_ * _COPIES <= available
 
 
 class Large:
@@ -53,31 +53,165 @@ class Large:
     def __init__(self, model: ir.Model, name: str) -> None:
         self.name = name
         self.skeleton: Skeleton = skeleton(model, name)
+        self.interface: Interface = interface_of(model)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may be run as it is, by a copy, or in either way; captured for both.
+
+    Attributes:
+        whole: The model as it is; None if it is too large.
+        large: What copies are made from; None if the model is small, or has none.
+        reason: Why there are no copies.
+        is_small: Whether the model is run as it is.
+    """
+
+    whole: Subject | None
+    large: Large | None
+    reason: str | None
+    is_small: bool
+
+    @staticmethod
+    def of(model: ir.Model, name: str, settings: Settings, limit: int | None = None) -> Candidate:
+        """Capture a model, which may then be edited.
+
+        Args:
+            model: The model; no weight is read.
+            name: What messages call it.
+            settings: How it will be compared.
+            limit: Bytes that both models may take if they are run as they are though the budget
+                says less, as there are no copies; None for a few times the budget.
+
+        Raises:
+            KvtoolError: If the model has no written form.
+        """
+        memory = settings.budget.memory
+        most = memory * _GENEROUS if limit is None else max(limit, memory)
+        needed = 2 * _COPIES * weight_bytes(model)
+        whole = capture(model, name) if needed <= most else None
+        if whole is not None and needed <= memory and _least(whole, settings) <= memory:
+            return Candidate(whole, None, None, is_small=True)
         try:
-            known = plan(model)
-            self.tokens = frozenset(spec.name for spec in known.with_role("token_ids"))
-        except CannotDraw:
-            self.tokens = frozenset()
+            return Candidate(whole, Large(model, name), None, is_small=False)
+        except KvtoolError as error:
+            return Candidate(whole, None, error.message, is_small=False)
+
+
+def _least(subject: Subject, settings: Settings) -> int:
+    """Return the bytes that the smallest run of a model takes, beside its weights."""
+    return 0 if subject.plan is None else least_memory(subject.plan, CASES[0], settings.dims)
+
+
+def compare_candidates(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
+    """Compare two models as they are if A is small, else by copies, else as they are after all."""
+    if a.is_small and b.whole is not None:
+        return compare_models(a.whole, b.whole, settings) if a.whole else _unrunnable("", settings)
+    if a.large is not None and b.large is not None:
+        report = compare_shrunk(a.large, b.large, settings)
+        if report.status != "unrunnable":
+            return report
+    else:
+        report = _unrunnable(a.reason or b.reason or "it is too large to be run", settings)
+    if a.whole is None or b.whole is None:
+        return report
+    whole = compare_models(a.whole, b.whole, settings)
+    return report if whole.status == "unrunnable" else whole
 
 
 def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
-    """Compare two models by copies with smaller weights.
+    """Compare two models by copies that take less.
 
     Returns:
-        What `compare_models` says of the copies, `shrunk` and with a note of it; `different`
-        without a run for models that are the same but for a weight; `unrunnable` when there are no
-        such copies or they do not run.
+        What `compare_models` says of the copies, with what was `shrunken` and a note of it;
+        `different` without a run for models that are the same but for a weight, or whose inputs
+        and outputs differ; `unrunnable` when there are no such copies or they do not run.
     """
+    difference = interface_difference(a.interface, b.interface)
+    if difference is not None:
+        return VerifyReport("different", seed=settings.seed, detail=difference)
     try:
         found = alike(a.skeleton.message, b.skeleton.message)
         weight = None if found is None else weight_difference(a.skeleton, b.skeleton, found)
         if weight is not None and settings.rtol is None and settings.atol is None:
             return VerifyReport("different", seed=settings.seed, detail=weight)
-        pair = shrink(a.skeleton, b.skeleton, a.tokens & b.tokens, settings.seed)
-        one, other = capture(pair.a, a.name), capture(pair.b, b.name)
+        check_weights(a.skeleton, b.skeleton)
     except KvtoolError as error:
-        return VerifyReport("unrunnable", seed=settings.seed, detail=error.message)
-    report = compare_models(one, other, settings)
-    how = f"with sizes {', '.join(pair.sizes)}" if pair.sizes else "with drawn weights"
-    note = f"verified on copies {how}, as the weights are too large to be run in passing"
-    return replace(report, shrunk=True, notes=(note, *report.notes))
+        return _unrunnable(error.message, settings)
+    failed: list[VerifyReport] = []
+    for fewer in _with_fewer_layers(a.skeleton, b.skeleton):
+        report = _compare_copies(a, b, fewer, settings)
+        if report.status != "unrunnable":
+            return report
+        failed.append(report)
+    # The copies that need least say most of why there is no answer.
+    return min(failed, key=lambda report: report.needed)
+
+
+def _with_fewer_layers(a: Skeleton, b: Skeleton) -> Iterator[Thinned | None]:
+    """Yield the models with fewer layers, None for all of them; first what is to be tried first."""
+    two = thinned(a, b, 2)
+    if two is None:
+        yield None
+    else:
+        yield two
+    if (one := thinned(a, b, 1)) is not None:
+        yield one
+    if two is not None:
+        yield None
+
+
+def _compare_copies(a: Large, b: Large, fewer: Thinned | None, settings: Settings) -> VerifyReport:
+    """Compare copies of two models, or of what is left of their layers."""
+    one, other = (a.skeleton, b.skeleton) if fewer is None else (fewer.a, fewer.b)
+    try:
+        pair = shrink(one, other, settings.seed, settings.budget.memory // (2 * _COPIES))
+        subjects = capture(pair.a, a.name), capture(pair.b, b.name)
+    except KvtoolError as error:
+        needed = error.needed * 2 * _COPIES if isinstance(error, CannotShrink) else 0
+        return _unrunnable(error.message, settings, needed)
+    least = min((_least(subject, settings) for subject in subjects if subject.plan), default=0)
+    if least > settings.budget.memory:
+        allowed = binary_bytes(settings.budget.memory)
+        reason = f"a run of a copy would take {binary_bytes(least)} of memory, more than {allowed}"
+        return _unrunnable(reason, settings, least)
+    shrunken = list(pair.shrunken)
+    if fewer is not None:
+        shrunken.insert(0, Shrunken("blocks that are alike", fewer.before, fewer.after))
+    report = compare_models(*subjects, settings)
+    own = {port.name for port in a.interface.outputs}
+    differing = {output.name for output in report.outputs if output.first_mismatch}
+    if fewer is not None and differing and not differing & own:
+        # Models may well agree in what they give and not in between; then no layer stands for
+        # another.
+        return _unrunnable("the models differ between layers", settings, _ENDLESS)
+    return replace(
+        report,
+        shrunk=True,
+        shrunken=tuple(shrunken),
+        outputs=tuple(output for output in report.outputs if output.name in own),
+        notes=(_note(shrunken), *report.notes),
+    )
+
+
+_ENDLESS = 1 << 62
+
+
+def _unrunnable(reason: str, settings: Settings, needed: int = 0) -> VerifyReport:
+    return VerifyReport("unrunnable", seed=settings.seed, detail=reason, needed=needed)
+
+
+def _note(shrunken: list[Shrunken]) -> str:
+    """Return what copies have less of, in one line."""
+    kinds: dict[str, list[Shrunken]] = {}
+    for entry in shrunken:
+        kinds.setdefault(entry.what, []).append(entry)
+    parts = []
+    for what, entries in kinds.items():
+        largest = max(entry.before for entry in entries)
+        left = max(entry.after for entry in entries)
+        if len(entries) == 1:
+            parts.append(f"{left:,} of {largest:,} {what}")
+        else:
+            parts.append(f"up to {left:,} of {largest:,} {what}")
+    return f"verified on copies with {', '.join(parts) or 'drawn weights'}"

@@ -11,12 +11,11 @@ import pytest
 
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
-from onnx_kvtool.commands import verify as verify_command
+from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.shrinking import shrink as shrinking
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, Pair, shrink
 from onnx_kvtool.runtime.verification.shrinking.skeleton import skeleton
 from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk, weight_bytes
@@ -33,9 +32,8 @@ def compared(a: ir.Model, b: ir.Model) -> VerifyReport:
     return compare_shrunk(Large(a, "A"), Large(b, "B"), Settings())
 
 
-def shrunk(a: ir.Model, b: ir.Model) -> Pair:
-    one, other = Large(a, "A"), Large(b, "B")
-    return shrink(one.skeleton, other.skeleton, one.tokens & other.tokens, 0)
+def shrunk(a: ir.Model, b: ir.Model, most: int = 1 << 26) -> Pair:
+    return shrink(skeleton(a, "A"), skeleton(b, "B"), 0, most)
 
 
 def dims(source: ir.Model, name: str) -> tuple[int, ...]:
@@ -51,7 +49,8 @@ def test_a_lowered_decoder_is_equal_on_small_copies(rank: int, opset: int) -> No
     lowered, _ = kv.lower(source, opset=opset, verify=False)
     found = compared(source, lowered)
     assert (found.status, found.detail, found.shrunk) == ("equal", None, True)
-    assert "copies with sizes 256 as 24" in found.notes[0]
+    assert ("widths", 256, 24) in [(s.what, s.before, s.after) for s in found.shrunken]
+    assert "verified on copies with " in found.notes[0]
     pair = shrunk(source, lowered)
     for copy in (pair.a, pair.b):
         assert weight_bytes(copy) < weight_bytes(source) / 8
@@ -268,10 +267,7 @@ def test_no_copies_are_made_of_models_with_other_weights() -> None:
     assert (found.status, found.detail) == ("unrunnable", "weight `u` of A is not in B")
 
 
-def test_small_copies_of_weights_that_do_not_shrink_cannot_be_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shrinking, "_LARGEST", 1 << 14)
+def test_small_copies_of_weights_that_do_not_shrink_cannot_be_made() -> None:
     body = "p = MatMul (x, w) q = Hardmax (p) y = Identity (q)"
     pair = shrunk(wide(body), wide(body))  # 24 x 96
     assert weight_bytes(pair.a) == 24 * 96 * 4
@@ -281,8 +277,10 @@ def test_small_copies_of_weights_that_do_not_shrink_cannot_be_made(
         " q = Hardmax (p) y = Identity (q)"
     )
     with pytest.raises(CannotShrink, match="would still take 48 KiB, more than 16 KiB"):
-        shrunk(wide(split), wide(split))
-    assert compared(wide(split), wide(split)).status == "unrunnable"
+        shrunk(wide(split), wide(split), 1 << 14)
+    settings = Settings(budget=Budget(6 << 14))
+    found = compare_shrunk(Large(wide(split), "A"), Large(wide(split), "B"), settings)
+    assert (found.status, found.needed) == ("unrunnable", 6 * 48 << 10)
 
 
 def test_a_weight_in_a_body_has_no_skeleton() -> None:
@@ -309,16 +307,15 @@ def test_no_weight_is_read_that_lies_in_one_place_for_both(tmp_path: Path) -> No
     assert found.status == "equal"
 
 
-def test_verify_shrinks_what_does_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_shrinks_what_does_not_fit_into_the_budget() -> None:
     source = native_decoder()
     lowered, _ = kv.lower(source, opset=18, verify=False)
     assert not kv.verify(source, lowered).shrunk
-    monkeypatch.setattr(verify_command, "fits_memory", lambda count: False)
-    found = kv.verify(source, lowered)
+    found = kv.verify(source, lowered, verify_budget="2MiB")
     assert (found.status, found.shrunk) == ("equal", True)
     wrong = clone(source)
     swap_cosine_and_sine(wrong)
-    found = kv.verify(source, wrong)
+    found = kv.verify(source, wrong, verify_budget="2MiB")
     assert (found.status, found.shrunk) == ("different", True)
     assert found.earliest is not None
     assert found.earliest.a.op == "RotaryEmbedding"

@@ -6,7 +6,7 @@ import itertools
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,15 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.runtime.inputs.plan import plan
+from onnx_kvtool.runtime.verification.report import Shrunken
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, shapes_of
 from onnx_kvtool.runtime.verification.shrinking.sizes import Size, pin, unify
 from onnx_kvtool.runtime.verification.shrinking.skeleton import SMALL, WEIGHT_TYPES, Skeleton
 from onnx_kvtool.runtime.verification.weights import same_values
 
-__all__ = ["CannotShrink", "Pair", "shrink"]
+__all__ = ["CannotShrink", "Pair", "check_weights", "shrink"]
 
 _FIRST, _STEP = 24, 8
 """New sizes: small, each another one, and multiples of what kernels like."""
@@ -31,12 +34,17 @@ _FIRST, _STEP = 24, 8
 _READ = 1 << 16
 """Bytes; a weight that keeps its shape and takes at most so many keeps its values."""
 
-_LARGEST = 128 << 20
-"""Bytes that the weights of one copy may take."""
-
 
 class CannotShrink(KvtoolError):
-    """No copies of the models that mean the same are small enough to be run."""
+    """No copies of the models that mean the same are small enough to be run.
+
+    Attributes:
+        needed: Bytes that the weights of a copy would take; 0 if that is not the reason.
+    """
+
+    def __init__(self, message: str, *, needed: int = 0) -> None:
+        super().__init__(message)
+        self.needed = needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,65 +54,88 @@ class Pair:
     Attributes:
         a: Copy of A.
         b: Copy of B.
-        sizes: Each size that was changed, with its new one, in words.
+        shrunken: Each size that was changed.
     """
 
     a: ir.Model
     b: ir.Model
-    sizes: tuple[str, ...]
+    shrunken: tuple[Shrunken, ...]
 
 
-def shrink(a: Skeleton, b: Skeleton, tokens: Set[str], seed: int) -> Pair:
+def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     """Return copies of two models with smaller weights, which are equal if the models are.
 
     A size is changed only if no operator of either model depends on it, and then everywhere in
     both: tables that fed token ids index get fewer rows, products fewer columns. What reaches a
     Reshape, an Attention, or any operator that is not known to be free of sizes stays. The weights
-    are drawn anew, the same in both models, which therefore must have the same ones: nobody knows
-    whether a weight of one model alone was made from others.
+    are drawn anew, the same in both models, which therefore must have the same ones
+    (`check_weights`).
 
     Args:
         a: Model A.
         b: Model B.
-        tokens: Inputs that hold token ids.
         seed: Seed of the weights.
+        most: Bytes that the weights of one copy may take.
 
     Raises:
-        CannotShrink: If a weight of one model is not in the other, or the copies would still be
-            too large.
+        CannotShrink: If the copies would still be too large.
         KvtoolError: If a weight that keeps its values cannot be read.
     """
-    shared = _shared(a, b)
+    shared = dict.fromkeys(_weights(a, b))
+    tokens = _tokens(a) & _tokens(b)
     one, other = shapes_of(a, shared.keys(), tokens), shapes_of(b, shared.keys(), tokens)
     _tie(a, b, one, other, shared)
     _keep_constants(a, b, one, other)
     chosen = _choice(one[name] or [] for name in shared)
+    shrunken = [Shrunken("widths", size.number or 0, new) for size, new in chosen.items()]
     return Pair(
-        _copy(a, one, chosen, shared, seed),
-        _copy(b, other, chosen, shared, seed),
-        tuple(f"{size.number} as {new}" for size, new in chosen.items()),
+        _copy(a, one, chosen, shared, seed, most),
+        _copy(b, other, chosen, shared, seed, most),
+        tuple(shrunken),
     )
 
 
-def _shared(a: Skeleton, b: Skeleton) -> dict[str, None]:
-    """Return the weights, in order, which both models have with the same values.
+def check_weights(a: Skeleton, b: Skeleton) -> None:
+    """Check that two models have the same weights, so that both may get others.
+
+    Nobody knows whether a weight of one model alone was made from others. Weights that lie at one
+    place in one file are not read.
 
     Raises:
-        CannotShrink: If one of them has a weight that the other does not have.
+        CannotShrink: If one of them has a weight that the other has not, or with other values.
+        KvtoolError: If a weight that has to be read cannot be.
     """
-    shared: dict[str, None] = {}
+    seen: set[str] = set()
     for one, other in ((a, b), (b, a)):
-        for name in one.weights:
-            tensor = one.weights[name]
-            if name in shared or name not in one.bare or tensor.dtype not in WEIGHT_TYPES:
+        for name in _own_weights(one):
+            if name in seen:
                 continue
+            seen.add(name)
             counterpart = other.weights.get(name)
             if counterpart is None:
                 raise CannotShrink(f"weight `{name}` of {one.name} is not in {other.name}")
-            if not same_values(tensor, counterpart):
+            if not same_values(one.weights[name], counterpart):
                 raise CannotShrink(f"weight `{name}` differs between {one.name} and {other.name}")
-            shared[name] = None
-    return shared
+
+
+def _own_weights(model: Skeleton) -> Iterator[str]:
+    for name, tensor in model.weights.items():
+        if name in model.bare and tensor.dtype in WEIGHT_TYPES:
+            yield name
+
+
+def _weights(a: Skeleton, b: Skeleton) -> Iterator[str]:
+    yield from _own_weights(a)
+    yield from _own_weights(b)
+
+
+def _tokens(model: Skeleton) -> frozenset[str]:
+    """Return the inputs that hold token ids, so that the tables which they index may be shorter."""
+    try:
+        known = plan(ir.from_proto(model.message))
+    except CannotDraw:
+        return frozenset()
+    return frozenset(spec.name for spec in known.with_role("token_ids"))
 
 
 def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[str, None]) -> None:
@@ -177,7 +208,12 @@ def _choice(shapes: Iterable[Iterable[Size]]) -> dict[Size, int]:
 
 
 def _copy(
-    model: Skeleton, shapes: Shapes, chosen: dict[Size, int], shared: Mapping[str, None], seed: int
+    model: Skeleton,
+    shapes: Shapes,
+    chosen: dict[Size, int],
+    shared: Mapping[str, None],
+    seed: int,
+    most: int,
 ) -> ir.Model:
     message = onnx.ModelProto()
     message.CopyFrom(model.message)
@@ -186,10 +222,11 @@ def _copy(
         for tensor in message.graph.initializer
     }
     total = sum(_bytes(model.weights[name], sizes[name]) for name in model.bare)
-    if total > _LARGEST:
+    if total > most:
         raise CannotShrink(
             f"a copy with smaller weights would still take {binary_bytes(total)}, "
-            f"more than {binary_bytes(_LARGEST)}"
+            f"more than {binary_bytes(most)}",
+            needed=total,
         )
     for tensor in message.graph.initializer:
         if tensor.name in model.bare:

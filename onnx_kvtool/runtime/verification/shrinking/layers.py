@@ -1,0 +1,315 @@
+"""Layers that are alike, of which two models need only a few to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
+from onnx_kvtool.runtime.verification.shrinking.spine import Flow, captured, spine
+
+__all__ = ["Thinned", "thinned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thinned:
+    """Two models with fewer layers.
+
+    Attributes:
+        a: Model A.
+        b: Model B.
+        before: Segments of both models that have a counterpart which is alike.
+        after: How many of them are left.
+        cuts: Values between layers that are outputs of both models now, beside those they had.
+    """
+
+    a: Skeleton
+    b: Skeleton
+    before: int
+    after: int
+    cuts: tuple[str, ...]
+
+
+def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
+    """Return two models with at most `most` segments of each kind; None if none can be left out.
+
+    Two models are equal if, segment by segment, they give the same values at the end for the same
+    values at the start. A segment of A with its counterpart in B is of one kind with another pair
+    if all agree in operators, attributes, wiring, constants and types of weights, each reading
+    weights and caches of its own in the same places; then one pair stands for both. A segment is
+    left out by reading what came before it in place of what it gives. The values between segments
+    become outputs: pairs stand for others only if they agree there.
+
+    Args:
+        a: Model A, whose large weights B has under the same names with the same values.
+        b: Model B.
+        most: How many of a kind are left, at least 1.
+    """
+    sides = _Side(a), _Side(b)
+    cuts = _common_cuts(*sides)
+    if len(cuts) < 3:
+        return None
+    for side in sides:
+        side.divide(cuts)
+    kinds: dict[object, list[int]] = {}
+    for number in range(1, len(cuts)):
+        if sides[0].is_alike_at_ends(number) and all(side.is_closed(number) for side in sides):
+            kinds.setdefault(_kind(sides, number), []).append(number)
+    dropped = sorted(number for numbers in kinds.values() for number in numbers[most:])
+    if not dropped:
+        return None
+    renamed: dict[str, str] = {}
+    for number in dropped:
+        for old, new in zip(cuts[number], cuts[number - 1], strict=True):
+            renamed[old] = renamed.get(new, new)
+    known = {name for side in sides for name in (*side.outputs, *side.inputs)}
+    shown = dict.fromkeys(
+        renamed.get(name, name)
+        for numbers in kinds.values()
+        for number in numbers[: most if len(numbers) > most else 0]
+        for name in (*cuts[number - 1], *cuts[number])
+    )
+    names = tuple(name for name in shown if name not in known)
+    one, other = (side.without(frozenset(dropped), renamed, names) for side in sides)
+    before = sum(len(numbers) for numbers in kinds.values() if len(numbers) > most)
+    return Thinned(one, other, before, before - len(dropped), names)
+
+
+Cut = tuple[str, ...]
+"""The values that a node of the spine gives to others."""
+
+
+class _Side:
+    """One of the two models, and the segments that its nodes belong to.
+
+    Segment `n` ends at cut `n`; segment 0 is all that comes before the first cut, and the last one
+    what comes after the last cut.
+    """
+
+    def __init__(self, skeleton: Skeleton) -> None:
+        self.skeleton = skeleton
+        graph = skeleton.message.graph
+        self.outputs = {value.name: value for value in graph.output}
+        self.inputs = {value.name: value for value in graph.input}
+        self.tensors = {tensor.name: tensor for tensor in graph.initializer}
+        self.flow = Flow.of(graph)
+        found = ((self.flow.used(i, self.outputs), i) for i in spine(self.flow, self.outputs))
+        self.spine = {cut: index for cut, index in found if cut}
+        self.cuts: list[Cut] = []
+        self.members: list[list[int]] = []
+        self._home: dict[int, int] = {}
+
+    def divide(self, cuts: list[Cut]) -> None:
+        """Divide the nodes into segments at `cuts`."""
+        self.cuts, home = cuts, self._home
+        for number, cut in enumerate(cuts):
+            pending = [self.spine[cut]]
+            while pending:
+                index = pending.pop()
+                if index not in home:
+                    home[index] = number
+                    pending += self.flow.sources(index)
+        after = {name: number + 1 for number, cut in enumerate(cuts) for name in cut}
+        for index in range(len(self.flow.nodes)):
+            if index not in home:  # it leads to no cut: the end of a cache, or of the model
+                reads = self.flow.reads(index)
+                given = [home[self.flow.producer[n]] for n in reads if n in self.flow.producer]
+                home[index] = max([*given, *(after.get(name, 0) for name in reads)], default=0)
+        self.members = [[] for _ in range(len(cuts) + 1)]
+        for index in range(len(self.flow.nodes)):
+            self.members[home[index]].append(index)
+
+    def homes(self, name: str) -> set[int]:
+        """Return the segments that read a value."""
+        return {self._home[reader] for reader in self.flow.readers.get(name, ())}
+
+    def is_closed(self, number: int) -> bool:
+        """Return whether a segment gives nothing to others but its cut and graph outputs."""
+        cut = self.cuts[number]
+        if any(name in self.outputs or name in self.flow.inner for name in cut):
+            return False
+        return not any(
+            self.homes(name) - {number}
+            for index in self.members[number]
+            for name in self.flow.nodes[index].output
+            if name and name not in cut
+        )
+
+    def is_alike_at_ends(self, number: int) -> bool:
+        """Return whether what a segment gives has the type and shape of what it reads.
+
+        It has if it is what it reads, with something added, or scaled: a residual sum, normalised.
+        """
+        before, after = self.cuts[number - 1], self.cuts[number]
+        if len(before) != len(after):
+            return False
+        for name in after:
+            seen, pending = set(), [name]
+            while pending and not (found := pending[-1] in before):
+                index = self.flow.producer.get(pending.pop())
+                if index is None or index in seen or self._home[index] != number:
+                    continue
+                seen.add(index)
+                if self.flow.nodes[index].op_type in _SHAPED:
+                    pending += self.flow.nodes[index].input
+            if not (pending and found):
+                return False
+        return True
+
+    def without(
+        self, dropped: Set[int], renamed: Mapping[str, str], shown: Iterable[str]
+    ) -> Skeleton:
+        """Return the model without some segments, and with further outputs."""
+        message = onnx.ModelProto()
+        message.CopyFrom(self.skeleton.message)
+        graph = message.graph
+        left = [node for i, node in enumerate(graph.node) if self._home[i] not in dropped]
+        for node in left:
+            for place, name in enumerate(node.input):
+                node.input[place] = renamed.get(name, name)
+        gone = {
+            name for n in dropped for i in self.members[n] for name in self.flow.nodes[i].output
+        }
+        outputs = [value for value in graph.output if value.name not in gone]
+        outputs += [onnx.ValueInfoProto(name=name) for name in shown]
+        read = {name for node in left for name in (*node.input, *captured(node))}
+        read.update(value.name for value in outputs)
+        never = self.inputs.keys() - self.flow.readers.keys()
+        _keep(graph.output, outputs)
+        _keep(graph.input, [v for v in graph.input if v.name in read or v.name in never])
+        _keep(graph.initializer, [t for t in graph.initializer if t.name in read])
+        _keep(graph.node, left)
+        names = {tensor.name for tensor in graph.initializer}
+        weights = {name: t for name, t in self.skeleton.weights.items() if name in names}
+        return replace(
+            self.skeleton, message=message, weights=weights, bare=self.skeleton.bare & names
+        )
+
+
+_SHAPED = frozenset(
+    {
+        "Add", "Div", "Identity", "LayerNormalization", "Mul", "RMSNormalization",
+        "SimplifiedLayerNormalization", "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization", "Sub", "Sum",
+    }
+)  # fmt: skip
+"""Operators whose result has the type of their operands, and the shape of the largest."""
+
+
+def _keep(field: Any, messages: Sequence[Any]) -> None:
+    """Let a repeated field of a message hold some of its elements, or others."""
+    copies = [type(message)() for message in messages]
+    for copy, message in zip(copies, messages, strict=True):
+        copy.CopyFrom(message)
+    del field[:]
+    field.extend(copies)
+
+
+def _common_cuts(a: _Side, b: _Side) -> list[Cut]:
+    """Return the cuts that both models have, in the order of both."""
+    place = {cut: index for index, cut in enumerate(b.spine)}
+    found: list[Cut] = []
+    for cut in a.spine:
+        if cut in place and (not found or place[cut] > place[found[-1]]):
+            found.append(cut)
+    return found
+
+
+def _kind(sides: tuple[_Side, _Side], number: int) -> object:
+    """Return what the segments of both models have in common with others of their kind."""
+    numbers: dict[str, int] = {}
+    return tuple(tuple(_nodes(side, sides, number, numbers)) for side in sides)
+
+
+def _nodes(
+    side: _Side, sides: tuple[_Side, _Side], number: int, numbers: dict[str, int]
+) -> Iterator[object]:
+    """Yield a description of each node of a segment, without names that are its own.
+
+    `numbers` counts weights, inputs and outputs that only this segment has, for both models: that
+    they stand at the same places in both is a part of what a segment is.
+    """
+    own: dict[str, object] = {n: ("start", i) for i, n in enumerate(side.cuts[number - 1])}
+    ends = {name: place for place, name in enumerate(side.cuts[number])}
+    for order, index in enumerate(side.members[number]):
+        node = side.flow.nodes[index]
+        reads = [own.get(n) or _outer(n, sides, number, numbers) for n in node.input]
+        gives = []
+        for place, name in enumerate(node.output):
+            own[name] = (order, place)
+            shown: object = None
+            if name in side.outputs:
+                type_ = side.outputs[name].type.SerializeToString(deterministic=True)
+                shown = numbers.setdefault(name, len(numbers)), type_
+            gives.append((bool(name), ends.get(name), shown))
+        own[""] = None
+        attributes = sorted(_attribute(attribute) for attribute in node.attribute)
+        kind = node.domain, node.op_type, node.overload
+        yield kind, tuple(reads), tuple(gives), tuple(attributes)
+
+
+def _outer(name: str, sides: tuple[_Side, _Side], number: int, numbers: dict[str, int]) -> object:
+    """Describe a value that a segment reads and does not make."""
+    if not name:
+        return None
+    if any(side.homes(name) - {number} or name in side.outputs for side in sides):
+        return name  # others read it as well: it is this very one
+    what = [_leaf(side, name) for side in sides]
+    if not any(what):
+        return name
+    if what[0] == what[1] and what[0] is not None and what[0].is_free:
+        what = [replace(what[0], values=b"")]
+    return numbers.setdefault(name, len(numbers)), *what
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A weight or an input: its type, what it holds, and whether other values would do as well."""
+
+    type: object
+    values: bytes = b""
+    is_free: bool = False
+
+
+def _leaf(side: _Side, name: str) -> _Leaf | None:
+    """Return what a weight or an input is; None for what is neither."""
+    if name in side.tensors:
+        tensor = side.tensors[name]
+        type_ = tensor.data_type, tuple(tensor.dims)
+        if name in side.skeleton.bare:
+            # Weights are the same in both; other data of a file is not looked at.
+            is_weight = tensor.data_type in WEIGHT_TYPES
+            return _Leaf(type_, b"" if is_weight else name.encode())
+        return _Leaf(type_, *_values(tensor))
+    if name in side.inputs:
+        return _Leaf(side.inputs[name].type.SerializeToString(deterministic=True))
+    return None
+
+
+def _values(tensor: onnx.TensorProto) -> tuple[bytes, bool]:
+    """Return what a tensor holds, and whether the numbers are of no special meaning."""
+    array = numpy_helper.to_array(tensor)
+    is_weight = tensor.data_type in _FREE_TYPES
+    is_free = is_weight and not np.isin(array.astype(np.float64), _SPECIAL).any()
+    return array.tobytes(), bool(is_free)
+
+
+_FREE_TYPES = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
+)
+_SPECIAL = (0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
+
+
+def _attribute(attribute: onnx.AttributeProto) -> bytes:
+    bare = onnx.AttributeProto()
+    bare.CopyFrom(attribute)
+    bare.ClearField("doc_string")
+    bare.t.ClearField("name") if bare.HasField("t") else None
+    data: bytes = bare.SerializeToString(deterministic=True)
+    return data
