@@ -179,17 +179,20 @@ def _compare_copies(a: Large, b: Large, fewer: Thinned | None, settings: Setting
     if fewer is not None:
         shrunken.insert(0, Shrunken("blocks that are alike", fewer.before, fewer.after))
     report = compare_models(*subjects, settings)
-    own = {port.name for port in a.interface.outputs}
-    differing = {output.name for output in report.outputs if output.first_mismatch}
-    if fewer is not None and differing and not differing & own:
+    seen = {output.name: output for output in report.outputs}
+    stand_ins = {} if fewer is None else fewer.stand_ins
+    own = [port.name for port in a.interface.outputs]
+    differing = {name for name, output in seen.items() if output.first_mismatch}
+    if differing and not differing & set(own):
         # Models may well agree in what they give and not in between; then no layer stands for
         # another.
         return _unrunnable("the models differ between layers", settings, _ENDLESS)
+    outputs = (replace(seen[stand_ins.get(name, name)], name=name) for name in own)
     return replace(
         report,
         shrunk=True,
         shrunken=tuple(shrunken),
-        outputs=tuple(output for output in report.outputs if output.name in own),
+        outputs=tuple(outputs),
         notes=(_note(shrunken), *report.notes),
     )
 

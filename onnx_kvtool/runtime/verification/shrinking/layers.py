@@ -26,14 +26,14 @@ class Thinned:
         b: Model B.
         before: Segments of both models that have a counterpart which is alike.
         after: How many of them are left.
-        cuts: Values between layers that are outputs of both models now, beside those they had.
+        stand_ins: For each output that was left out, the one that stands for it.
     """
 
     a: Skeleton
     b: Skeleton
     before: int
     after: int
-    cuts: tuple[str, ...]
+    stand_ins: Mapping[str, str]
 
 
 def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
@@ -78,7 +78,13 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
     names = tuple(name for name in shown if name not in known)
     one, other = (side.without(frozenset(dropped), renamed, names) for side in sides)
     before = sum(len(numbers) for numbers in kinds.values() if len(numbers) > most)
-    return Thinned(one, other, before, before - len(dropped), names)
+    stand_ins = {
+        name: stand_in
+        for numbers in kinds.values()
+        for number in numbers[most:]
+        for name, stand_in in zip(sides[0].gives(number), sides[0].gives(numbers[0]), strict=True)
+    }
+    return Thinned(one, other, before, before - len(dropped), stand_ins)
 
 
 Cut = tuple[str, ...]
@@ -128,6 +134,11 @@ class _Side:
     def homes(self, name: str) -> set[int]:
         """Return the segments that read a value."""
         return {self._home[reader] for reader in self.flow.readers.get(name, ())}
+
+    def gives(self, number: int) -> list[str]:
+        """Return the graph outputs that a segment gives, in the order of its nodes."""
+        given = (n for i in self.members[number] for n in self.flow.nodes[i].output)
+        return [name for name in given if name in self.outputs]
 
     def is_closed(self, number: int) -> bool:
         """Return whether a segment gives nothing to others but its cut and graph outputs."""
