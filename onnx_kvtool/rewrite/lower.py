@@ -15,6 +15,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.rewrite.admission import objections
+from onnx_kvtool.rewrite.carry import carry_types
 from onnx_kvtool.rewrite.causes import by_cause
 from onnx_kvtool.rewrite.engine import Engine
 from onnx_kvtool.rewrite.inline import inline_functions
@@ -27,7 +28,7 @@ from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.release_limits import ReleaseLimits
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.rewrite.stamp import ir_version_for, normalise_domains, stamp
-from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.targets.target import Release
 
 __all__ = ["Outcome", "legalise"]
@@ -93,6 +94,7 @@ def legalise(
     annotations = annotate(model, _reader_of_types(scope), fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
+    _carry(model, scope, names, outcome, annotations)
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
     engine = Engine(context, frozenset(only), lost=annotations.lost)
@@ -110,6 +112,21 @@ def legalise(
     if any(done.location.op == "TensorScatter" for done in outcome.lowered):
         declare()
     return outcome
+
+
+def _carry(
+    model: ir.Model, scope: _Scope, names: Names, outcome: Outcome, annotations: Annotations
+) -> None:
+    """Carry the types that the target lacks in others, and let the annotations know."""
+    if scope.only:
+        return
+    carried = carry_types(model, scope.source, scope.target, names)
+    outcome.lowered += carried.lowered
+    outcome.notes += carried.notes
+    annotations.added = [
+        (value, value.type if type_ is not None and value in carried.retyped else type_, shape)
+        for value, type_, shape in annotations.added
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,10 @@ VERSION: str = ort.__version__
 _EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 """Where a model given as bytes finds its external data; obeyed from 1.21 on, ignored before."""
 
+_BLOCKED_PRODUCTS = "session.qdq_matmulnbits_accuracy_level"
+"""How a MatMul of a blocked DequantizeLinear is computed once they are fused: 4, the default,
+rounds the other operand to 8 bits; 1 is float32."""
+
 _FATAL = 4
 """Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
 
@@ -65,6 +69,7 @@ class Session:
         options.enable_cpu_mem_arena = False  # it pays over many runs, and keeps what it once took
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry(_BLOCKED_PRODUCTS, "1")
         if directory:
             options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, directory)
         try:

@@ -1,0 +1,285 @@
+"""Values of element types that the target lacks altogether, carried by types that it has.
+
+A weight of 4 bits, or of 8-bit floats, reaches the arithmetic through operators that move it
+(Transpose, Gather, TensorScatter, ...) and ends in a DequantizeLinear or a Cast. All of them mean
+the same on a type that holds every value, so the whole way is given that type before its nodes are
+lowered; what stands at the border of the model keeps its type and is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.walk import contents
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.dtypes import takes
+from onnx_kvtool.rewrite.emit import Emitter, Scope
+from onnx_kvtool.rewrite.lowering.context import Replacement
+from onnx_kvtool.rewrite.lowering.quantize import dequantized
+from onnx_kvtool.rewrite.names import Names
+from onnx_kvtool.rewrite.packed import CARRIERS, as_bytes, unpacked
+from onnx_kvtool.rewrite.replace_node import replace_node
+from onnx_kvtool.rewrite.report import Lowered
+
+__all__ = ["Carried", "carry_types"]
+
+_D = ir.DataType
+
+_MOVERS = frozenset(
+    {
+        "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements",
+        "GatherND", "Identity", "Pad", "Reshape", "ReverseSequence", "ScatterElements",
+        "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "TensorScatter", "Tile",
+        "Transpose", "Unsqueeze",
+    }
+)  # fmt: skip
+"""Operators that only put elements elsewhere; what they fill in is 0 in every type."""
+
+
+@dataclass(slots=True)
+class Carried:
+    """What was done.
+
+    Attributes:
+        retyped: Values whose element type is another one now.
+        lowered: Nodes that were rewritten.
+        notes: Remarks for people.
+    """
+
+    retyped: set[ir.Value] = field(default_factory=set)
+    lowered: list[Lowered] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def carry_types(model: ir.Model, source: int, target: int, names: Names) -> Carried:
+    """Give values of types that `target` lacks a type that holds them exactly, in place.
+
+    A value is left as it is, with all that a node ties to it, where it is an input or an output of
+    a graph or of a body, where an operator computes with it that is none of those above, and where
+    a float of 8 bits or less is the result of a rounding. The engine then refuses its nodes.
+
+    Args:
+        model: The model; types of the values in question are known.
+        source: Its opset.
+        target: The opset that it comes to.
+        names: Names that are taken.
+    """
+    lacking = {dtype for dtype in CARRIERS if not takes("Cast", 0, dtype, target)}
+    found = Carried()
+    if not lacking:
+        return found
+    values = _values(model, lacking)
+    chosen = values - _held_back(values, source)
+    if chosen:
+        _Edit(source, target, names, found).run(model, chosen)
+    return found
+
+
+def _values(model: ir.Model, lacking: set[ir.DataType]) -> set[ir.Value]:
+    found: set[ir.Value] = set()
+    for _, graph, listed in contents(model):
+        found.update(v for v in graph.inputs if v.dtype in lacking)
+        for value in graph.initializers.values():
+            if value.const_value is not None and value.const_value.dtype in lacking:
+                found.add(value)
+        for node in listed:
+            found.update(v for v in node.outputs if v.dtype in lacking)
+    return found
+
+
+def _held_back(values: set[ir.Value], source: int) -> set[ir.Value]:
+    """Return the values that cannot be carried, or are tied to one that cannot be."""
+    waiting = [value for value in values if not _may_stand(value)]
+    judged: dict[ir.Node, bool] = {}
+    for value in values:
+        for node in _around(value):
+            if node not in judged:
+                judged[node] = _takes_carriers(node, values)
+                if not judged[node]:
+                    waiting += _tied(node, values)
+    held: set[ir.Value] = set()
+    while waiting:
+        value = waiting.pop()
+        if value in held:
+            continue
+        held.add(value)
+        for node in _around(value):
+            waiting += [other for other in _tied(node, values) if other not in held]
+    return held
+
+
+def _may_stand(value: ir.Value) -> bool:
+    if value.is_graph_input() or value.is_graph_output():
+        return False
+    if value.producer() is not None:
+        return True
+    tensor = value.const_value
+    return tensor is not None and tensor.dtype in CARRIERS and not _is_sparse(tensor)
+
+
+def _is_sparse(tensor: ir.TensorProtocol) -> bool:
+    return not hasattr(tensor, "tobytes")
+
+
+def _around(value: ir.Value) -> Iterable[ir.Node]:
+    producer = value.producer()
+    if producer is not None:
+        yield producer
+    for use in value.uses():
+        yield use.node
+
+
+def _tied(node: ir.Node, values: set[ir.Value]) -> list[ir.Value]:
+    return [v for v in (*node.inputs, *node.outputs) if v is not None and v in values]
+
+
+def _takes_carriers(node: ir.Node, values: set[ir.Value]) -> bool:
+    """Return whether a node means the same when the values among its operands are carried."""
+    if not is_standard(node):
+        return False
+    given = [index for index, v in enumerate(node.inputs) if v is not None and v in values]
+    made = any(output in values for output in node.outputs)
+    match node.op_type:
+        case "Constant":
+            return "value" in node.attributes and not node.attributes["value"].is_ref()
+        case "Cast" | "CastLike":
+            return not made and given == [0]
+        case "DequantizeLinear" | "Shape" | "Size":
+            return not made
+        case "QuantizeLinear":
+            # Of a float, the rounding itself would have to be written.
+            return not made or _is_integer(node.outputs[0].dtype)
+    reduction = node.attributes.get("reduction")
+    return node.op_type in _MOVERS and (reduction is None or reduction.value == "none")
+
+
+def _is_integer(dtype: ir.DataType | None) -> bool:
+    return dtype is not None and CARRIERS.get(dtype) in (_D.INT8, _D.UINT8)
+
+
+@dataclass(slots=True)
+class _Edit:
+    """The edits of one model."""
+
+    source: int
+    target: int
+    names: Names
+    found: Carried
+    _scopes: dict[ir.Graph, Scope] = field(default_factory=dict)
+
+    def run(self, model: ir.Model, chosen: set[ir.Value]) -> None:
+        packed: Counter[str] = Counter()
+        for path, graph, listed in contents(model):
+            for value in tuple(graph.initializers.values()):
+                if value in chosen:
+                    packed[self._constant(graph, value)] += 1
+            for index, node in enumerate(listed):
+                if node.op_type == "Constant" and node.outputs[0] in chosen:
+                    packed[self._take_out(graph, node)] += 1
+                    continue
+                place = Location.of(path, node, index)
+                reads = node.op_type in ("DequantizeLinear", "Cast", "CastLike")
+                for output in node.outputs:
+                    if output in chosen:
+                        self._retype(node, output)
+                if reads:
+                    self._reader(graph, node, place)
+        self.found.notes += [
+            f"{counted(count, f'constant of type {name}', f'constants of type {name}')} "
+            f"kept as bytes that the graph takes apart: opset {self.target} has no such type"
+            for name, count in packed.items()
+            if name
+        ]
+
+    def _retype(self, node: ir.Node, value: ir.Value) -> None:
+        narrow = value.dtype
+        assert narrow is not None
+        carrier = CARRIERS[narrow]
+        value.type = ir.TensorType(carrier)
+        self.found.retyped.add(value)
+        if node.op_type == "QuantizeLinear":
+            self._saturate(node, value, narrow)
+
+    def _saturate(self, node: ir.Node, value: ir.Value, narrow: ir.DataType) -> None:
+        """Clip a result to the range of its type: saturation to the wider one comes before."""
+        if "output_dtype" in node.attributes and node.attributes["output_dtype"].value:
+            carrier = CARRIERS[narrow]
+            node.attributes["output_dtype"] = ir.AttrInt64("output_dtype", carrier.value)
+        graph = node.graph
+        assert graph is not None and value.dtype is not None
+        em = Emitter(self._scope(graph), self.source, node.name or node.op_type)
+        wide = value.dtype.numpy()
+        limits = (int(narrow.min), int(narrow.max))
+        bounds = (em.constant(np.array(limit, wide), "limit") for limit in limits)
+        users = tuple(value.uses())
+        clipped = em.op("Clip", value, *bounds, dtype=value.dtype)
+        clipped.shape = value.shape
+        for use in users:
+            use.node.replace_input_with(use.idx, clipped)
+        graph.insert_after(node, em.commit())
+
+    def _reader(self, graph: ir.Graph, node: ir.Node, place: Location) -> None:
+        """Mend a node that no longer reads the type for which its attributes are."""
+        data = node.inputs[0]
+        if data is None or data not in self.found.retyped:
+            return
+        if node.op_type != "DequantizeLinear":
+            for name in ("saturate", "round_mode"):  # for results of types that are not there
+                node.attributes.pop(name, None)
+            return
+        if data.dtype == _D.FLOAT16:
+            em = Emitter(self._scope(graph), self.target, node.name or node.op_type)
+            result = dequantized(em, NodeView(node, node.version or self.source))
+            replace_node(node, em, Replacement((result,)))
+            self.found.lowered.append(Lowered(place, "dequantize_linear"))
+
+    def _take_out(self, graph: ir.Graph, node: ir.Node) -> str:
+        """Make the value of a Constant an initializer, and carry that."""
+        output = node.outputs[0]
+        tensor = node.attributes["value"].as_tensor()
+        value = ir.Value(
+            name=self.names.fresh(output.name or "constant"),
+            type=ir.TensorType(tensor.dtype),
+            shape=ir.Shape(tensor.shape.numpy()),
+            const_value=tensor,
+        )
+        graph.register_initializer(value)
+        output.replace_all_uses_with(value)
+        graph.remove(node, safe=True)
+        return self._constant(graph, value)
+
+    def _constant(self, graph: ir.Graph, value: ir.Value) -> str:
+        """Store a constant in a form that the target has; return its type, "" for a few values."""
+        tensor = value.const_value
+        assert tensor is not None and value.name is not None
+        stored = as_bytes(tensor, value.name)
+        users = tuple(value.uses())
+        value.const_value = stored
+        value.type, value.shape = ir.TensorType(stored.dtype), ir.Shape(stored.shape.numpy())
+        em = Emitter(self._scope(graph), self.target, value.name)
+        elements = unpacked(em, value, tensor)
+        self.found.retyped |= {value, elements}
+        if elements is value:
+            em.discard()
+            return ""
+        elements.shape = ir.Shape(tensor.shape.numpy())
+        for use in users:
+            use.node.replace_input_with(use.idx, elements)
+        nodes = em.commit()
+        first = next(iter(graph), None)
+        if first is None:
+            graph.extend(nodes)
+        else:
+            graph.insert_before(first, nodes)
+        return tensor.dtype.name
+
+    def _scope(self, graph: ir.Graph) -> Scope:
+        return self._scopes.setdefault(graph, Scope(graph, None, self.names))
