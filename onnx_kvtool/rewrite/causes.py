@@ -97,6 +97,8 @@ _HELP = {
 def _told(cause: Cause, behind: Sequence[Diagnostic]) -> Diagnostic:
     """Return the refusal that names a cause in place of the nodes that suffer from it."""
     first, lost = behind[0], cause.lost
+    if len(behind) == 1 and lost.code == "undeclared":
+        return first  # which says what of the input it needs, and what would do instead
     needs = (
         f"which {first.location} needs"
         if len(behind) == 1

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
+from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import Dim, one_update, tensor_scatter_oracle
@@ -75,8 +76,10 @@ def cases(draw: st.DrawFn) -> Case:
     length = draw(st.integers(0, capacity))
     mode = draw(st.sampled_from([None, "linear", "circular"]))
     write_indices = draw(st.sampled_from(["write_indices", "write_indices", "", None]))
+    bounds = draw(st.sampled_from(["checked", "unchecked"]))
     highest = capacity - length if mode != "circular" else 3 * capacity + 1
-    lowest = 0 if mode != "circular" else -2 * capacity
+    # TensorScatter refuses a negative start; in a circular cache, unchecked ones wrap.
+    lowest = -2 * capacity if mode == "circular" and bounds == "unchecked" else 0
     starts = tuple(
         draw(st.lists(st.integers(lowest, highest), min_size=shape[0], max_size=shape[0]))
     )
@@ -110,7 +113,7 @@ def cases(draw: st.DrawFn) -> Case:
         opset=draw(st.integers(11, 23)),
         via=via,
         index_dtype="int32" if int32 else "int64",
-        bounds=draw(st.sampled_from(["checked", "unchecked"])),
+        bounds=bounds,
         seed=draw(st.integers(0, 2**16)),
     )
 
@@ -186,6 +189,9 @@ _TOO_FAR = {
 }
 
 
+_OUT_OF_BOUNDS = r"(?i)invalid indice|out of (data )?bounds"
+
+
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize(
     ("via", "index_dtype"),
@@ -209,8 +215,50 @@ def test_a_linear_start_outside_the_cache_fails_at_run_time(
         "update": np.ones((2, 3, 4, 5), np.float32),
         "write_indices": np.asarray(starts, np.int64),
     }
-    with pytest.raises(RunFailed, match=r"(?i)invalid indice|out of (data )?bounds"):
+    with pytest.raises(RunFailed, match=_OUT_OF_BOUNDS):
         Session(serialize(result), "").run(feeds)
+
+
+_NEGATIVE = {name: starts for name, starts in _TOO_FAR.items() if min(starts) < 0}
+
+
+@pytest.mark.parametrize("opset", [11, 18])
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize(
+    ("via", "index_dtype"),
+    [("scatternd", "int64"), ("scatterelements", "int64"), ("scatterelements", "int32")],
+    ids=["scatternd", "scatterelements", "scatterelements int32"],
+)
+@pytest.mark.parametrize(
+    "declared", [_STATIC, _SYMBOLIC, _UNKNOWN], ids=["static", "symbolic", "unknown"]
+)
+@pytest.mark.parametrize("starts", list(_NEGATIVE.values()), ids=list(_NEGATIVE))
+def test_a_negative_circular_start_fails_at_run_time(
+    starts: tuple[int, int], declared: Any, via: str, index_dtype: str, length: int, opset: int
+) -> None:
+    """In circular mode, too, TensorScatter fails; a remainder would bring the row back."""
+    past, update, batch = declared
+    update = [length if size == 4 else size for size in update]
+    source = one_update(past, update, batch=batch, mode="circular")
+    result = _lowered(source, opset=opset, via=via, index_dtype=index_dtype)
+    feeds = {
+        "past_cache": np.zeros((2, 3, 7, 5), np.float32),
+        "update": np.ones((2, 3, length, 5), np.float32),
+        "write_indices": np.asarray(starts, np.int64),
+    }
+    with pytest.raises(RunFailed, match=_OUT_OF_BOUNDS):
+        Session(serialize(result), "").run(feeds)
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_a_negative_constant_start_is_refused(mode: str) -> None:
+    source = one_update([2, 3, 7, 5], [2, 3, 4, 5], batch=2, mode=mode)
+    del source.graph.input[2]
+    starts = onnx.numpy_helper.from_array(np.array([3, -1], np.int64), "write_indices")
+    source.graph.initializer.append(starts)
+    with pytest.raises(Refused) as info:
+        lower(ir.from_proto(source), verify=False)
+    assert [r.code for r in info.value.report.reasons] == ["write-out-of-range"]
 
 
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
@@ -232,12 +280,15 @@ def test_an_update_longer_than_the_cache_fails_at_run_time(
         Session(serialize(result), "").run(feeds)
 
 
+@pytest.mark.parametrize("mode", ["linear", "circular"])
 @pytest.mark.parametrize("declared", [_STATIC, _SYMBOLIC], ids=["static", "symbolic"])
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
-def test_an_unchecked_negative_start_counts_from_the_end(via: str, declared: Any) -> None:
+def test_an_unchecked_negative_start_counts_from_the_end(
+    via: str, declared: Any, mode: str
+) -> None:
     """What `--bounds unchecked` gives up, so that nobody has to guess."""
     past, update, batch = declared
-    source = one_update(past, update, batch=batch)
+    source = one_update(past, update, batch=batch, mode=mode)
     result = _lowered(source, opset=18, via=via, bounds="unchecked")
     feeds = {
         "past_cache": np.zeros((2, 3, 7, 5), np.float32),

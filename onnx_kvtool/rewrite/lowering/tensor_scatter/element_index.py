@@ -14,7 +14,11 @@ from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
-from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start_int32
+from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
+    OUTSIDE,
+    checked_start_int32,
+    outside_where_negative,
+)
 from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["element_index"]
@@ -75,24 +79,25 @@ def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Va
         em, update.length, update.update, update.axis, place=update.axis, rank=update.rank
     )
     if update.write_indices is not None:
-        start = _start(em, update, update.write_indices, checked)
+        column = em.constant([-1] + [1] * (update.rank - 1), "shape")
+        starts = em.op("Reshape", update.write_indices, column, hint="starts")
+        start = _start(em, update, starts, checked)
         rows = em.op("Add", start, rows, hint="row")  # (B, 1, ..., L, ..., 1)
         if update.mode == "circular" and update.length != 1:
             modulus = wrapping_modulus(em, update, checked=checked)
             rows = em.op("Mod", rows, modulus, hint="row")
+        if update.mode == "circular" and checked:
+            rows = outside_where_negative(em, starts, rows)
     if dtype == "int32":
         rows = cast(em, rows, ir.DataType.INT32, "row_int32")
     return em.op("Expand", rows, _shape(em, update), dtype=rows.dtype or ir.DataType.INT64)
 
 
-def _start(em: Emitter, update: CacheUpdate, write_indices: ir.Value, checked: bool) -> ir.Value:
-    """Return the starts as (B, 1, ..., 1), in range or certain to fail."""
-    assert update.rank is not None
-    column = [-1] + [1] * (update.rank - 1)
-    start = em.op("Reshape", write_indices, em.constant(column, "shape"), hint="starts")
+def _start(em: Emitter, update: CacheUpdate, starts: ir.Value, checked: bool) -> ir.Value:
+    """Return the starts (B, 1, ..., 1) within the cache; those of linear mode certain to fail."""
     if update.mode == "circular":
-        return em.op("Mod", start, wrapping_modulus(em, update, checked=checked), hint="start")
-    return checked_start_int32(em, start) if checked else start
+        return em.op("Mod", starts, wrapping_modulus(em, update, checked=checked), hint="start")
+    return checked_start_int32(em, starts) if checked else starts
 
 
 def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:

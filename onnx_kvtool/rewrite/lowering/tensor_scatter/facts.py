@@ -160,9 +160,9 @@ def _check_length(
             f"sequence_length {length} of `{view.update.name}` is above "
             f"max_sequence_length {capacity} of `{view.past_cache.name}`",
         )
-    if starts is None or view.mode == "circular":
-        return
-    for row, start in enumerate(starts):
+    for row, start in enumerate(starts or ()):
+        if view.mode == "circular" and start >= 0:
+            continue
         if start < 0 or (isinstance(capacity, int) and start + length > capacity):
             raise MalformedNode(
                 "write-out-of-range",

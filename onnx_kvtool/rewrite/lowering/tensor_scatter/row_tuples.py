@@ -14,7 +14,13 @@ from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
-from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start
+from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
+    BEYOND,
+    OUTSIDE,
+    Start,
+    checked_start,
+    outside_where_negative,
+)
 
 __all__ = ["row_tuples"]
 
@@ -30,8 +36,8 @@ def row_tuples(
     Args:
         em: Where to build.
         update: The TensorScatter; its rank need not be known.
-        bounds: `checked` sends a negative start of linear mode, and an update that is longer than
-            a circular cache, to a row outside the cache.
+        bounds: `checked` sends a negative start, and an update that is longer than a circular
+            cache, to a row outside the cache.
 
     Returns:
         (B, D1, ..., L, axis + 1), int64. Built once per (write_indices, shapes, mode, bounds) and
@@ -94,8 +100,18 @@ class _Tuples:
         if not self.checked:
             start = em.op("Mul", starts, self._place(self.k - 1, 1), hint="start")
             return self._sum([start, *self._spread(counters), *self._fixed(rows=True)])
-        # What is known of the other coordinates, and an unknown batch size, ride along in the
-        # selection that checks the start: that saves their additions.
+        start, rest = self._checked(starts, counters)
+        return self._sum([start.value, *rest, *self._spread(counters), *self._rows()])
+
+    def _checked(
+        self, starts: ir.Value, counters: dict[int, ir.Value], wrapped: ir.Value | None = None
+    ) -> tuple[Start, list[ir.Value]]:
+        """Return the starts in their place, negative ones outside, and what is to be added.
+
+        What is known of the other coordinates, and an unknown batch size, ride along in the
+        selection that checks the start: that saves their additions. The counter is taken out.
+        """
+        em = self.em
         prefix, rest = self._prefix()
         selected = em.constant(prefix + _last(self.k, OUTSIDE), "outside")
         batch = counters.pop(0, None)
@@ -103,29 +119,38 @@ class _Tuples:
             is_batch = np.zeros((*[1] * self.k, self.k), np.bool_)
             is_batch[..., 0] = True
             selected = em.op("Where", em.constant(is_batch, "is_batch"), batch, selected)
-        start = checked_start(em, starts, self.k, selected)
-        return self._sum([start, *rest, *self._spread(counters), *self._rows()])
+        return checked_start(em, starts, self.k, selected, wrapped=wrapped), rest
 
     def _circular(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
-        em = self.em
-        # Modulo 1 clears the other coordinates, so that one node wraps the start and places it.
-        modulus = self._place(self.k - 1, max(capacity, 1), elsewhere=1)
-        start = em.op("Mod", self._column(write_indices), modulus, hint="start")
-        total = self._sum([start, *self._spread(self._counters()), *self._fixed(rows=True)])
-        if length <= 1:
-            return total
-        # No batch or head number reaches OUTSIDE: only the sequence coordinate is wrapped.
-        return em.op(
-            "Mod", total, self._place(self.k - 1, capacity, elsewhere=OUTSIDE), hint="index"
-        )
+        em, starts, counters = self.em, self._column(write_indices), self._counters()
+        if self.checked:
+            size = em.constant(max(capacity, 1), "size")
+            wrapped = em.op("Mod", starts, size, hint="start_mod")
+            start, rest = self._checked(starts, counters, wrapped)
+            parts = [start.value, *rest, *self._spread(counters), *self._rows()]
+            # A row outside must not come back with the remainder that wraps the others.
+            modulus = em.constant(_last(self.k, BEYOND, elsewhere=OUTSIDE), "unit")
+            if length > 1:
+                modulus = em.op("Where", start.is_fixed, modulus, size, hint="modulus")
+        else:
+            # Modulo 1 clears the other coordinates, so that one node wraps the start and places it.
+            place = self._place(self.k - 1, max(capacity, 1), elsewhere=1)
+            placed = em.op("Mod", starts, place, hint="start")
+            parts = [placed, *self._spread(counters), *self._fixed(rows=True)]
+            # No batch or head number reaches OUTSIDE: only the sequence coordinate is wrapped.
+            modulus = self._place(self.k - 1, capacity, elsewhere=OUTSIDE)
+        total = self._sum(parts)
+        return total if length <= 1 else em.op("Mod", total, modulus, hint="index")
 
     def _circular_unknown(self, write_indices: ir.Value) -> ir.Value:
         """The circular form where L or S is known at run time only."""
-        facts, em = self.facts, self.em
+        facts, em, starts = self.facts, self.em, self._column(write_indices)
         modulus = wrapping_modulus(em, facts, checked=self.checked)
-        start = em.op("Mod", self._column(write_indices), modulus, hint="start")
+        start = em.op("Mod", starts, modulus, hint="start")
         row = em.op("Add", start, self._row_numbers(), hint="row")
         row = em.op("Mod", row, modulus, hint="row")
+        if self.checked:
+            row = outside_where_negative(em, starts, row)
         row = em.op("Mul", row, self._place(self.k - 1, 1), hint="row")
         return self._sum([row, *self._spread(self._counters()), *self._fixed(rows=False)])
 

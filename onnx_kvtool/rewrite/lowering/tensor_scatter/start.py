@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.rewrite.emit import Emitter
 
-__all__ = ["OUTSIDE", "checked_start", "checked_start_int32"]
+__all__ = [
+    "BEYOND",
+    "OUTSIDE",
+    "Start",
+    "checked_start",
+    "checked_start_int32",
+    "outside_where_negative",
+]
 
 OUTSIDE = 2**30
 """A row beyond every cache. Not larger, because some runtimes narrow int64 to int32."""
 
+BEYOND = 2**31 - 1
+"""A modulus that leaves `OUTSIDE` and the rows behind it where they are."""
+
 _LARGEST = np.iinfo(np.int64).max
 
 
-def checked_start(em: Emitter, starts: ir.Value, width: int, fixed: ir.Value) -> ir.Value:
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A checked start in its place among the coordinates.
+
+    Attributes:
+        value: (B, 1, ..., 1, width).
+        is_fixed: The same shape: true but where the start is written and may be.
+    """
+
+    value: ir.Value
+    is_fixed: ir.Value
+
+
+def checked_start(
+    em: Emitter,
+    starts: ir.Value,
+    width: int,
+    fixed: ir.Value,
+    *,
+    wrapped: ir.Value | None = None,
+) -> Start:
     """Put each start behind `width - 1` other coordinates, and negative ones outside the cache.
 
     A negative index would count from the end in ScatterND; TensorScatter demands that it fails.
@@ -25,19 +57,31 @@ def checked_start(em: Emitter, starts: ir.Value, width: int, fixed: ir.Value) ->
         starts: (B, 1, ..., 1), int64.
         width: Number of coordinates in an index tuple.
         fixed: (..., width), broadcast with `starts`: the other coordinates, and `OUTSIDE` last.
+        wrapped: The starts modulo the size of a circular cache; None for those of a linear one.
 
     Returns:
-        (B, 1, ..., 1, width): `fixed` with its last coordinate replaced by the start where that is
-        not negative. Two nodes, on one number per batch row.
+        `fixed` with its last coordinate replaced by the start where that is not negative. Two
+        nodes, on one number per batch row.
     """
     # Less than the largest integer is true for every start but that one, which is outside the
     # cache anyway: so one comparison selects the fixed coordinates and judges the start.
     limits = np.full(width, _LARGEST, np.int64)
     limits[-1] = 0
-    outside = em.op(
+    is_fixed = em.op(
         "Less", starts, em.constant(limits, "limits"), dtype=ir.DataType.BOOL, hint="is_fixed"
     )
-    return em.op("Where", outside, fixed, starts, hint="start")
+    placed = starts if wrapped is None else wrapped
+    return Start(em.op("Where", is_fixed, fixed, placed, hint="start"), is_fixed)
+
+
+def outside_where_negative(em: Emitter, starts: ir.Value, rows: ir.Value) -> ir.Value:
+    """Return rows, each at `OUTSIDE` where its start is negative; the two are broadcast.
+
+    For a circular cache, in which a remainder would bring it back.
+    """
+    zero = em.constant(0, "zero")
+    negative = em.op("Less", starts, zero, dtype=ir.DataType.BOOL, hint="is_negative")
+    return em.op("Where", negative, em.constant(OUTSIDE, "outside"), rows, hint="row")
 
 
 def checked_start_int32(em: Emitter, starts: ir.Value) -> ir.Value:
