@@ -131,8 +131,9 @@ def read_positions(
         proof.say(f"the one row of the update goes to `{wrap}`")
     else:
         proof.say(f"row s of the update goes to `{wrap}`")
-    if not at_least(start, _ZERO, Facts(tuple(grid))) and mode == "linear":
-        proof.say("a start below 0, which counts from the end, is one that TensorScatter refuses")
+    if not at_least(start, _ZERO, Facts(tuple(grid))):
+        meaning = "counts from the end" if mode == "linear" else "wraps as well"
+        proof.say(f"a start below 0, which {meaning}, is one that TensorScatter refuses")
     if mode == "circular":
         proof.say(
             "more rows than the axis is long would be written over each other in an order "
@@ -241,15 +242,36 @@ def unrelated(proof: Proof, value: ir.Value, what: str) -> None:
 
 
 def check_start(start: Expr, grid: Sequence[Expr]) -> None:
-    """Refuse a start that is a constant below zero, for any sequence.
+    """Refuse a start that no sequence can have, or none but 0.
 
     Raises:
-        Unproven: If it is one: the source counts from the end, TensorScatter fails.
+        Unproven: If it is a constant below zero, for any sequence, or the negation of what is
+            given: the source counts from the end then, and TensorScatter fails.
     """
-    low, high = interval(start, Facts(tuple(grid)))
-    fixed = not any(isinstance(a, (Element, Dimension, Extent)) for a in start.atoms())
-    if high < 0 or (fixed and low < 0):
+    facts = Facts(tuple(grid))
+    low, high = interval(start, facts)
+    elements = {a for a in start.atoms() if isinstance(a, Element)}
+    sizes = any(isinstance(a, (Dimension, Extent)) for a in start.atoms())
+    if high < 0 or (low < 0 and not (elements or sizes)):
         raise Unproven(
             "negative-start",
             f"the first position is `{text(start)}`, which counts from the end of the axis",
         )
+    if low < 0 and _never_above_zero(start, facts):
+        raise Unproven(
+            "negative-start",
+            f"the first position is `{text(start)}`, which counts from the end of the axis unless "
+            "it is 0",
+        )
+
+
+def _never_above_zero(start: Expr, facts: Facts) -> bool:
+    """Return whether a start is at most 0 wherever the elements in it are positions."""
+    return all(
+        coefficient < 0
+        and all(
+            isinstance(atom, Element) or interval(variable(atom), facts)[0] >= 0
+            for atom, _ in monomial
+        )
+        for monomial, coefficient in start.terms
+    )

@@ -98,8 +98,8 @@ class _Tuples:
     def _linear(self, write_indices: ir.Value) -> ir.Value:
         em, starts, counters = self.em, self._column(write_indices), self._counters()
         if not self.checked:
-            start = em.op("Mul", starts, self._place(self.k - 1, 1), hint="start")
-            return self._sum([start, *self._spread(counters), *self._fixed(rows=True)])
+            placed = em.op("Mul", starts, self._place(self.k - 1, 1), hint="start")
+            return self._sum([placed, *self._spread(counters), *self._fixed(rows=True)])
         start, rest = self._checked(starts, counters)
         return self._sum([start.value, *rest, *self._spread(counters), *self._rows()])
 
