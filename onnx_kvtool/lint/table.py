@@ -86,6 +86,7 @@ from onnx_kvtool.lint.rules.md452_undefined_element_type import UndefinedElement
 from onnx_kvtool.lint.rules.md453_tensor_data_field import TensorDataField
 from onnx_kvtool.lint.rules.md454_bad_sparse_tensor import BadSparseTensor
 from onnx_kvtool.lint.rules.md455_attribute_value_field import AttributeValueField
+from onnx_kvtool.lint.rules.md456_misdeclared_constant import MisdeclaredConstant
 from onnx_kvtool.lint.rules.on601_unknown_operator import UnknownOperator
 from onnx_kvtool.lint.rules.on602_unknown_attribute import UnknownAttribute
 from onnx_kvtool.lint.rules.on603_attribute_type import AttributeType
@@ -198,6 +199,7 @@ _RULES: tuple[type[Rule], ...] = (
     TensorDataField,
     BadSparseTensor,
     AttributeValueField,
+    MisdeclaredConstant,
     # XD5: external data
     ExternalMissing,
     ExternalEscape,

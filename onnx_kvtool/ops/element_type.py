@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-__all__ = ["DTYPE_NAMES", "ELEMENT_TYPE_ATTRIBUTES", "dtype_name", "dtype_named"]
+from onnx_kvtool.core.misdeclared import held, is_misdeclared
+
+__all__ = [
+    "DTYPE_NAMES",
+    "ELEMENT_TYPE_ATTRIBUTES",
+    "contradiction",
+    "dtype_name",
+    "dtype_named",
+]
 
 ELEMENT_TYPE_ATTRIBUTES = frozenset(
     {
@@ -47,3 +55,24 @@ def dtype_named(name: str) -> ir.DataType | None:
     (`float8_e4m3fn`) are understood too.
     """
     return _BY_SPELLING.get(name.lower().replace("_", ""))
+
+
+def contradiction(value: ir.Value) -> str | None:
+    """Return what a constant is declared as and what it holds; None where the two agree.
+
+    Returns:
+        A clause: `is declared as float32[4, 3], and holds int64[4, 3]`.
+    """
+    tensor = held(value)
+    if tensor is None or not is_misdeclared(value):
+        return None
+    declared = "no tensor" if value.dtype is None and value.type else _shaped(value)
+    return f"is declared as {declared}, and holds {_shaped(tensor)}"
+
+
+def _shaped(given: ir.Value | ir.TensorProtocol) -> str:
+    dtype = "a tensor" if given.dtype is None else dtype_name(given.dtype)
+    if given.shape is None:
+        return dtype
+    dims = (dim if isinstance(dim, int) else dim.value or "?" for dim in given.shape)
+    return f"{dtype}[{', '.join(map(str, dims))}]"

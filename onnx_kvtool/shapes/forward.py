@@ -20,13 +20,15 @@ from onnx_kvtool.analysis.index_map import (
 from onnx_kvtool.analysis.index_map.atoms import Atom
 from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.misdeclared import is_misdeclared
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.ops.contrib import DOMAIN
+from onnx_kvtool.ops.element_type import contradiction, dtype_name
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference, settling
 from onnx_kvtool.shapes.control import CONTROL
-from onnx_kvtool.shapes.knowledge import Contents, Knowledge, Lost
+from onnx_kvtool.shapes.knowledge import Conflict, Contents, Knowledge, Lost
 from onnx_kvtool.shapes.node_types import contrib_types, output_types
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.contrib import CONTRIB, Contrib
@@ -184,9 +186,22 @@ class Forward:
     def graph(self, graph: ir.Graph, scope: Scope) -> None:
         """Infer all values of a graph whose inputs are known."""
         for value in graph.initializers.values():
+            if not scope.in_function and is_misdeclared(value):
+                self._misdeclared(value, Location(scope.path, value=value.name))
             self._initializer(value)
         for index, node in enumerate(graph):
             self.node(node, index, scope)
+
+    def _misdeclared(self, value: ir.Value, place: Location) -> None:
+        """Report an initializer that is declared otherwise; what follows is judged by its data."""
+        tensor, message = value.const_value, f"`{value.name}` {contradiction(value)}"
+        assert tensor is not None
+        declared: tuple[int | str | None, ...] | str = _dims(value.shape)
+        found: tuple[int | str | None, ...] | str = _dims(tensor.shape)
+        if value.dtype is not None and value.dtype != tensor.dtype:
+            declared, found = dtype_name(value.dtype), dtype_name(tensor.dtype)
+        conflict = Conflict("initializer", place, declared, found, message)
+        self.knowledge.conflicts.append(conflict)
 
     def _initializer(self, value: ir.Value) -> None:
         tensor = value.const_value
@@ -253,6 +268,10 @@ class Forward:
 
 
 _NOTHING = Unknown("no-rule", "nothing says what this output is")
+
+
+def _dims(shape: ir.Shape | ir.ShapeProtocol | None) -> tuple[int | str | None, ...]:
+    return tuple(dim if isinstance(dim, int) else dim.value for dim in shape or ())
 
 
 def _paired(

@@ -12,7 +12,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
-from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.core.misdeclared import held, is_misdeclared
+from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.shapes.completion import Addition, Completion
 from onnx_kvtool.shapes.knowledge import Lost
 from onnx_kvtool.shapes.propagation import infer_with_data
@@ -39,7 +40,7 @@ class Annotations:
     def remove(self) -> None:
         """Give every value back what the file declares, so that writing adds nothing to it."""
         for value, type_, shape in reversed(self.added):  # some were written on twice
-            if value.producer() is not None or value.is_graph_input():
+            if value.producer() is not None or value.is_graph_input() or value.is_initializer():
                 value.type, value.shape = type_, shape
 
 
@@ -52,7 +53,8 @@ def annotate(
 ) -> Annotations:
     """Infer types and shapes and write them on the values that lack them, in place.
 
-    Declared types and known dimensions stay as they are. Names that inference invents for unknown
+    Declared types and known dimensions stay as they are, but for those of a constant that holds
+    something else. Names that inference invents for unknown
     dimensions (`unk__<n>`) are not taken over: such a dimension stays unknown.
 
     Args:
@@ -65,6 +67,7 @@ def annotate(
         fully: Whether kvtool's own inference, which knows contrib operators and takes twice as
             long, goes on where onnx's leaves a type or a rank unknown.
     """
+    corrected = _corrected(model)
     lacking = {
         value
         for _, _, node in nodes(model)
@@ -73,24 +76,44 @@ def annotate(
         if value is not None and _is_incomplete(value)
     }
     if not lacking:
-        return Annotations([])
+        return Annotations(corrected)
     if model.functions and expanded_nodes(model) > MOST_NODES:
         reason = (
             f"its functions expand to more than {MOST_NODES} nodes, and shapes were not inferred"
         )
-        return Annotations([], reason)
+        return Annotations(corrected, reason)
     completion = Completion(frozen=frozen)
+    completion.added += corrected
     inferred, agrees, failure = _by_onnx(model)
     if inferred is not None:
         for value, type_ in _matches(model.graph, inferred, lacking):
             completion.write(value, type_)
-    annotations = Annotations(completion.added, failure, agrees)
+    annotations = Annotations(completion.added, failure, agrees and not corrected)
     if fully and any(_is_unknown(value) for value in lacking):
         from onnx_kvtool.shapes.filling import fill
 
         told = () if inferred is None else (*inferred.value_info, *inferred.output)
         annotations.lost = fill(model, lacking, {v.name: v.type for v in told}, completion)
     return annotations
+
+
+def _corrected(model: ir.Model) -> list[Addition]:
+    """Give constants that `value_info` declares wrongly the type and shape that they have.
+
+    Readers take what they hold. What is declared of an input stays, because callers may feed it
+    another value, and of an output, because callers rely on it.
+    """
+    found: list[Addition] = []
+    for _, graph in graphs(model):
+        made = (out for node in graph if node.op_type == "Constant" for out in node.outputs)
+        for value in (*graph.initializers.values(), *made):
+            if value.is_graph_input() or value.is_graph_output() or not is_misdeclared(value):
+                continue
+            tensor = held(value)
+            assert tensor is not None
+            found.append((value, value.type, value.shape))
+            value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())
+    return found
 
 
 def _by_onnx(model: ir.Model) -> tuple[onnx.GraphProto | None, bool, str | None]:

@@ -483,6 +483,27 @@ def test_a_conflict_has_both_sides(
     assert rest == []
 
 
+@pytest.mark.parametrize(
+    ("inputs", "inner", "declared", "inferred"),
+    [
+        pytest.param("float[4] w", "float[3] w", (4,), (3,), id="a default of another shape"),
+        pytest.param("int64[3] w", "float[3] w", "int64", "float32", id="a default, another type"),
+        pytest.param("", "float[4] w, float[3] w", (4,), (3,), id="value_info of another shape"),
+    ],
+)
+def test_a_constant_that_is_declared_otherwise_is_a_conflict(
+    inputs: str, inner: str, declared: object, inferred: object
+) -> None:
+    head = ", ".join(part for part in ("float[B, 3] x", inputs) if part)
+    text = f"m ({head}) => (y, z) <{inner} = {{1, 2, 3}}> {{ y = Relu (w) z = Relu (x) }}"
+    found = infer_everything(model(text))
+    (conflict,) = found.report.conflicts
+    assert (conflict.code, conflict.location.value) == ("initializer", "w")
+    assert (conflict.declared, conflict.inferred) == (declared, inferred)
+    assert "is declared as" in conflict.message
+    assert shapes(found)["z"] == ("B", 3)
+
+
 def test_the_chain_leads_from_the_input_to_the_conflict() -> None:
     text = "m (float[B, 3] x) => (float[B, 5] z) { [first] y = Relu (x) [second] z = Neg (y) }"
     (conflict,) = infer_everything(model(text)).report.conflicts

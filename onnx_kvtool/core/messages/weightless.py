@@ -14,6 +14,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.type_writer import TypeWriter
+from onnx_kvtool.core.misdeclared import is_misdeclared
 from onnx_kvtool.core.storage import tensor_bytes
 
 __all__ = ["weightless"]
@@ -46,7 +47,9 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
 
     Inference of onnx 1.23.2 ends the process where it slices an axis of negative size
     (onnx/onnx#8481), and with data propagation spends 150 bytes on every element of a vector. So a
-    size is left out that is negative, or that of a vector of more than 2**20 elements.
+    size is left out that is negative, or that of a vector of more than 2**20 elements. It ends at
+    an initializer that is declared otherwise than what it holds: `value_info` of it is left out,
+    and so is the tensor where an input declares it.
 
     Raises:
         KvtoolError: If the model holds something that has no written form, such as a value
@@ -92,7 +95,9 @@ class _Weightless(MessageWriter):
             tensor = value.const_value
             if tensor is None:
                 raise KvtoolError(f"initializer `{name}` has no value")
-            if not _is_weight(tensor):
+            if is_misdeclared(value):
+                self._misdeclared(out, graph, value, tensor)
+            elif not _is_weight(tensor):
                 self.initializer(out, name, tensor)
             elif value in inputs:
                 continue
@@ -100,6 +105,25 @@ class _Weightless(MessageWriter):
                 self._hoist(value, tensor)
             else:
                 self._stand_in(out, name, tensor)
+
+    def _misdeclared(
+        self, out: onnx.GraphProto, graph: ir.Graph, value: ir.Value, tensor: ir.TensorProtocol
+    ) -> None:
+        """Write what an initializer holds, without what is declared of it.
+
+        Inference would end at the contradiction and say nothing of the rest of the model. What a
+        graph input declares stands, because callers may feed another value.
+        """
+        if value in graph.inputs:
+            return
+        if _is_weight(tensor) and graph is self._model.graph:
+            self._hoist(value, tensor)
+            return
+        self._hoisted.add(value)  # which leaves its declaration out
+        if _is_weight(tensor):
+            self._stand_in(out, self.name(value), tensor)
+        else:
+            self.initializer(out, self.name(value), tensor)
 
     def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
         if not isinstance(tensor, ir.ExternalTensor):

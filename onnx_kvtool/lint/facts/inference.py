@@ -7,8 +7,9 @@ output.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
 import onnx.checker
@@ -18,14 +19,20 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
+from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.propagation import infer_with_data
 
-__all__ = ["contradictions"]
+__all__ = ["DECLARED", "contradictions"]
 
+DECLARED = "existing"
+"""What a complaint says that compares a result with what the file declares of it."""
+
+_Holder = onnx.GraphProto | onnx.FunctionProto
+_Nodes = Mapping[str, tuple[onnx.NodeProto, _Holder]]
 _STEP = re.compile(r"\(op_type:[^,()]*, node name: ([^\n]*?)\): ")
 _KIND = re.compile(r"^(\[\w+\]\s*)+")
 _NESTED = "Inference error(s):"
@@ -46,13 +53,14 @@ def contradictions(context: Context) -> Iterator[tuple[Site, str]]:
     if context.inference_agrees and not unknown:
         return
     try:
-        message = importing_all(weightless(context.model))
+        with _as_declared(context):
+            message = importing_all(weightless(context.model))
     except KvtoolError:
         return
     sites = dict(_keys(context))
-    nodes = dict(_renamed(message.graph.node, ""))
+    nodes = dict(_renamed(message.graph, ""))
     for function in message.functions:
-        nodes.update(_renamed(function.node, _function_key(function)))
+        nodes.update(_renamed(function, _function_key(function)))
     # The inference keeps all complaints to itself that come after a node which it does not know,
     # and leaves a body at its first bad node. Without such nodes, it gets further.
     silenced = [key for key, site in sites.items() if site.node in unknown]
@@ -60,13 +68,16 @@ def contradictions(context: Context) -> Iterator[tuple[Site, str]]:
     for _ in range(_ROUNDS):
         for key in silenced:
             if key in nodes:
-                _silence(nodes[key])
+                _silence(nodes[key][0])
         new = [found for found in _complaints(message) if found not in seen]
+        # What follows from a result is judged without its declaration, if that alone is wrong.
+        first = [(key, text) for key, text in new if DECLARED in text and _undeclare(nodes, key)]
+        new = first or new
         seen.update(new)
         for key, text in new:
             if key in sites and _is_cause(sites[key], context, bool(silenced)):
                 yield sites[key], text
-        silenced = [*silenced, *(key for key, _ in new)]
+        silenced += [] if first else [key for key, _ in new]
         if not new:
             return
 
@@ -80,6 +91,36 @@ def _unknown(context: Context) -> set[ir.Node]:
         if (site.node.domain, site.node.op_type) not in functions
         and (site.node.domain or site.opset is None or not op_facts(site.node.op_type, site.opset))
     }
+
+
+@contextlib.contextmanager
+def _as_declared(context: Context) -> Iterator[None]:
+    """Take away for a while what inference wrote on values, which may follow from a wrong claim.
+
+    Constants keep the type and shape that they have.
+    """
+    written = [(v, v.type, v.shape) for v, _, _ in context.completed]
+    for value, type_, shape in context.completed:
+        if held(value) is None:
+            value.type, value.shape = type_, shape
+    try:
+        yield
+    finally:
+        for value, type_, shape in written:
+            value.type, value.shape = type_, shape
+
+
+def _undeclare(nodes: _Nodes, key: str) -> bool:
+    """Leave out what the file declares of the inner results of a node; return whether it did."""
+    if key not in nodes:
+        return False
+    node, holder = nodes[key]
+    kept = [info for info in holder.value_info if info.name not in node.output]
+    if len(kept) == len(holder.value_info):
+        return False
+    del holder.value_info[:]
+    holder.value_info.extend(kept)
+    return True
 
 
 def _silence(node: onnx.NodeProto) -> None:
@@ -142,15 +183,15 @@ def _named(graph: ir.Graph, prefix: str) -> Iterator[tuple[str, ir.Node]]:
                 yield from _named(body, f"{key}.{name}")
 
 
-def _renamed(nodes: Iterable[onnx.NodeProto], prefix: str) -> Iterator[tuple[str, onnx.NodeProto]]:
-    for node in nodes:
+def _renamed(holder: _Holder, prefix: str) -> Iterator[tuple[str, tuple[onnx.NodeProto, _Holder]]]:
+    for node in holder.node:
         node.name = _key(prefix, node.output)
-        yield node.name, node
+        yield node.name, (node, holder)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from _renamed(attribute.g.node, f"{node.name}.{attribute.name}")
+                yield from _renamed(attribute.g, f"{node.name}.{attribute.name}")
             for position, graph in enumerate(attribute.graphs):
-                yield from _renamed(graph.node, f"{node.name}.{attribute.name}[{position}]")
+                yield from _renamed(graph, f"{node.name}.{attribute.name}[{position}]")
 
 
 def _function_key(function: ir.Function | onnx.FunctionProto) -> str:

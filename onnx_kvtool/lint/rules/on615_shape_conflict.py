@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ShapeConflict"]
 
-_DECLARED = "existing shape"
-"""What a complaint says that compares a result with what the file declares of it."""
-
 _CONSEQUENCE = "expected to have type but instead is null"
 """What a complaint says of a node behind another one that went wrong."""
 
@@ -64,7 +61,7 @@ class ShapeConflict(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Hand on what the inference says of nodes that are legal otherwise."""
-        from onnx_kvtool.lint.facts.inference import contradictions
+        from onnx_kvtool.lint.facts.inference import DECLARED, contradictions
         from onnx_kvtool.ops.schema import op_facts
 
         known = {misuse.location for found in context.misuses.values() for misuse in found}
@@ -78,13 +75,16 @@ class ShapeConflict(ModelRule):
             if _CONSEQUENCE in text:
                 continue
             shapes = _shown(node.inputs)
-            is_inner = _DECLARED in text and not any(v.is_graph_output() for v in node.outputs)
+            # onnxruntime takes the type of a Constant from its data, and asks no other node about
+            # the shape that is declared of its result.
+            is_passed_over = "existing shape" in text or node.op_type == "Constant"
+            is_inner = DECLARED in text and not any(v.is_graph_output() for v in node.outputs)
             yield self.found(
                 site.location(),
                 f"onnx's inference refuses `{node.op_type}`: {text}"
                 + (f" (inputs {shapes})" if shapes else ""),
                 help="correct the shape, or what is declared of it",
-                severity="info" if is_inner else None,
+                severity="info" if is_inner and is_passed_over else None,
             )
 
 

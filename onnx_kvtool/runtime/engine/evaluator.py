@@ -10,11 +10,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.element_type import contradiction
 from onnx_kvtool.runtime.engine.buffers import Buffers
 from onnx_kvtool.runtime.engine.compiler import Compiler
 from onnx_kvtool.runtime.engine.declared import declared_mismatch
 from onnx_kvtool.runtime.engine.program import Program, State, Trace
-from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.errors import ModelRejected, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value
 
 __all__ = ["Evaluator", "Run"]
@@ -54,9 +55,16 @@ class Evaluator:
         RuntimeUnavailable: If a node reads a value that nothing before it produces, its operator is
             unknown to onnx.reference too, its attributes break its schema, functions call each
             other in a circle, or constants cannot be read.
+        ModelRejected: If an input has an initializer of another type or shape.
     """
 
     def __init__(self, model: ir.Model) -> None:
+        for value in model.graph.inputs:
+            if (problem := contradiction(value)) is not None:
+                raise ModelRejected(
+                    f"the initializer of the graph input `{value.name}` {problem}",
+                    help="correct the declaration, or the initializer",
+                )
         self._model = model
         self._values = _values(model.graph)
         self._compiler = Compiler(model)

@@ -1,4 +1,4 @@
-"""MD401 to MD455: the file as a container."""
+"""MD401 to MD456: the file as a container."""
 
 from __future__ import annotations
 
@@ -48,6 +48,17 @@ def tensor(fields: str, more: str = "") -> Callable[[], onnx.ModelProto]:
 
 def attribute(fields: str) -> Callable[[], onnx.ModelProto]:
     return tensor("data_type: 1 dims: 1 float_data: 1", f'attribute {{ name: "a" {fields} }}')
+
+
+def constants(more_input: str, described: str, initialized: str, nodes: str = "") -> str:
+    """Return a model with an initializer that an input or `value_info` describes."""
+    inputs = f"{X}, {more_input}".rstrip(", ")
+    held = f"{initialized} = {{{', '.join(['1'] * (12 if '[' in initialized else 1))}}}"
+    inner = ", ".join(part for part in (described, held if initialized else "") if part)
+    return f"""
+        <ir_version: 10, opset_import: ["": 18]>
+        main ({inputs}) => ({Y}) <{inner}> {{ [n] y = Neg (x) {nodes} }}
+    """
 
 
 def sparse(values: str, indices: str, dims: str) -> Callable[[], onnx.ModelProto]:
@@ -435,6 +446,25 @@ CASES = {
              says="values in `f` and in `i`"),
         Case("no value is a default", attribute("type: INTS")),
         Case("each kind of value", attribute("type: STRINGS strings: 'a'")),
+        Case("a real decoder", planted(nothing)),
+    ],
+    "MD456": [
+        Case("a default of another shape", constants("float[4, 3] w", "", "float[3, 4] w"),
+             at=["w"],
+             says="initializer `w` is declared as float32[4, 3], and holds float32[3, 4]"),
+        Case("a default of another type", constants("float[3, 4] w", "", "int64[3, 4] w"),
+             at=["w"], says="declared as float32[3, 4], and holds int64[3, 4]"),
+        Case("a default of another rank", constants("float[12] w", "", "float[3, 4] w"), at=["w"]),
+        Case("value_info of another shape", constants("", "float[4, 3] w", "float[3, 4] w"),
+             at=["w"], severity="warning"),
+        Case("value_info of another type", constants("", "float[3, 4] w", "int64[3, 4] w"),
+             at=["w"], severity="warning"),
+        Case("value_info of a Constant", constants("", "float[7] c, int64[5] d", "", """
+             c = Constant <value = int64[2] {2, 3}> () d = Reshape (x, c)"""), at=["#1"],
+             says="Constant `c` is declared as float32[7], and holds int64[2]", severity="info"),
+        Case("names and sizes that are not known agree",
+             constants("float[S, ?] w", "", "float[3, 4] w")),
+        Case("no shape", constants("float w", "", "float w")),
         Case("a real decoder", planted(nothing)),
     ],
 }  # fmt: skip

@@ -175,6 +175,44 @@ TWO_BRANCHES = """
             at=["m"],
         ),
         Case("a domain without an import", plain("y = my.F (x)")),
+        Case(
+            "what stands beside a default that contradicts its input",
+            plain(
+                "p = Relu (w)\n [m] y = MatMul (x, v)",
+                inputs="float[2, 5] x, float[3, 7] v, float[2] w",
+                outputs="float[2, 7] y",
+                constants="<float[3] w = {1, 2, 3}>",
+            ),
+            at=["m"],
+        ),
+        Case(
+            "what stands beside a constant that is described wrongly",
+            plain(
+                "p = Relu (w)\n [m] y = MatMul (x, v)",
+                inputs="float[2, 5] x, float[3, 7] v",
+                outputs="float[2, 7] y",
+                constants="<int64[9] w, float[3] w = {1, 2, 3}>",
+            ),
+            at=["m"],
+        ),
+        Case(
+            "what reads a Constant that is described wrongly",
+            plain(
+                "c = Constant <value = int64[2] {5, 2}> ()\n y = Reshape (x, c)",
+                outputs="float[5, 2] y",
+                constants="<int64[5] c>",
+            ),
+        ),
+        Case(
+            "results that are described wrongly, and what reads them",
+            plain(
+                "[a] p = Relu (x)\n [b] q = Transpose (p)\n y = Neg (q)",
+                outputs="float[5, 2] y",
+                constants="<float[7, 7] p, float[1] q>",
+            ),
+            at=["a", "b"],
+            severity="info",
+        ),
         *(
             Case(
                 f"a product at opset {opset}, said once",

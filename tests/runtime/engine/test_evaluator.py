@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_kvtool.core.model import read
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.engine.program import Trace
-from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from tests.runtime.text_models import evaluator, run
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -348,3 +348,14 @@ def test_constants_cannot_be_written_into() -> None:
     found = run("g () => (float[2] y) <float[2] w = {1, 2}> { y = Identity (w) }")
     with pytest.raises(ValueError, match="read-only"):
         found.values["y"][0] = 5
+
+
+@pytest.mark.parametrize("held", [np.zeros((8, 7), np.float32), np.zeros((4, 3), np.int64)])
+def test_a_default_that_contradicts_its_input_is_refused(held: np.ndarray) -> None:
+    message = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 18]> m (float[4, 3] x) => (float[4, 3] y) '
+        "{ y = Relu (x) }"
+    )
+    message.graph.initializer.append(numpy_helper.from_array(held, "x"))
+    with pytest.raises(ModelRejected, match="`x` is declared as float32"):
+        Evaluator(ir.from_proto(message))
