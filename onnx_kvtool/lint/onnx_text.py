@@ -17,6 +17,7 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.messages.message import MessageWriter
+from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graphs, nodes
 
@@ -33,7 +34,8 @@ class Snapshot:
 
     Attributes:
         message: The model, with type and shape alone for large tensors.
-        comments: Metadata of kvtool on graphs and nodes, for which ONNX text has no form.
+        comments: Metadata of kvtool on graphs and nodes, for which ONNX text has no form, and what
+            reading the file has already repaired.
     """
 
     message: onnx.ModelProto
@@ -47,7 +49,7 @@ def snapshot(model: ir.Model) -> Snapshot:
         KvtoolError: If the model holds something that has no written form.
     """
     with collector_paused():
-        return Snapshot(_Shown().model(model), tuple(_metadata(model)))
+        return Snapshot(_Shown().model(model), (*_repaired(model), *_metadata(model)))
 
 
 def readable(shown: Snapshot) -> list[str]:
@@ -134,6 +136,13 @@ class _Shown(MessageWriter):
         """Write that of kvtool alone: exporters put whole stack traces there."""
         own = {key: text for key, text in entries.items() if key.startswith(_OWN_METADATA)}
         super().metadata(out, own)
+
+
+def _repaired(model: ir.Model) -> Iterator[str]:
+    """Yield what the file had and the model no longer has; writing is all that is left to do."""
+    for defect in origin(model).defects:
+        if defect.code == "duplicate-opset-import":
+            yield f"# {defect.location}: {defect.message}, of which the last counts"
 
 
 def _metadata(model: ir.Model) -> Iterator[str]:

@@ -32,7 +32,9 @@ class PresentDeclMismatch(NodeRule):
     ## Fix safety
 
     The fix declares what the operator yields. No result changes; what changes is a declaration that
-    was not true.
+    was not true. It is unsafe where that changes the element type of an output of the model:
+    onnxruntime refuses the model as it is, so that the two cannot be compared, and callers may rely
+    on either type.
 
     ## References
 
@@ -93,7 +95,7 @@ def _declare(found: Operands) -> Fix:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.dims import dims_of
-    from onnx_kvtool.lint.finding import Fix
+    from onnx_kvtool.lint.finding import Applicability, Fix
 
     # Taken now: what inference has written on the values is gone when the fix is applied.
     present, type_, dims = found.present, found.past.type, dims_of(found.past)
@@ -106,4 +108,6 @@ def _declare(found: Operands) -> Fix:
         if dims is not None:
             present.shape = ir.Shape(list(dims))
 
-    return Fix("safe", f"declare `{present.name}` as `{found.past.name}`", apply)
+    changes_interface = present.is_graph_output() and found.past.dtype != present.dtype
+    applicability: Applicability = "unsafe" if changes_interface else "safe"
+    return Fix(applicability, f"declare `{present.name}` as `{found.past.name}`", apply)
