@@ -221,7 +221,7 @@ def _optional_codes(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Say what became of each file.",
+    help="Say what became of each file, and tell findings that are alike one by one.",
     section="Report",
 )
 @click.pass_context
@@ -242,7 +242,7 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
         report = run(CheckRequest(**options), progress)
     from onnx_kvtool.report.findings.github import step_outputs, step_summary
 
-    _write(report, options["output"], context.color)
+    _write(report, options["output"], context.color, verbose=verbose)
     if report.output_format == "github":
         _append_for_github("GITHUB_STEP_SUMMARY", "step summary", step_summary(report))
     _append_for_github("GITHUB_OUTPUT", "outputs of the step", step_outputs(report))
@@ -258,7 +258,7 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     context.exit(report.exit_code)
 
 
-def _write(report: CheckReport, output: str | None, color: bool | None) -> None:
+def _write(report: CheckReport, output: str | None, color: bool | None, *, verbose: bool) -> None:
     """Write the report to a file, or print it."""
     from onnx_kvtool.report.findings.table import RENDERERS
     from onnx_kvtool.report.findings.text import blocks, changes
@@ -271,10 +271,11 @@ def _write(report: CheckReport, output: str | None, color: bool | None) -> None:
     else:
         from onnx_kvtool.report.text import print_blocks, text_of_blocks
 
+        found = blocks(report, verbose=verbose)
         if to_stdout:
-            print_blocks(blocks(report), color=color)
+            print_blocks(found, color=color)
             return
-        text = text_of_blocks(blocks(report)).rstrip("\n")
+        text = text_of_blocks(found).rstrip("\n")
     if not to_stdout:
         from onnx_kvtool.core.files.atomic import write_bytes
 

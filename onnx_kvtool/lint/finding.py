@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,6 +12,10 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Severity
 from onnx_kvtool.core.location import Location
 
 __all__ = ["Applicability", "Finding", "Fix"]
+
+_QUOTED = re.compile(r"`([^`]*)`")
+_NUMBER = re.compile(r"[_.]?\d+")
+_GROUP = 16  # hexadecimal digits
 
 Applicability = Literal["safe", "unsafe"]
 
@@ -84,6 +90,21 @@ class Finding:
         """The place that is meant."""
         return self.diagnostic.location
 
+    @property
+    def group(self) -> str:
+        """What findings share that differ by the numbers in names alone, as those of layers do."""
+        place = self.location
+        parts = (
+            self.code,
+            self.severity,
+            *(_pattern(name or "") for name in (place.graph, place.node_label, place.value)),
+            place.op or "",
+            *(_form(text or "") for text in (self.message, self.help)),
+            "" if self.fix is None else _form(self.fix.title),
+        )
+        text = "\0".join(parts).encode("utf-8", "surrogatepass")
+        return hashlib.sha256(text).hexdigest()[:_GROUP]
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes."""
         return {
@@ -96,4 +117,16 @@ class Finding:
             "url": self.url,
             "fix": None if self.fix is None else self.fix.to_json(),
             "fingerprint": self.fingerprint,
+            "group": self.group,
         }
+
+
+def _form(text: str) -> str:
+    """Return a text without the numbers in its names; sizes and other numbers stay."""
+    return _QUOTED.sub(lambda quoted: f"`{_pattern(quoted[1])}`", text)
+
+
+def _pattern(name: str) -> str:
+    """Return a name without its numbers, so that `put` and `put_1` are one; a number stays."""
+    is_name = any(letter.isalpha() for letter in name) or name.startswith("#")
+    return _NUMBER.sub("#", name).rstrip("#") if is_name else name

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import RANK, CheckReport
 from onnx_kvtool.report.escape import escape
+from onnx_kvtool.report.findings.folding import folded, others_in_words
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import shown_path
 
@@ -17,18 +20,24 @@ _LONGEST_SUMMARY = 500  # rows; GitHub refuses a summary above 1 MiB
 
 
 def to_github(report: CheckReport) -> str:
-    """Return one command for each finding, errors first: GitHub shows ten of each kind alone."""
-    lines = [(file.path, finding) for file in report.files for finding in file.findings]
-    lines.sort(key=lambda line: RANK[line[1].severity])
-    return "\n".join(_command(path, finding) for path, finding in lines)
+    """Return one command for each group of findings, errors first: GitHub shows ten of a kind."""
+    return "\n".join(_command(*row) for row in _rows(report))
 
 
-def _command(path: str, finding: Finding) -> str:
+def _rows(report: CheckReport) -> list[tuple[str, Finding, list[Finding]]]:
+    """Return path, finding and those alike, the worst first."""
+    rows = [(file.path, *group) for file in report.files for group in folded(file.findings)]
+    return sorted(rows, key=lambda row: RANK[row[1].severity])
+
+
+def _command(path: str, finding: Finding, others: Sequence[Finding]) -> str:
     title = f"{finding.code} {finding.name}"
     place = qualified_name(finding.location)
     text = f"{place}: {finding.message}" if place else finding.message
     if finding.help:
         text += f"\nhelp: {finding.help}"
+    if others:
+        text += f"\nalike: {others_in_words(others)}"
     properties = f"file={_property(shown_path(path))},line=1,title={_property(title)}"
     return f"::{_COMMANDS[finding.severity]} {properties}::{_data(text)}"
 
@@ -54,17 +63,17 @@ def step_summary(report: CheckReport) -> str:
         )
     )
     lines = ["## kvtool check", "", f"{counts} in {counted(summary.files, 'file')}.", ""]
-    rows = [(file.path, finding) for file in report.files for finding in file.findings]
-    rows.sort(key=lambda row: RANK[row[1].severity])
+    rows = _rows(report)
     if rows:
         lines += ["| | rule | model | place | message |", "| --- | --- | --- | --- | --- |"]
-    for path, finding in rows[:_LONGEST_SUMMARY]:
+    for path, finding, others in rows[:_LONGEST_SUMMARY]:
+        alike = f" (and {counted(len(others), 'other')} alike)" if others else ""
         cells = (
             finding.severity,
             f"{finding.code} {finding.name}",
             shown_path(path),
             qualified_name(finding.location),
-            finding.message,
+            finding.message + alike,
         )
         lines.append("| " + " | ".join(map(_cell, cells)) + " |")
     if len(rows) > _LONGEST_SUMMARY:

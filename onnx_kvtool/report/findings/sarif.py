@@ -89,6 +89,7 @@ def _result(finding: Finding, path: str, index: int) -> dict[str, Any]:
         "message": {"text": text[:1].upper() + text[1:] + "."},
         "locations": [_location(finding.location, path)],
         "partialFingerprints": {_FINGERPRINT: finding.fingerprint},
+        "properties": {"group": finding.group},
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.findings.folding import folded, others_in_words
 
 __all__ = ["blocks", "changes", "closing", "remarks"]
 
@@ -16,8 +17,12 @@ _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info"
 _SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
 
 
-def blocks(report: CheckReport) -> Iterator[Block]:
-    """Yield the findings file by file, or with `statistics` the counts of each rule."""
+def blocks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
+    """Yield the findings file by file, or with `statistics` the counts of each rule.
+
+    Those of one file that differ by the numbers in names alone, as the layers of a decoder do, are
+    told once, with the places of the others; all are told if `verbose`.
+    """
     if report.statistics:
         header = ("code", "name", "severity", "findings", "with a fix")
         rows = [
@@ -30,11 +35,12 @@ def blocks(report: CheckReport) -> Iterator[Block]:
     for file in report.files:
         if file.findings:
             yield Line(_name(file.path), counted(len(file.findings), "finding"))
-            for finding in file.findings:
-                yield from _finding(finding)
+            each = ((f, []) for f in file.findings) if verbose else folded(file.findings)
+            for finding, others in each:
+                yield from _finding(finding, others)
 
 
-def _finding(finding: Finding) -> Iterator[Block]:
+def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
     label = f"  {finding.severity} {finding.code} {finding.name}"
     yield Line(label, f"{finding.location}: {finding.message}", _STYLES[finding.severity])
     if finding.help is not None:
@@ -42,6 +48,8 @@ def _finding(finding: Finding) -> Iterator[Block]:
     if finding.fix is not None:
         how = _SAFE if finding.fix.applicability == "safe" else _UNSAFE
         yield Line("    fix", f"{finding.fix.title}, with {how}")
+    if others:
+        yield Line("    alike", others_in_words(others))
 
 
 def changes(report: CheckReport) -> str:

@@ -89,6 +89,7 @@ def test_json() -> None:
         "url": "docs/rules/KV001.md",
         "fix": None,
         "fingerprint": "KV001error",
+        "group": REPORT.files[0].findings[1].group,
     }
     assert data["files"][0]["findings"][0]["fix"] == {"applicability": "safe", "title": "Do it"}
     summary = data["summary"]
