@@ -105,8 +105,10 @@ def legalise(
         f"{counted(number, f'`{op}` node')} rewritten: {reason}"
         for (op, reason), number in engine.avoided.items()
     ]
-    outcome.notes += _foreign(model)
+    if limits is not None:
+        outcome.refused += limits.strangers(model)
     if not outcome.refused:
+        outcome.notes += _foreign(model)
         _finish(model, scope, outcome)
     annotations.remove()
     if any(done.location.op == "TensorScatter" for done in outcome.lowered):

@@ -13,7 +13,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.legality import Problem
-from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.targets.target import Limit, Release
 
 __all__ = ["ReleaseLimits", "highest_opset"]
@@ -121,4 +121,25 @@ class ReleaseLimits:
             Diagnostic(problem.code, "error", Location.of(path, node, index), problem.text)
             for path, index, node, problem in found
             if problem is not None
+        ]
+
+    def strangers(self, model: ir.Model) -> list[Diagnostic]:
+        """Return every node of an operator that ONNX does not define and the release cannot load.
+
+        Calls of the model's own functions are none.
+        """
+        local = {key[:2] for key in model.functions}
+        places = (
+            Location.of(path, node, index)
+            for path, index, node in nodes(model)
+            if not is_standard(node)
+            and (node.domain, node.op_type) not in local
+            and not self.release.imports(node.domain, node.op_type)
+        )
+        help = "export the model without it, or write it with operators of ONNX"
+        return [
+            Diagnostic(
+                "target-limit", "error", place, f"{self.release} imports no `{place.op}`", help
+            )
+            for place in places
         ]

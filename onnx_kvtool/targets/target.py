@@ -69,6 +69,8 @@ class Release:
         native: Newer operators that it has, as `<operator>-<since version>`.
         limits: What it lacks, refuses or computes wrongly within these versions.
         explicit: Attributes (operator, name) that must not be written out, even at their default.
+        contrib: Operators that ONNX does not define, of `com.microsoft` or put into the default
+            domain, that it imports; None where all are, or nothing is known.
         notes: Remarks for people.
     """
 
@@ -82,12 +84,21 @@ class Release:
     native: tuple[str, ...]
     limits: tuple[Limit, ...]
     explicit: frozenset[tuple[str, str]]
+    contrib: frozenset[str] | None
     notes: str
 
     @property
     def number(self) -> Number:
         """The version for comparison: (1, 17, 3)."""
         return tuple(int(part) for part in self.version.split("."))
+
+    def imports(self, domain: str, op_type: str) -> bool:
+        """Return whether it knows an operator that ONNX does not define.
+
+        Of custom domains, whose operators come with plugins, nothing is known.
+        """
+        known = self.contrib
+        return known is None or domain not in ("", "com.microsoft") or op_type in known
 
     def __str__(self) -> str:
         return f"{self.runtime} {self.version}"
@@ -206,6 +217,7 @@ def _release(line: Mapping[str, Any], limits: Mapping[str, Limit]) -> Release:
         native=tuple(line["native"]),
         limits=tuple(limits[name] for name in line.get("limits", ())),
         explicit=frozenset((operator, name) for operator, _, name in explicit),
+        contrib=frozenset(line["contrib"]) if "contrib" in line else None,
         notes=line["notes"],
     )
 

@@ -115,6 +115,7 @@ def _page(runtime: str) -> Iterator[str]:
     yield from _limits(runtime)
     yield from _native(runtime)
     yield from _explicit(runtime)
+    yield from _contrib(runtime)
     yield from _notes(runtime)
 
 
@@ -178,6 +179,18 @@ def _explicit(runtime: str) -> Iterator[str]:
         yield table(
             ("attribute", "releases"),
             [(name, span(runtime, versions)) for name, versions in refused.items()],
+        )
+
+
+def _contrib(runtime: str) -> Iterator[str]:
+    known = {r.contrib for r in _of(runtime) if r.contrib is not None}
+    for names in known:
+        yield "## Operators that ONNX does not define"
+        yield (
+            f"Of `com.microsoft` and of what onnxruntime puts into the default domain, "
+            f"{joined([f'`{name}`' for name in sorted(names)])} are imported. `kvtool lower "
+            "--target` refuses the others (`target-limit`), and `kvtool check --target` finds them "
+            "(KV308). Operators of other domains are taken to come with a plugin."
         )
 
 

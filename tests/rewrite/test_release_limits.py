@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto as T
@@ -227,6 +229,34 @@ def test_a_reduction_that_tensorrt_lacks_is_refused_with_its_reason() -> None:
     (refusal,) = refused.value.report.refused
     assert (refusal.code, refusal.lowest_opset) == ("target-limit", None)
     assert refusal.message == "tensorrt 10.0 supports no `reduction` of ScatterND"
+
+
+def test_operators_that_tensorrt_does_not_import_are_refused() -> None:
+    with pytest.raises(Refused) as refused:
+        lower("fixtures/models/genai/genai_llama_fp32_cpu.onnx", target="tensorrt", verify=False)
+    report = refused.value.report
+    assert {(one.code, one.message) for one in report.reasons} == {
+        ("target-limit", f"tensorrt 11.0 imports no `{operator}`")
+        for operator in (
+            "SimplifiedLayerNormalization",
+            "com.microsoft::GroupQueryAttention",
+            "com.microsoft::SkipSimplifiedLayerNormalization",
+        )
+    }
+    assert len(report.reasons) == 7
+
+
+def test_functions_of_the_model_and_operators_of_plugins_are_not_refused() -> None:
+    """mobius writes com.microsoft::SkipSimplifiedLayerNormalization as a function."""
+    lower(_NATIVE / "llama_static.onnx", target="tensorrt@11.0", verify=False)
+    text = """
+        <ir_version: 10, opset_import: ["": 18, "plugin": 1, "com.microsoft": 1]>
+        m (float[2] x, float s) => (float[2] y) {
+            a = plugin.Make (x) q = com.microsoft.QuantizeLinear (a, s)
+            y = com.microsoft.DequantizeLinear (q, s)
+        }
+    """
+    lower(ir.from_proto(onnx.parser.parse_model(text)), target="tensorrt@10.1", verify=False)
 
 
 def test_what_a_rule_emits_is_held_to_the_limits_too() -> None:

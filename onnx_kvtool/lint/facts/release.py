@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from onnx_kvtool.core.location import Location
     from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.targets.target import Limit, Target
 
@@ -18,6 +19,7 @@ __all__ = [
     "limits_named",
     "lowering_command",
     "runtime_words",
+    "strangers",
 ]
 
 
@@ -66,6 +68,24 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
                 continue
             if strikes:
                 yield site, limit
+
+
+def strangers(context: Context, target: Target) -> Iterator[Location]:
+    """Yield the place of each node whose operator ONNX does not define and a release cannot load.
+
+    Calls of the model's own functions are none.
+    """
+    from onnx_kvtool.ops.schema import is_standard
+
+    if target.release.contrib is None:
+        return
+    local = {key[:2] for key in context.model.functions}
+    for site in context.sites:
+        node = site.node
+        if is_standard(node) or (node.domain, node.op_type) in local:
+            continue
+        if not target.release.imports(node.domain, node.op_type):
+            yield site.location()
 
 
 def dtype_word(node: ir.Node) -> str | None:

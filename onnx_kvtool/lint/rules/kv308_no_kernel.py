@@ -21,8 +21,9 @@ class NoKernel(TargetRule):
     ## What it does
 
     With `--target`, looks for nodes that the release cannot run: operators that it has no kernel
-    for at the opset of the model, or not for the element type of the node. An element type that is
-    not known is no finding. Types of TensorScatter in onnxruntime are [KV302](KV302.md).
+    for at the opset of the model, or not for the element type of the node, and operators of
+    onnxruntime (`com.microsoft`) that it does not import. An element type that is not known is no
+    finding. Types of TensorScatter in onnxruntime are [KV302](KV302.md).
 
     ## Why is this bad?
 
@@ -64,6 +65,7 @@ class NoKernel(TargetRule):
             limited,
             lowering_command,
             runtime_words,
+            strangers,
         )
 
         for site, limit in limited(context, target):
@@ -78,4 +80,10 @@ class NoKernel(TargetRule):
                 site.location(),
                 f"{runtime_words(target)} {limit.reason}{suffix}",
                 help=f"lower the model for this release: {lowering_command(target)}",
+            )
+        for place in strangers(context, target):
+            yield self.found(
+                place,
+                f"{runtime_words(target)} imports no `{place.op}`",
+                help="export the model without it, or write it with operators of ONNX",
             )

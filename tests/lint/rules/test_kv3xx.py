@@ -19,6 +19,19 @@ KEYS = f"{CACHE} past, {ROW} new, int64[2] start"
 ORT = ["onnxruntime@1.31.1"]
 TRT = ["tensorrt@11.0"]
 SCATTER = graph("[ts] present = TensorScatter (past, new, start)", KEYS, f"{CACHE} present")
+CONTRIB = """
+    <ir_version: 10, opset_import: ["": 18, "com.microsoft": 1]>
+    main (float[2, 3] x, float[3, 5] w) => (y) {
+        [g] g = com.microsoft.FusedMatMul (x, w) [n] y = SimplifiedLayerNormalization (g, w)
+    }
+"""
+PLUGIN = """
+    <ir_version: 10, opset_import: ["": 18, "com.microsoft": 1, "vendor": 1, "local": 1]>
+    main (float[2] x, float s) => (y) {
+        a = vendor.Make (x) b = local.f (a) c = com.microsoft.DequantizeLinear (b, s) y = Neg (c)
+    }
+    <domain: "local", opset_import: ["": 18]> f (x) => (y) { y = Neg (x) }
+"""
 FIRST_ATTENTION = "model/layers.0/self_attn/Attention_node_14"
 SECOND_ATTENTION = "model/layers.1/self_attn/Attention_node_40"
 
@@ -168,6 +181,10 @@ CASES = {
         Case("no Softmax of half precision in 1.15", graph(
             "[s] y = Softmax (x)", "float16[2, 3] x", "float16[2, 3] y", opset=18), at=["s"],
             targets=["onnxruntime@1.15.1"], says="(float16)"),
+        Case("an operator of onnxruntime in TensorRT", CONTRIB, at=["g", "n"], targets=TRT,
+             says="tensorrt 11.0 imports no `com.microsoft::FusedMatMul`"),
+        Case("operators of plugins, functions, and what TensorRT imports", PLUGIN, targets=TRT),
+        Case("an operator of onnxruntime in onnxruntime", CONTRIB, targets=ORT),
         Case("the newest release", SCATTER, targets=ORT),
         Case("a type that is not known", graph(
             "s = vendor.Make () [s] y = Softmax (s)", "", "float[2, 3] y", opset=18
