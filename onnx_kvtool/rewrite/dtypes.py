@@ -95,7 +95,7 @@ _WAYS: Mapping[str, _Way] = Table(
     [
         *_each("Compress Expand Flatten Gather GatherElements GatherND Pad", "T", _MOVED),
         *_each("Reshape ReverseSequence Slice Squeeze Tile Transpose", "T", _MOVED),
-        *_each("DepthToSpace SpaceToDepth Split Unique Unsqueeze", "T", _MOVED),
+        *_each("DepthToSpace SpaceToDepth Split Unique Unsqueeze Where", "T", _MOVED),
         ("OneHot", _Way("T3", _MOVED)),
         ("IsInf", _Way("T1", _ORDERED)),
         ("IsNaN", _Way("T1", _ORDERED)),
@@ -105,7 +105,8 @@ _WAYS: Mapping[str, _Way] = Table(
         *_each("Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose", "T", _WIDENED),
         *_each("Cos Cosh Einsum Elu GlobalAveragePool GlobalMaxPool HardSigmoid", "T", _WIDENED),
         *_each("InstanceNormalization LpNormalization Round Selu Sin Sinh", "T", _WIDENED),
-        *_each("Softplus Softsign Tan ThresholdedRelu", "T", _WIDENED),
+        *_each("CumSum LeakyRelu PRelu Softplus Softsign Tan ThresholdedRelu", "T", _WIDENED),
+        ("Pow", _Way("T1", _WIDENED)),
     ],
 )
 

@@ -32,6 +32,7 @@ def detour_element_type(context: LoweringContext, node: ir.Node, em: Emitter) ->
         return None
     if any(problem.code != "element-type" for problem in fitted.problems):
         return None
+    of_outputs = next(i for i, f in enumerate(facts.inputs) if f.type_parameter == parameter)
     inputs: list[ir.Value | None] = []
     for index, value in enumerate(node.inputs):
         formal = facts.input(index)
@@ -47,7 +48,7 @@ def detour_element_type(context: LoweringContext, node: ir.Node, em: Emitter) ->
         formal = facts.output(index)
         dtype = value.dtype or ir.DataType.UNDEFINED
         if formal is not None and formal.type_parameter == parameter and value.name:
-            carrier = carrier_of(node.op_type, value.dtype, em.opset, 0)
+            carrier = carrier_of(node.op_type, value.dtype, em.opset, of_outputs)
             if carrier is None:
                 return None
             dtype = carrier
