@@ -102,6 +102,7 @@ from onnx_kvtool.lint.rules.on612_missing_output import MissingOutput
 from onnx_kvtool.lint.rules.on613_ir_feature import IrFeature
 from onnx_kvtool.lint.rules.on614_function_opset import FunctionOpset
 from onnx_kvtool.lint.rules.on615_shape_conflict import ShapeConflict
+from onnx_kvtool.lint.rules.on616_scale_shape import ScaleShape
 from onnx_kvtool.lint.rules.xd501_external_missing import ExternalMissing
 from onnx_kvtool.lint.rules.xd502_external_escape import ExternalEscape
 from onnx_kvtool.lint.rules.xd503_external_symlink import ExternalSymlink
@@ -223,6 +224,7 @@ _RULES: tuple[type[Rule], ...] = (
     IrFeature,
     FunctionOpset,
     ShapeConflict,
+    ScaleShape,
 )
 
 RULES: Table[str, Rule] = Table("rule", ((rule.code, rule()) for rule in _RULES))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, contradict, dims_of
+from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.forms import unsqueeze
@@ -89,19 +90,18 @@ def layout_of(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> Layo
             f"whether `{scale.name}` is one number or one for each index of the axis is unknown",
             help="declare the shapes of the input and of the scale",
         )
-    if not shape or dims is None or shape == (1,):
-        return Layout(em, x, None)
-    axis = counted_axis(view.integer("axis") if "axis" in view.facts.attributes else 0, len(dims))
+    axis = view.integer("axis") if "axis" in view.facts.attributes else 0
     block = view.integer("block_size") if "block_size" in view.facts.attributes else 0
+    zero = next((view.input(f.name) for f in view.facts.inputs if "zero" in f.name), None)
+    problem = scale_misfit(dims, shape, dims_of(zero), axis, block, (_name(scale), _name(zero)))
+    if problem is not None:
+        help = problem.help or "check the node in the exporter; `kvtool check` finds every one"
+        raise Refusal("scale-shape", problem.text, help=help)
+    if (not block and shape in ((), (1,))) or dims is None:
+        return Layout(em, x, None)
+    axis = counted_axis(axis, len(dims))
     if not block:
-        if len(shape) != 1 or contradict(shape[0], dims[axis]):
-            raise _misfit(scale, f"() or ({_text(dims[axis])},)", shape)
         return Layout(em, x, axis)
-    size = dims[axis]
-    blocks = -(-size // block) if isinstance(size, int) else None
-    expected = (*dims[:axis], blocks, *dims[axis + 1 :])
-    if len(shape) != len(expected) or any(map(contradict, shape, expected)):
-        raise _misfit(scale, f"({', '.join(map(_text, expected))})", shape)
     return Layout(em, x, axis, block, *_targets(dims, axis, block))
 
 
@@ -119,14 +119,5 @@ def _targets(
     return (*before, size // block, block, *after), (*before, size, *after)
 
 
-def _misfit(scale: ir.Value, expected: str, shape: Sequence[Dim]) -> Refusal:
-    got = f"({', '.join(map(_text, shape))}{',' if len(shape) == 1 else ''})"
-    return Refusal(
-        "scale-shape",
-        f"`{scale.name}` has shape {got}, expected {expected}",
-        help="check the node in the exporter; `kvtool check` finds every one",
-    )
-
-
-def _text(dim: Dim) -> str:
-    return "?" if dim is None else str(dim)
+def _name(value: ir.Value | None) -> str:
+    return "" if value is None else value.name or ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.kernel import Array
@@ -40,10 +41,8 @@ def plan_spread(
 
     Args:
         x: The input.
-        scale: A scalar, or one element in 1-D as exporters write it: per tensor; 1-D of the size of
-            `axis`: per axis; the shape of `x` with ceil(size / `block_size`) along `axis`: blocked.
-        zero_point: None, or of the shape of `scale`; one element may be a scalar here and 1-D
-            there, as in the backend cases.
+        scale: Per tensor, per axis or blocked; see `ops.quantization`.
+        zero_point: None, or of the shape of `scale`.
         axis: Counted from the back if negative; not read per tensor.
         block_size: 0 unless blocked.
         prefix: `x` or `y`: how the inputs are called.
@@ -51,34 +50,11 @@ def plan_spread(
     Raises:
         KernelError: If a shape is none of these, or if `axis` is outside the rank.
     """
-    name = f"`{prefix}_scale`"
-    single = scale.size == 1 and scale.ndim <= 1
-    both_single = single and zero_point is not None and zero_point.shape in ((), (1,))
-    if zero_point is not None and zero_point.shape != scale.shape and not both_single:
-        raise KernelError(
-            f"`{prefix}_zero_point` has shape {zero_point.shape}, expected {scale.shape} as {name}"
-        )
-    if block_size < 0:
-        raise KernelError(f"`block_size` is {block_size}, expected a positive number")
-    if single:
+    names = (f"{prefix}_scale", f"{prefix}_zero_point")
+    zero_dims = None if zero_point is None else zero_point.shape
+    problem = scale_misfit(x.shape, scale.shape, zero_dims, axis, block_size, names)
+    if problem is not None:
+        raise KernelError(problem.text, help=problem.help)
+    if not block_size and scale.size == 1:
         return Spread(None, None, x.shape)
-    axis = count_axis(axis, x.ndim, of="x")
-    size = x.shape[axis]
-    if block_size:
-        blocks = -(-size // block_size)
-        expected = (*x.shape[:axis], blocks, *x.shape[axis + 1 :])
-        if scale.shape != expected:
-            raise KernelError(
-                f"{name} has shape {scale.shape}, expected {expected}: "
-                f"blocks of {block_size} along axis {axis} of `x` with shape {x.shape}"
-            )
-        return Spread(axis, block_size, x.shape)
-    if scale.shape != (size,):
-        raise KernelError(
-            f"{name} has shape {scale.shape}, expected () or ({size},): "
-            f"axis {axis} of `x` with shape {x.shape}",
-            help="give `block_size` if the scale has the rank of `x`"
-            if scale.ndim == x.ndim > 1
-            else None,
-        )
-    return Spread(axis, None, x.shape)
+    return Spread(count_axis(axis, x.ndim, of="x"), block_size or None, x.shape)
