@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.changes import VALUE_LIMITS, changed_meaning
+from onnx_kvtool.ops.joined_types import clashing_types
 from onnx_kvtool.ops.rising import changed_meaning_rising
 from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, OpFacts, op_facts, type_name
 
@@ -94,6 +95,10 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
     _fit_inputs(node, old, new, result)
     result.problems.extend(_values(node, new, target))
     result.problems.extend(_types(node, new, target, old if rising else None))
+    clashes = clashing_types(node, old, new)
+    result.problems.extend(
+        Problem("element-type", f"{c} {target}", "element-type") for c in clashes
+    )
     return result
 
 

@@ -36,8 +36,8 @@ def lower_batch_normalization_14(
     ):
         raise Refusal(
             "element-type",
-            "training of BatchNormalization is written for float32 and float64 only",
-            lowest_opset=14,
+            f"BatchNormalization-14 is written for opset {em.opset} where all its inputs are "
+            "float32 or all are float64",
         )
     rank = len(dims_of(data) or ())
     if view.integer("training_mode") == 0:

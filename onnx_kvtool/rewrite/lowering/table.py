@@ -14,6 +14,7 @@ from onnx_kvtool.rewrite.lowering.bit_cast import lower_bit_cast_26
 from onnx_kvtool.rewrite.lowering.bit_shift import lower_bit_shift_28
 from onnx_kvtool.rewrite.lowering.bitwise import lower_bitwise_18
 from onnx_kvtool.rewrite.lowering.constant import lower_constant_12
+from onnx_kvtool.rewrite.lowering.cosine_window import lower_cosine_window_17
 from onnx_kvtool.rewrite.lowering.cum_prod import lower_cum_prod_26
 from onnx_kvtool.rewrite.lowering.dft import lower_dft_20
 from onnx_kvtool.rewrite.lowering.dropout import lower_dropout_12
@@ -105,6 +106,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("BitwiseNot", Lowering("bitwise", 18, lower_bitwise_18)),
         ("BitwiseOr", Lowering("bitwise", 18, lower_bitwise_18)),
         ("BitwiseXor", Lowering("bitwise", 18, lower_bitwise_18)),
+        ("BlackmanWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
         ("Constant", Lowering("constant", 12, lower_constant_12)),
         ("CumProd", Lowering("cum_prod", 26, lower_cum_prod_26)),
         ("DFT", Lowering("dft", 20, lower_dft_20, reads=17)),
@@ -114,6 +116,8 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("GRU", Lowering("recurrent", 14, lower_recurrent_14)),
         ("GatherND", Lowering("gather_nd", 12, lower_gather_nd_12)),
         ("GridSample", Lowering("grid_sample", 20, lower_grid_sample_20)),
+        ("HammingWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
+        ("HannWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
         ("Hardmax", Lowering("softmax", 13, lower_softmax_13)),
         ("LSTM", Lowering("recurrent", 14, lower_recurrent_14)),
         ("LogSoftmax", Lowering("softmax", 13, lower_softmax_13)),

@@ -37,6 +37,9 @@ _POWERS = {
     "float16 by uint8": (np.float16, np.uint8, [1.5, 2, 0.5], [2, 3, 1]),
     "int32 by int32": (np.int32, np.int32, [3, -7, 46340, 1, -1, 5], [2, 5, 2, -3, -3, 0]),
     "int32 by float32": (np.int32, np.float32, [4, 9, 10], [0.5, 1.5, 2]),
+    "float32 by float64": (np.float32, np.float64, [1.5, 2.25, 9], [2, 3.5, -0.5]),
+    "float64 by float32": (np.float64, np.float32, [1.1, 0.3], [7.5, -3]),
+    "float16 by float32": (np.float16, np.float32, [1.5, 2, 0.5], [2, 3, 1.5]),
     "float64 by int32": (np.float64, np.int32, [1.1, -0.3], [7, 3]),
 }
 
