@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx
 
-from onnx_kvtool.runtime.verification.shrinking.sizes import Shape
+from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size
 
-__all__ = ["Call"]
+__all__ = ["Call", "Link", "Links"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A number of a model that is a size, and changes with it.
+
+    Attributes:
+        place: Name of the constant that holds it, or index of a node and name of its attribute.
+        element: Its index in a constant or attribute that holds several.
+        size: The size.
+    """
+
+    place: str | tuple[int, str]
+    element: int
+    size: Size
+
+
+@dataclass(slots=True)
+class Links:
+    """What rules find in one model beside the sizes of its values.
+
+    Attributes:
+        numbers: Numbers that are sizes.
+        readers: How many nodes read a constant for numbers that are sizes.
+        tables: Constants that hold indices along a size, with it.
+        scales: Indices of Attention nodes whose scale follows from the size of their heads.
+    """
+
+    numbers: list[Link] = field(default_factory=list)
+    readers: dict[str, int] = field(default_factory=dict)
+    tables: list[tuple[str, Size]] = field(default_factory=list)
+    scales: dict[int, Size] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +53,42 @@ class Call:
         shapes: Shapes of its inputs; None for an unknown rank and for an input that is left out.
         integers: What its inputs hold where they are small constants of integers.
         is_token: For each input, whether it holds token ids that are fed.
+        index: Index of the node.
+        links: Where rules note what else they find.
     """
 
     node: onnx.NodeProto
     shapes: Sequence[Shape | None]
     integers: Sequence[list[int] | None]
     is_token: Sequence[bool]
+    index: int = 0
+    links: Links = field(default_factory=Links)
 
     def shape(self, index: int) -> Shape | None:
         """Return the shape of an input; None if it is left out or of unknown rank."""
         return self.shapes[index] if index < len(self.shapes) else None
 
     def constant(self, index: int) -> list[int] | None:
-        """Return the integers that an input is known to hold."""
+        """Return the integers that an input is known to hold, and keep how many they are."""
+        if shape := self.shape(index):
+            shape[0].pin()
         return self.integers[index] if index < len(self.integers) else None
+
+    def link(self, index: int, sizes: dict[int, Size]) -> None:
+        """Note that elements of a constant input are sizes, all others no sizes that may change."""
+        if not sizes:
+            return
+        name = self.node.input[index]
+        self.links.readers[name] = self.links.readers.get(name, 0) + 1
+        self.links.numbers += [Link(name, element, size) for element, size in sizes.items()]
+
+    def link_attribute(self, name: str, size: Size, element: int = 0) -> None:
+        """Note that a number of an attribute is a size."""
+        self.links.numbers.append(Link((self.index, name), element, size))
+
+    def has(self, index: int) -> bool:
+        """Return whether an input is given."""
+        return index < len(self.node.input) and bool(self.node.input[index])
 
     def number(self, name: str, default: int) -> int:
         """Return the value of an integer attribute; `default` where the node has none."""

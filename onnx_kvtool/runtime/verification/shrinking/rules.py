@@ -10,7 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.runtime.verification.shrinking.attending import (
+    attention,
+    rotary_embedding,
+    scatter_elements,
+    scatter_nd,
+    tensor_scatter,
+)
 from onnx_kvtool.runtime.verification.shrinking.call import Call
+from onnx_kvtool.runtime.verification.shrinking.quantised import dequantize, mat_mul_n_bits
+from onnx_kvtool.runtime.verification.shrinking.reshaping import (
+    concat,
+    expand,
+    reshape,
+    slice_,
+    split,
+    tile,
+)
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, broadcast, pin
 
 __all__ = ["RULES", "Rule"]
@@ -70,7 +86,15 @@ def _gather(call: Call) -> list[Shape | None] | None:
     axis = _axis(call, 0, data)
     if data is None or indices is None or axis is None:
         return None
-    if not call.is_token[1]:
+    name = call.node.input[1]
+    if call.is_token[1]:
+        for atom in data[axis].atoms():
+            atom.what = atom.what or "tokens"
+    elif len(indices) == 1 and indices[0].number == data[axis].number:
+        # A constant that puts all in another order; it may follow where it says so regularly.
+        data[axis].join(indices[0])
+        call.links.tables.append((name, data[axis]))
+    else:
         pin(data[axis : axis + 1])
     return [[*data[:axis], *indices, *data[axis + 1 :]]]
 
@@ -83,23 +107,6 @@ def _transpose(call: Call) -> list[Shape | None] | None:
     if order is not None and sorted(order) != list(range(len(shape))):
         return None
     return [shape[::-1] if order is None else [shape[axis] for axis in order]]
-
-
-def _reshape(call: Call) -> list[Shape | None] | None:
-    """A 0 copies a size; what is merged or split stays as it is."""
-    shape, target = call.shape(0), call.constant(1)
-    if shape is None or target is None or call.number("allowzero", 0):
-        return None
-    copied = {axis for axis, size in enumerate(target) if size == 0}
-    if copied and max(copied) >= len(shape):
-        return None
-    pin([size for axis, size in enumerate(shape) if axis not in copied])
-    return [
-        [
-            shape[axis] if axis in copied else bind(size if size > 0 else None)
-            for axis, size in enumerate(target)
-        ]
-    ]
 
 
 def _axes(call: Call, rank: int) -> list[int] | None:
@@ -159,73 +166,9 @@ def _reduce(call: Call) -> list[Shape | None] | None:
     return [[size for axis, size in enumerate(shape) if axis not in axes]]
 
 
-def _concat(call: Call) -> list[Shape | None] | None:
-    """What is joined stays as it is; the other sizes are the same in every part."""
-    parts = [shape for shape in call.shapes if shape is not None]
-    if len(parts) < len(call.shapes) or len({len(part) for part in parts}) != 1:
-        return None
-    axis = _axis(call, 0, parts[0])
-    if axis is None:
-        return None
-    for part in parts:
-        pin(part[axis : axis + 1])
-        for place, size in enumerate(part):
-            if place != axis:
-                parts[0][place].join(size)
-    return [[bind(None) if place == axis else size for place, size in enumerate(parts[0])]]
-
-
-def _split(call: Call) -> list[Shape | None] | None:
-    shape = call.shape(0)
-    axis = _axis(call, 0, shape)
-    if shape is None or axis is None:
-        return None
-    pin(shape[axis : axis + 1])
-    part: Shape = [bind(None) if place == axis else size for place, size in enumerate(shape)]
-    return [part] * len(call.node.output)
-
-
-def _slice(call: Call) -> list[Shape | None] | None:
-    shape, axes = call.shape(0), call.constant(3)
-    cut = None if shape is None or axes is None else _counted(axes, len(shape))
-    if shape is None or cut is None:
-        return None
-    pin([size for place, size in enumerate(shape) if place in cut])
-    return [[bind(None) if place in cut else size for place, size in enumerate(shape)]]
-
-
 def _shape(call: Call) -> list[Shape | None] | None:
     """The numbers follow the sizes when the model runs."""
     return [[bind(None)]]
-
-
-def _tensor_scatter(call: Call) -> list[Shape | None] | None:
-    past, update = call.shape(0), call.shape(1)
-    axis = _axis(call, -2, past)
-    if past is None or update is None or axis is None or len(past) != len(update):
-        return None
-    for place, (one, other) in enumerate(zip(past, update, strict=True)):
-        if place == axis:
-            pin([one, other])
-        else:
-            one.join(other)
-    return [past]
-
-
-def _dequantize(call: Call) -> list[Shape | None] | None:
-    """Scales are one number, or one for each index of an axis; blocks stay as they are."""
-    shape = call.shape(0)
-    if shape is None or call.number("block_size", 0):
-        return None
-    axis = _axis(call, 1, shape)
-    for scale in call.shapes[1:]:
-        if scale and len(scale) == 1 and not scale[0].is_one:
-            if axis is None:
-                return None
-            shape[axis].join(scale[0])
-        elif scale is None or len(scale) > 1:
-            return None
-    return [shape]
 
 
 _UNARY = (
@@ -249,23 +192,31 @@ RULES: Table[tuple[str, str], Rule] = Table(
         *((("", op), _same) for op in (*_UNARY, "CastLike")),
         *((("", op), _elementwise) for op in _BINARY),
         *((("", op), _reduce) for op in _REDUCTIONS),
-        (("", "Concat"), _concat),
-        (("", "DequantizeLinear"), _dequantize),
+        (("", "Attention"), attention),
+        (("", "Concat"), concat),
+        (("", "DequantizeLinear"), dequantize),
+        (("", "Expand"), expand),
         (("", "Gather"), _gather),
         (("", "Gemm"), _gemm),
         (("", "LayerNormalization"), _normalization),
         (("", "MatMul"), _matmul),
-        (("", "QuantizeLinear"), _dequantize),
+        (("", "QuantizeLinear"), dequantize),
         (("", "RMSNormalization"), _normalization),
-        (("", "Reshape"), _reshape),
+        (("", "Range"), _shape),
+        (("", "Reshape"), reshape),
+        (("", "RotaryEmbedding"), rotary_embedding),
+        (("", "ScatterElements"), scatter_elements),
+        (("", "ScatterND"), scatter_nd),
         (("", "Shape"), _shape),
         (("", "SimplifiedLayerNormalization"), _normalization),
-        (("", "Slice"), _slice),
-        (("", "Split"), _split),
+        (("", "Slice"), slice_),
+        (("", "Split"), split),
         (("", "Squeeze"), _squeeze),
-        (("", "TensorScatter"), _tensor_scatter),
+        (("", "TensorScatter"), tensor_scatter),
+        (("", "Tile"), tile),
         (("", "Transpose"), _transpose),
         (("", "Unsqueeze"), _unsqueeze),
+        (("com.microsoft", "MatMulNBits"), mat_mul_n_bits),
         (("com.microsoft", "SkipLayerNormalization"), _skip_normalization),
         (("com.microsoft", "SkipSimplifiedLayerNormalization"), _skip_normalization),
     ],

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections import Counter
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from onnx_kvtool.runtime.verification.shrinking.call import Call
+from onnx_kvtool.runtime.verification.shrinking.call import Call, Links
 from onnx_kvtool.runtime.verification.shrinking.rules import RULES
-from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, pin
+from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size, bind, pin
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton
+from onnx_kvtool.runtime.verification.shrinking.spine import captured
 
-__all__ = ["shapes_of"]
+__all__ = ["Shapes", "Sizes", "sizes_of"]
 
 _A = onnx.AttributeProto
 
@@ -26,23 +29,38 @@ _COPYING = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsq
 Shapes = dict[str, Shape | None]
 
 
-def shapes_of(skeleton: Skeleton, shared: Set[str], tokens: Set[str]) -> Shapes:
-    """Return the sizes of every value of the main graph by name; None for an unknown rank.
+@dataclass(slots=True)
+class Sizes:
+    """The sizes of one model.
 
-    Sizes are pinned that have to stay: those of weights that are not `shared`, symbolic ones, and
+    Attributes:
+        shapes: The sizes of every value of the main graph by name; None for an unknown rank.
+        links: Numbers that are sizes, and tables that index them.
+    """
+
+    shapes: Shapes
+    links: Links
+
+
+def sizes_of(skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> Sizes:
+    """Return the sizes of a model, tied by what its operators ask for.
+
+    Sizes are pinned that have to stay: those of constants that are not `free`, symbolic ones, and
     those that some operator may depend on.
 
     Args:
         skeleton: The model.
-        shared: Weights that get other values.
+        free: Weights that get other values, and constants of which a part may do.
         tokens: Inputs that hold token ids, so that the tables which they index may be shorter.
     """
-    return _Walk(skeleton, shared, tokens).shapes
+    walk = _Walk(skeleton, free, tokens)
+    return Sizes(walk.shapes, walk.links)
 
 
 class _Walk:
-    def __init__(self, skeleton: Skeleton, shared: Set[str], tokens: Set[str]) -> None:
+    def __init__(self, skeleton: Skeleton, free: Set[str], tokens: Set[str]) -> None:
         graph = skeleton.message.graph
+        self.links = Links()
         self.shapes: Shapes = {}
         self._tokens = set(tokens)
         self._integers: dict[str, list[int]] = {}
@@ -50,15 +68,32 @@ class _Walk:
         for value in graph.input:
             self.shapes[value.name] = _declared(value)
         for tensor in graph.initializer:
-            is_pinned = tensor.name not in shared
+            is_pinned = tensor.name not in free
             self.shapes[tensor.name] = [bind(size, is_pinned=is_pinned) for size in tensor.dims]
             self._note(tensor.name, tensor)
         for sparse in graph.sparse_initializer:
             self.shapes[sparse.values.name] = [bind(size) for size in sparse.dims]
-        for node in graph.node:
-            self._node(node)
+        for index, node in enumerate(graph.node):
+            self._node(node, index)
+        self._check_readers(graph.node)
 
-    def _node(self, node: onnx.NodeProto) -> None:
+    def _check_readers(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Tie sizes that are one number, and keep those that some node reads for anything else."""
+        readers: Counter[str] = Counter()
+        for node in nodes:
+            readers.update(name for name in node.input if name)
+            readers.update(captured(node))
+        first: dict[object, Size] = {}
+        for link in self.links.numbers:
+            # Nodes that share a constant share what it says.
+            first.setdefault((link.place, link.element), link.size).join(link.size)
+            if (
+                isinstance(link.place, str)
+                and readers[link.place] != self.links.readers[link.place]
+            ):
+                link.size.pin()
+
+    def _node(self, node: onnx.NodeProto, index: int) -> None:
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             self._constant(node)
             return
@@ -67,13 +102,15 @@ class _Walk:
             [self.shapes.get(name) if name else None for name in node.input],
             [self._integers.get(name) for name in node.input],
             [name in self._tokens for name in node.input],
+            index,
+            self.links,
         )
         domain = "" if node.domain == "ai.onnx" else node.domain
         rule = RULES.get((domain, node.op_type))
         outputs = None if rule is None else rule(call)
         if outputs is None:
             pin(*call.shapes)
-            pin(*(self.shapes.get(name) for name in _captured(node)))
+            pin(*(self.shapes.get(name) for name in captured(node)))
             outputs = [self._fresh(name) for name in node.output]
         for name, shape in zip(node.output, outputs, strict=False):
             # A size that stays, where a rule knows no rank but inference does.
@@ -132,13 +169,3 @@ def _inferred(message: onnx.ModelProto) -> dict[str, list[int | None]]:
         for value in inferred.graph.value_info
         if value.type.tensor_type.HasField("shape")
     }
-
-
-def _captured(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the names that the bodies of `node` read, those of outer values among them."""
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.type == _A.GRAPH else [])):
-            for inner in graph.node:
-                yield from inner.input
-                yield from _captured(inner)
-            yield from (value.name for value in graph.output)
