@@ -107,12 +107,14 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
     report = inference.report
     if request.output is None:
         return report
+    if not report.failed:
+        inference.annotate(frozen=True)
+        inference.refuse_what_onnx_does()
     if report.failed:
         what = "a conflict" if report.conflicts else "an unknown value"
         report.notes.append(f"nothing was written because of {what}")
         return report
     progress("writing the result")
-    inference.annotate(frozen=True)
     write_result(model, request, request.output, report)
     return report
 

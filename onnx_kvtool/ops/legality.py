@@ -103,7 +103,7 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
 
 
 def examine(node: ir.Node, opset: int) -> Iterator[Problem]:
-    """Yield everything about a node of the default domain that `opset` does not allow.
+    """Yield everything about a node that `opset`, a version of its domain, does not allow.
 
     Looks at the operator, attribute names, types and values, the number of inputs and outputs,
     required inputs, and the element types that are known. Attributes that refer to a parameter of
@@ -111,7 +111,7 @@ def examine(node: ir.Node, opset: int) -> Iterator[Problem]:
     `unknown-attribute`, `attribute-type`, `missing-attribute`, `arity`, `missing-input`,
     `attribute-value` and `element-type`.
     """
-    facts = op_facts(node.op_type, opset)
+    facts = op_facts(node.op_type, opset, node.domain)
     if facts is None or facts.deprecated:
         text = f"`{node.op_type}` does not exist at opset {opset}"
         kind = "unknown-operator" if facts is None else "deprecated-operator"

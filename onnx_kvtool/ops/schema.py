@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 __all__ = [
     "NEWEST",
+    "NEWEST_OF",
     "AttributeFacts",
     "Formal",
     "OpFacts",
@@ -27,6 +28,15 @@ __all__ = [
 
 NEWEST: int = onnx.defs.onnx_opset_version()
 """The newest opset of the default domain that the installed onnx knows."""
+
+NEWEST_OF: Mapping[str, int] = {
+    "": NEWEST,
+    **{
+        domain: max(s.since_version for s in onnx.defs.get_all_schemas() if s.domain == domain)
+        for domain in ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+    },
+}
+"""The newest version of each domain whose operators ONNX defines."""
 
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
 
@@ -72,7 +82,7 @@ class Formal:
 
 @dataclass(frozen=True, slots=True)
 class OpFacts:
-    """One version of one operator of the default domain.
+    """One version of one operator that ONNX defines.
 
     Attributes:
         op_type: Name of the operator.
@@ -123,22 +133,25 @@ def is_standard(node: ir.Node) -> bool:
 
 
 @functools.cache
-def operators() -> frozenset[str]:
-    """Return the names of all operators of the default domain at `NEWEST`."""
+def operators(domain: str = "") -> frozenset[str]:
+    """Return the names of all operators of a domain at its newest version."""
     schemas = onnx.defs.get_all_schemas()
-    return frozenset(s.name for s in schemas if s.domain == "" and not s.deprecated)
+    return frozenset(s.name for s in schemas if s.domain == domain and not s.deprecated)
 
 
 @functools.cache
-def op_facts(op_type: str, opset: int) -> OpFacts | None:
+def op_facts(op_type: str, opset: int, domain: str = "") -> OpFacts | None:
     """Return the version of `op_type` that a model of `opset` means; None when there is none.
 
     Args:
-        op_type: Operator of the default domain.
-        opset: Version of the default domain. Above `NEWEST` the answer is that of `NEWEST`.
+        op_type: The operator.
+        opset: Version of its domain. Above the newest one the answer is that of the newest.
+        domain: The domain; one of which ONNX defines nothing has no operators here.
     """
+    if domain not in NEWEST_OF:
+        return None
     try:
-        schema = onnx.defs.get_schema(op_type, min(max(opset, 0), NEWEST), "")
+        schema = onnx.defs.get_schema(op_type, min(max(opset, 0), NEWEST_OF[domain]), domain)
     except onnx.defs.SchemaError:
         return None
     constraints = {

@@ -34,7 +34,7 @@ message = onnx.ModelProto.FromString(sys.stdin.buffer.read())
 try:
     with bounded_memory(int(sys.argv[2])):
         inferred = onnx.shape_inference.infer_shapes(
-            message, strict_mode=sys.argv[3] == "strict", data_prop=True
+            message, "types" in sys.argv[3], "strict" in sys.argv[3], True
         )
 except onnx.shape_inference.InferenceError as error:
     sys.stderr.write(str(error))
@@ -57,19 +57,22 @@ def may_run_out(message: onnx.ModelProto) -> bool:
     return bool(small_constants(message, _may_be_a_large_size))
 
 
-def infer_apart(message: onnx.ModelProto, strict: bool, spare: int) -> onnx.ModelProto | None:
+def infer_apart(
+    message: onnx.ModelProto, strict: bool, spare: int, check_types: bool = False
+) -> onnx.ModelProto | None:
     """Return a message with types inferred in another process; None where that process fails.
 
     Args:
         message: The model, without weights.
         strict: Whether the first contradiction is an error.
         spare: Bytes that the inference may take.
+        check_types: Whether types are held against the schemas.
 
     Raises:
         onnx.shape_inference.InferenceError: If the model contradicts itself, and `strict`.
     """
     path = json.dumps(sys.path)
-    mode = "strict" if strict else "lenient"
+    mode = ("strict" if strict else "lenient") + ("+types" if check_types else "")
     command = [sys.executable, "-c", _CHILD, path, str(spare), mode]
     try:
         child = subprocess.run(

@@ -33,12 +33,12 @@ def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Se
     attributes = {**function.attributes, **node.attributes}
     for inner in body:
         _bind(inner, attributes)
-    opset = function.opset_imports.get("", scope.opset)
+    imports = {**scope.imports, **function.opset_imports}
     inside = replace(
         scope,
         path=function_path(function.domain, function.name, function.overload),
-        opset=opset,
-        contents=run.contents(opset),
+        imports=imports,
+        contents=run.contents(imports.get("", 1)),
         is_main=False,
         in_function=True,
     )

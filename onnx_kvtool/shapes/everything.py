@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -12,9 +12,10 @@ from onnx_kvtool.analysis.index_map.atoms import Atom
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.shapes.knowledge import Lost
-from onnx_kvtool.shapes.onnx_inference import of_model
+from onnx_kvtool.shapes.knowledge import Conflict, Lost
+from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
 from onnx_kvtool.shapes.sizes import shape_words, words
 from onnx_kvtool.shapes.writing import Writer
@@ -33,6 +34,11 @@ class Inference:
 
     report: InferReport
     run: Forward
+
+    def refuse_what_onnx_does(self) -> None:
+        """Add the nodes to the conflicts that onnx's strict inference refuses, as they now are."""
+        found = _refused(self.run, refusals(self.run.model))
+        self.report.conflicts = (*self.report.conflicts, *found)
 
     def annotate(self, *, frozen: bool = False) -> None:
         """Write what was found on the values of the model, in place.
@@ -59,11 +65,13 @@ def infer_everything(model: ir.Model, dims: Mapping[str, int] | None = None) -> 
     Raises:
         KvtoolError: If the model holds something that has no written form.
     """
-    told, failure = of_model(model)
+    told = of_model(model)
     before = {value: (value.type, value.shape) for value in _values(model.graph)}
-    run = Forward(model, dims or {}, told)
+    run = Forward(model, dims or {}, told.types)
     declared_known = sum(_is_declared(run, type_, shape) for type_, shape in before.values())
     run.run()
+    if told.refused is not None:
+        run.knowledge.conflicts += _refused(run, refusals(model, told.refused))
     first: dict[Atom, Lost] = {}
     unknown = []
     for value, place in run.values.items():
@@ -78,9 +86,23 @@ def infer_everything(model: ir.Model, dims: Mapping[str, int] | None = None) -> 
         unknown=tuple(unknown),
         conflicts=tuple(run.knowledge.conflicts),
         equalities=tuple(run.knowledge.equalities),
-        notes=[*([] if failure is None else [failure]), *_assumptions(run)],
+        notes=[*([] if told.failure is None else [told.failure]), *_assumptions(run)],
     )
     return Inference(report, run)
+
+
+def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Conflict]:
+    """Return conflicts of nodes that onnx refuses and of which nothing else is said."""
+    known = {(c.location.graph, c.location.index) for c in run.knowledge.conflicts}
+    found: dict[tuple[str, int | None], Conflict] = {}
+    places = {node: (path, index) for path, index, node in nodes(run.model)}
+    for node, text in refused:
+        path, index = places[node]
+        if (path, index) not in known:
+            message = f"onnx's inference refuses `{node.op_type}`: {text}"
+            place = Location.of(path, node, index)
+            found.setdefault((path, index), Conflict("onnx-refuses", place, "", "", message))
+    return list(found.values())
 
 
 def _assumptions(run: Forward) -> list[str]:

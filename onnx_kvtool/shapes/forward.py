@@ -33,7 +33,7 @@ from onnx_kvtool.shapes.node_types import contrib_types, output_types
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.contrib import CONTRIB, Contrib
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.shapes.rules.table import RULES
+from onnx_kvtool.shapes.rules.table import OTHER_RULES, RULES
 from onnx_kvtool.shapes.sizes import HEAVIEST, Shape, is_invented, names_in, number, read_size
 from onnx_kvtool.shapes.versions import report_wrong_opset
 
@@ -46,7 +46,7 @@ class Scope:
 
     Attributes:
         path: Its path.
-        opset: Version of the default domain.
+        imports: Version of each domain.
         contents: What integer values hold.
         is_main: Whether it is the main graph, of which onnx's inference has told.
         conditional: Whether it may never run.
@@ -54,11 +54,16 @@ class Scope:
     """
 
     path: str
-    opset: int
+    imports: Mapping[str, int]
     contents: Contents
     is_main: bool = False
     conditional: bool = False
     in_function: bool = False
+
+    @property
+    def opset(self) -> int:
+        """Version of the default domain."""
+        return self.imports.get("", 1)
 
     def body(self, path: str) -> Scope:
         """Return the scope of a graph inside, which may never run."""
@@ -107,8 +112,9 @@ class Forward:
     def run(self) -> None:
         """Go through the model."""
         graph = self.model.graph
-        opset = self.model.opset_imports.get("", 1)
-        scope = Scope(graph_path(graph.name), opset, self.contents(opset), is_main=True)
+        imports = self.model.opset_imports
+        contents = self.contents(imports.get("", 1))
+        scope = Scope(graph_path(graph.name), imports, contents, is_main=True)
         for value in graph.inputs:
             self.declare_input(value, scope)
         self.graph(graph, scope)
@@ -236,7 +242,7 @@ class Forward:
             types = contrib_types(node, contrib, knowledge.types.get)
             return _paired(types, _guarded(site, contrib.rule, node.outputs))
         if node.domain != "":
-            return self._stranger(node, site)
+            return self._of_other_domain(site, scope)
         facts = op_facts(node.op_type, opset)
         if facts is None or facts.deprecated:
             fitting = report_wrong_opset(site)
@@ -259,6 +265,18 @@ class Forward:
         ):
             return CONTRIB.get(node.op_type)
         return None
+
+    def _of_other_domain(self, site: Site, scope: Scope) -> Sequence[Outcome]:
+        """Return what onnx's rule says of an operator of another domain of ONNX."""
+        node = site.node
+        opset = node.version or scope.imports.get(node.domain, 1)
+        if op_facts(node.op_type, opset, node.domain) is None:
+            return self._stranger(node, site)
+        types = output_types(node, opset, self.knowledge.types.get)
+        rule = OTHER_RULES.get(f"{node.domain}::{node.op_type}")
+        if rule is not None:
+            return _paired(types, _guarded(site, rule, node.outputs))
+        return _by_onnx(replace(site, opset=opset), types)
 
     def _stranger(self, node: ir.Node, site: Site) -> Sequence[Outcome]:
         """Return what is known of the outputs of an operator nobody knows: nothing."""

@@ -16,18 +16,18 @@ _Types = Callable[[ir.Value], "ir.TypeProtocol | None"]
 
 
 def output_types(node: ir.Node, opset: int, type_of: _Types) -> list[ir.TypeProtocol | None]:
-    """Return the type of each output of a node of the default domain; None for unknown ones.
+    """Return the type of each output of a node of a domain of ONNX; None for unknown ones.
 
     Args:
         node: The node.
-        opset: Version of the default domain.
+        opset: Version of the domain.
         type_of: The type of each input.
     """
     special = _BY_ATTRIBUTE.get(node.op_type)
-    if special is not None:
+    if special is not None and not node.domain:
         return [special(node, type_of)]
     found: list[ir.TypeProtocol | None] = []
-    for how in _plan(node.op_type, opset, len(node.inputs), len(node.outputs)):
+    for how in _plan(node.domain, node.op_type, opset, len(node.inputs), len(node.outputs)):
         if how is None or isinstance(how, ir.DataType):
             found.append(None if how is None else ir.TensorType(how))
             continue
@@ -39,10 +39,10 @@ def output_types(node: ir.Node, opset: int, type_of: _Types) -> list[ir.TypeProt
 
 @functools.cache
 def _plan(
-    op_type: str, opset: int, inputs: int, outputs: int
+    domain: str, op_type: str, opset: int, inputs: int, outputs: int
 ) -> tuple[tuple[int, ...] | ir.DataType | None, ...]:
     """Return for each output the inputs of the same type, or its only type, or None."""
-    facts = op_facts(op_type, opset)
+    facts = op_facts(op_type, opset, domain)
     if facts is None:
         return (None,) * outputs
     plan: list[tuple[int, ...] | ir.DataType | None] = []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -15,13 +16,15 @@ from onnx import numpy_helper
 from onnx_kvtool.analysis.index_map import Expr
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
-from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.shapes.message_types import read_type
+from onnx_kvtool.ops.schema import NEWEST, NEWEST_OF
+from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes
+from onnx_kvtool.shapes.infer import importing_all
+from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.propagation import infer_with_data
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.shapes.sizes import Shape, number
 
-__all__ = ["of_model", "of_node"]
+__all__ = ["Told", "of_model", "of_node", "refusals"]
 
 _A = onnx.AttributeProto
 _MOST_ELEMENTS = 256
@@ -33,20 +36,46 @@ _COUNTING = frozenset(
 """Operators whose result is as long as their input has elements of some kind."""
 
 
-def of_model(model: ir.Model) -> tuple[Mapping[str, onnx.TypeProto], str | None]:
+def _takes_names_for_zero(node: ir.Node) -> bool:
+    """Return whether onnx 1.23.2 refuses a node because it takes a size without number for 0."""
+    if node.op_type != "StringNormalizer" or node.domain:
+        return False
+    shape = None if not node.inputs or node.inputs[0] is None else node.inputs[0].shape
+    return shape is not None and not all(isinstance(dim, int) for dim in shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What onnx's inference says of a model.
+
+    Attributes:
+        types: Types of the values of the main graph, by name.
+        failure: Why there are none; None where inference went well.
+        refused: What inference was given, if it refuses that; None if it does not.
+    """
+
+    types: Mapping[str, onnx.TypeProto]
+    failure: str | None = None
+    refused: onnx.ModelProto | None = None
+
+
+def of_model(model: ir.Model) -> Told:
     """Return the types of the values of the main graph as they follow from its inputs alone.
 
     What the file declares of other values is left out, so that it cannot hide a contradiction.
 
-    Returns:
-        Types by name, and why there are none; None where inference went well.
     """
     if model.functions and expanded_nodes(model) > MOST_NODES:
-        return {}, f"its functions expand to more than {MOST_NODES} nodes"
-    message = weightless(model)
+        return Told({}, f"its functions expand to more than {MOST_NODES} nodes")
+    message = importing_all(weightless(model))
     _undeclare(message.graph)
+    agrees = True
     try:
-        graph = infer_with_data(message).graph
+        try:
+            graph = infer_with_data(message, strict=True, check_types=True).graph
+        except onnx.shape_inference.InferenceError:
+            agrees = False
+            graph = infer_with_data(message).graph
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
@@ -54,8 +83,25 @@ def of_model(model: ir.Model) -> tuple[Mapping[str, onnx.TypeProto], str | None]
         ValueError,
     ) as error:
         text = str(error).strip().splitlines()[0].rstrip(".")
-        return {}, f"onnx's shape inference failed: {text}"
-    return {v.name: v.type for v in (*graph.value_info, *graph.output)}, None
+        return Told({}, f"onnx's shape inference failed: {text}", message)
+    types = {v.name: v.type for v in (*graph.value_info, *graph.output)}
+    return Told(types, None, None if agrees else message)
+
+
+def refusals(
+    model: ir.Model, message: onnx.ModelProto | None = None
+) -> Iterator[tuple[ir.Node, str]]:
+    """Yield the nodes that onnx's strict inference refuses, with what it says.
+
+    Args:
+        model: The model, with the types that were found on its values.
+        message: What inference was given, which is changed; None for the model as it is.
+    """
+    if message is None:
+        message = importing_all(weightless(model))
+    for node, text in complaints(model, message, unknown_nodes(model), check_types=True):
+        if CONSEQUENCE not in text and not _takes_names_for_zero(node):
+            yield node, text
 
 
 def _undeclare(graph: onnx.GraphProto) -> None:
@@ -97,11 +143,13 @@ def of_node(site: Site) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:
             ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values()
         )
         found = onnx.shape_inference.infer_node_outputs(
-            onnx.defs.get_schema(node.op_type, min(site.opset, NEWEST), node.domain),
+            onnx.defs.get_schema(
+                node.op_type, min(site.opset, NEWEST_OF.get(node.domain, NEWEST)), node.domain
+            ),
             call,
             types,
             data,
-            opset_imports=[onnx.helper.make_opsetid("", site.opset)],
+            opset_imports=[onnx.helper.make_opsetid(node.domain, site.opset)],
         )
     except (
         onnx.checker.ValidationError,
@@ -145,14 +193,15 @@ def _type(site: Site, value: ir.Value, names: _Names) -> onnx.TypeProto:
     shape = site.knowledge.shapes.get(value)
     out = onnx.TypeProto()
     ir.serde.serialize_type_into(out, type_)
-    if shape is not None and isinstance(type_, ir.TensorType):
-        out.tensor_type.shape.SetInParent()
+    tensor = innermost(out)
+    if shape is not None and tensor is not None:
+        tensor.shape.SetInParent()
         for size in shape:
             known = site.knowledge.equalities.resolved(size)
             if known.number is not None:
-                out.tensor_type.shape.dim.add(dim_value=known.number)
+                tensor.shape.dim.add(dim_value=known.number)
             else:
-                out.tensor_type.shape.dim.add(dim_param=names.of(size))
+                tensor.shape.dim.add(dim_param=names.of(size))
     return out
 
 
@@ -190,7 +239,8 @@ def _result(
     if found is None or not found.WhichOneof("value"):
         return None, none
     type_ = read_type(found)
-    if not found.HasField("tensor_type") or not found.tensor_type.HasField("shape"):
+    tensor = innermost(found)
+    if tensor is None or not tensor.HasField("shape"):
         return type_, none
     code, why = _reason(site)
     # onnx's rules take a size without number for 0 here and there, and compute on with it.
@@ -199,7 +249,7 @@ def _result(
         number(dim.dim_value)
         if dim.HasField("dim_value") and dim.dim_value >= least
         else (names.size(dim.dim_param) or site.lost(axis, why, code=code, output=output))
-        for axis, dim in enumerate(found.tensor_type.shape.dim)
+        for axis, dim in enumerate(tensor.shape.dim)
     )
 
 

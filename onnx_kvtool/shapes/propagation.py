@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import onnx
 import onnx.shape_inference
 
@@ -19,7 +21,9 @@ _SPARE_PER_BYTE = 32
 nodes and 12 MB took 200 MB."""
 
 
-def infer_with_data(message: onnx.ModelProto, *, strict: bool = False) -> onnx.ModelProto:
+def infer_with_data(
+    message: onnx.ModelProto, *, strict: bool = False, check_types: bool = False
+) -> onnx.ModelProto:
     """Return a message with inferred types, the values of shape tensors taken into account.
 
     onnx 1.23.2 writes down each element of a rank-1 value that Gather or Slice reads, also of one
@@ -30,29 +34,33 @@ def infer_with_data(message: onnx.ModelProto, *, strict: bool = False) -> onnx.M
     Args:
         message: The model, without weights.
         strict: Whether the first contradiction is an error.
+        check_types: Whether types are held against the schemas.
 
     Raises:
-        onnx.shape_inference.InferenceError: If the model contradicts itself, and `strict`.
+        onnx.shape_inference.InferenceError: If the model contradicts itself, and `strict`; if a
+            type is not one of the schema, and `check_types`.
         onnx.checker.ValidationError: If functions call each other in a circle.
         RuntimeError: If inference cannot start.
         ValueError: If the message is too large.
     """
 
     def infer(given: onnx.ModelProto) -> onnx.ModelProto:
-        return infer_past_negative_sizes(given, lambda spared: _infer(spared, strict))
+        return infer_past_negative_sizes(given, lambda spared: _infer(spared, strict, check_types))
 
     return infer_with_distinct_names(message, infer)
 
 
-def _infer(message: onnx.ModelProto, strict: bool) -> onnx.ModelProto:
-    infer = onnx.shape_inference.infer_shapes
+def _infer(message: onnx.ModelProto, strict: bool, check_types: bool) -> onnx.ModelProto:
+    infer = functools.partial(
+        onnx.shape_inference.infer_shapes, check_type=check_types, strict_mode=strict
+    )
     if makes_long_vector(message):
-        return infer(message, strict_mode=strict)
+        return infer(message)
     spare = _SPARE + _SPARE_PER_BYTE * message.ByteSize()
     if may_run_out(message):
-        return infer_apart(message, strict, spare) or infer(message, strict_mode=strict)
+        return infer_apart(message, strict, spare, check_types) or infer(message)
     try:
         with bounded_memory(spare):
-            return infer(message, strict_mode=strict, data_prop=True)
+            return infer(message, data_prop=True)
     except MemoryError:
-        return infer(message, strict_mode=strict)
+        return infer(message)

@@ -13,7 +13,7 @@ from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.shapes.chain import chain
 from onnx_kvtool.shapes.knowledge import Conflict, Lost
-from onnx_kvtool.shapes.message_types import read_type
+from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.site import Unknown
 from onnx_kvtool.shapes.sizes import HEAVIEST, Shape, is_invented, number, shape_words
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope
 
 __all__ = ["settle"]
+
+_LARGEST = 2**63 - 1
+"""What a file holds sizes in: a signed integer of 64 bits."""
 
 
 def settle(run: Forward, value: ir.Value, outcome: Outcome, place: Location, scope: Scope) -> None:
@@ -57,10 +60,33 @@ def settle(run: Forward, value: ir.Value, outcome: Outcome, place: Location, sco
         declared_type = None
     _settle_type(run, value, type_, declared_type, place)
     final = knowledge.types.get(value)
-    if final is not None and not isinstance(final, ir.TensorType):
-        return  # a sequence, a map or an optional has no shape of its own
     declared = run.declared(value) if is_declared else None
+    is_holder = final is not None and not isinstance(final, ir.TensorType)
+    if is_holder and isinstance(shape, Unknown) and declared is None:
+        return  # what a sequence or an optional holds need not be of one rank
+    if not isinstance(shape, Unknown):
+        shape = _possible(run, value, shape, place)
     _settle_shape(run, value, shape, declared, place, scope)
+
+
+def _possible(run: Forward, value: ir.Value, shape: Shape, place: Location) -> Shape:
+    """Return a shape without the sizes that no tensor can have, which are reported."""
+    if all(size.number is None or 0 <= size.number <= _LARGEST for size in shape):
+        return shape
+    sizes = list(shape)
+    found = shape_words(shape) or ()
+    here = (place.graph, place.index)
+    is_known = any((c.location.graph, c.location.index) == here for c in run.knowledge.conflicts)
+    for axis, size in enumerate(shape):
+        if size.number is not None and not 0 <= size.number <= _LARGEST:
+            lost = Lost(place, "too-large", "no tensor can have that size")
+            sizes[axis] = run.knowledge.unknown_size(value, axis, lost)
+            if is_known:
+                continue
+            message = f"`{value.name}` is {_text(found)}: no axis can have {size.number} elements"
+            conflict = Conflict("impossible-size", place, "0 to 2**63 - 1", found, message)
+            run.knowledge.conflicts.append(conflict)
+    return tuple(sizes)
 
 
 def _says_nothing(type_: ir.TypeProtocol) -> bool:
@@ -78,7 +104,8 @@ def _told(
     if found is None or not found.WhichOneof("value"):
         return None, None
     type_ = read_type(found)
-    if complete or not found.HasField("tensor_type") or not found.tensor_type.HasField("shape"):
+    tensor = innermost(found)
+    if complete or tensor is None or not tensor.HasField("shape"):
         return type_, None
     # onnx's rules take a size without number for 0 here and there, and compute on with it.
     return type_, [
@@ -87,7 +114,7 @@ def _told(
         else None
         if not dim.dim_param or is_invented(dim.dim_param)
         else run.size(dim.dim_param)
-        for dim in found.tensor_type.shape.dim
+        for dim in tensor.shape.dim
     ]
 
 

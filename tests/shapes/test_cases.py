@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.message_types import innermost
 from onnx_kvtool.shapes.sizes import shape_words
 
 
@@ -277,6 +278,83 @@ def test_an_inferred_model_infers_to_itself(
     again = infer_everything(ir.from_proto(ir.to_proto(graph)))
     assert again.report.conflicts == ()
     assert again.report.known_before == again.report.known_after == first.report.known_after
+
+
+HELD = [
+    pytest.param(
+        "m (float[2, N] a, float[2, N] b) => (y) { s = SequenceConstruct (a, b) "
+        "y = SequenceAt (s, nought) }",
+        (2, "N"),
+        id="an element of a sequence of tensors of one shape",
+    ),
+    pytest.param(
+        "m (float[2, N] a, float[3, N] b) => (y) { s = SequenceConstruct (a, b) "
+        "y = SequenceAt (s, nought) }",
+        (None, "N"),
+        id="an element of a sequence whose tensors differ",
+    ),
+    pytest.param(
+        "m (float[6, N] a) => (y) { o = Optional (a) y = OptionalGetElement (o) }",
+        (6, "N"),
+        id="what an optional holds",
+    ),
+    pytest.param(
+        "m (bool c, seq(float[6, N]) a) => (y) { y = If (c) <then_branch = t () => "
+        "(seq(float[A, B]) p) { p = Identity (a) }, else_branch = e () => (seq(float[A, B]) q) "
+        "{ q = Identity (a) }> }",
+        (6, "N"),
+        id="the elements of a sequence out of branches",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "shape"), HELD)
+def test_what_sequences_and_optionals_hold_has_a_shape(
+    text: str, shape: tuple[int | str | None, ...]
+) -> None:
+    graph = model(with_constants(text))
+    found = infer_everything(graph)
+    assert shapes(found)["y"] == shape
+    found.annotate()
+    written = innermost(ir.to_proto(graph).graph.output[0].type)
+    assert written is not None
+    dims = [dim.dim_value or dim.dim_param or None for dim in written.shape.dim]
+    assert tuple(dims) == shape
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            f"m (float[{2**63 - 1}] a, float[1] b) => (y) {{ y = Concat <axis = 0> (a, b) }}",
+            f"`y` is ({2**63}): no axis can have {2**63} elements",
+            id="a sum beyond 64 bits",
+        ),
+        pytest.param(
+            f"m (float[{2**62}, 3] a) => (y) {{ y = Flatten <axis = 2> (a) }}",
+            f"`y` is ({3 * 2**62}, 1): no axis can have {3 * 2**62} elements",
+            id="a product beyond 64 bits",
+        ),
+        pytest.param(
+            "m (float[S, 3] a) => (y) <int64[4] p = {0, 0, 0, -7}> { y = Pad (a, p) }",
+            "`y` is (S, -4): no axis can have -4 elements",
+            id="cropped by more than there is",
+        ),
+        pytest.param(
+            "m (float[S] a) => (y) { y = SequenceAt (a, a) }",
+            "onnx's inference refuses `SequenceAt`: input_sequence typestr: S",
+            id="no sequence",
+        ),
+        pytest.param(
+            "m (float16[S] a) => (y) { y = Attention (a, a, a) }",
+            "onnx's inference refuses `Attention`: ",
+            id="operands of one axis",
+        ),
+    ],
+)
+def test_what_no_runtime_can_make_is_a_conflict(text: str, message: str) -> None:
+    (conflict,) = infer_everything(model(text)).report.conflicts
+    assert conflict.message.startswith(message)
 
 
 LOST = [

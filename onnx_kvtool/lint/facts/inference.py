@@ -1,96 +1,40 @@
-"""What onnx's strict inference holds against a model, node by node.
-
-It puts all its complaints into one text that names nodes by their names only, which may be missing
-or stand twice. So the message that it is given has names of another kind: which graph, and which
-output.
-"""
+"""What onnx's strict inference holds against a model, where it stands."""
 
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterable, Iterator, Mapping
-
-import onnx
-import onnx.checker
-import onnx.shape_inference
-import onnx_ir as ir
+from collections.abc import Iterator
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.misdeclared import held
-from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.shapes.complaints import complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
-from onnx_kvtool.shapes.propagation import infer_with_data
 
-__all__ = ["DECLARED", "contradictions"]
-
-DECLARED = "existing"
-"""What a complaint says that compares a result with what the file declares of it."""
-
-_Holder = onnx.GraphProto | onnx.FunctionProto
-_Nodes = Mapping[str, tuple[onnx.NodeProto, _Holder]]
-_STEP = re.compile(r"\(op_type:[^,()]*, node name: ([^\n]*?)\): ")
-_KIND = re.compile(r"^(\[\w+\]\s*)+")
-_NESTED = "Inference error(s):"
-_ROUNDS = 16
-"""Most times that the inference runs; each round but the last has found something new."""
+__all__ = ["contradictions"]
 
 
 def contradictions(context: Context) -> Iterator[tuple[Site, str]]:
     """Yield each node about which onnx's strict inference complains, with what it says.
 
-    A node that is reached on several ways, such as one of a function that is called twice, is
-    yielded for each different complaint. Left out is a complaint that may only follow from a type
-    that is not known. Nothing is yielded where inference cannot start.
+    What `complaints` says of types and shapes as the file declares them.
     """
-    if context.model.functions and expanded_nodes(context.model) > MOST_NODES:
+    model = context.model
+    if model.functions and expanded_nodes(model) > MOST_NODES:
         return
-    unknown = _unknown(context)
+    unknown = unknown_nodes(model)
     if context.inference_agrees and not unknown:
         return
     try:
         with _as_declared(context):
-            message = importing_all(weightless(context.model))
+            message = importing_all(weightless(model))
     except KvtoolError:
         return
-    sites = dict(_keys(context))
-    nodes = dict(_renamed(message.graph, ""))
-    for function in message.functions:
-        nodes.update(_renamed(function, _function_key(function)))
-    # The inference keeps all complaints to itself that come after a node which it does not know,
-    # and leaves a body at its first bad node. Without such nodes, it gets further.
-    silenced = [key for key, site in sites.items() if site.node in unknown]
-    seen: set[tuple[str, str]] = set()
-    for _ in range(_ROUNDS):
-        for key in silenced:
-            if key in nodes:
-                _silence(nodes[key][0])
-        new = [found for found in _complaints(message) if found not in seen]
-        # What follows from a result is judged without its declaration, if that alone is wrong.
-        first = [(key, text) for key, text in new if DECLARED in text and _undeclare(nodes, key)]
-        new = first or new
-        seen.update(new)
-        for key, text in new:
-            if key in sites and _is_cause(sites[key], context, bool(silenced)):
-                yield sites[key], text
-        silenced += [] if first else [key for key, _ in new]
-        if not new:
-            return
-
-
-def _unknown(context: Context) -> set[ir.Node]:
-    """Return the nodes that onnx has no schema for and that call no function of the model."""
-    functions = {(f.domain, f.name) for f in context.model.functions.values()}
-    return {
-        site.node
-        for site in context.sites
-        if (site.node.domain, site.node.op_type) not in functions
-        and (site.node.domain or site.opset is None or not op_facts(site.node.op_type, site.opset))
-    }
+    sites = {site.node: site for site in context.sites}
+    for node, text in complaints(model, message, unknown):
+        yield sites[node], text
 
 
 @contextlib.contextmanager
@@ -108,97 +52,3 @@ def _as_declared(context: Context) -> Iterator[None]:
     finally:
         for value, type_, shape in written:
             value.type, value.shape = type_, shape
-
-
-def _undeclare(nodes: _Nodes, key: str) -> bool:
-    """Leave out what the file declares of the inner results of a node; return whether it did."""
-    if key not in nodes:
-        return False
-    node, holder = nodes[key]
-    kept = [info for info in holder.value_info if info.name not in node.output]
-    if len(kept) == len(holder.value_info):
-        return False
-    del holder.value_info[:]
-    holder.value_info.extend(kept)
-    return True
-
-
-def _silence(node: onnx.NodeProto) -> None:
-    """Make a node one of which nothing can be said and that gives nothing to others."""
-    name = node.name
-    node.Clear()
-    node.op_type, node.name = "Constant", name
-    node.output.append(f"{name}.silenced")
-    # The one attribute, and a type, that a Constant has at every opset.
-    value = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, float_data=[0])
-    node.attribute.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(value)
-
-
-def _is_cause(site: Site, context: Context, partial: bool) -> bool:
-    """Return whether a complaint about a node is not only one about what stands before it.
-
-    Args:
-        site: The node.
-        context: The model.
-        partial: Whether nodes were left out, so that a body may lack what it returns.
-    """
-    if partial and any(True for _ in subgraphs(site.node)):
-        return False
-    if site.root is not context.model.graph:
-        return True  # types inside functions are known to the inference only
-    return all(value is None or value.type is not None for value in site.node.inputs)
-
-
-def _complaints(message: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """Yield the key of the innermost node and what is said of it, for each complaint."""
-    try:
-        infer_with_data(message, strict=True)
-    except onnx.checker.ValidationError:
-        return  # functions that call each other in a circle, which is MD441
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
-        pieces = _STEP.split(str(error))
-    else:
-        return
-    for key, said in zip(pieces[1::2], pieces[2::2], strict=True):
-        words = " ".join(_KIND.sub("", said).split()).rstrip(".")
-        if words and not words.startswith(_NESTED):
-            yield key, words
-
-
-def _keys(context: Context) -> Iterator[tuple[str, Site]]:
-    by_node = {site.node: site for site in context.sites}
-    for key, node in _named(context.model.graph, ""):
-        yield key, by_node[node]
-    for function in context.model.functions.values():
-        for key, node in _named(function.graph, _function_key(function)):
-            yield key, by_node[node]
-
-
-def _named(graph: ir.Graph, prefix: str) -> Iterator[tuple[str, ir.Node]]:
-    for node in graph:
-        key = _key(prefix, (output.name or "" for output in node.outputs))
-        yield key, node
-        if node.attributes.data:
-            for name, body in subgraphs(node):
-                yield from _named(body, f"{key}.{name}")
-
-
-def _renamed(holder: _Holder, prefix: str) -> Iterator[tuple[str, tuple[onnx.NodeProto, _Holder]]]:
-    for node in holder.node:
-        node.name = _key(prefix, node.output)
-        yield node.name, (node, holder)
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _renamed(attribute.g, f"{node.name}.{attribute.name}")
-            for position, graph in enumerate(attribute.graphs):
-                yield from _renamed(graph, f"{node.name}.{attribute.name}[{position}]")
-
-
-def _function_key(function: ir.Function | onnx.FunctionProto) -> str:
-    return function_path(function.domain, function.name, function.overload).encode().hex()
-
-
-def _key(prefix: str, outputs: Iterable[str]) -> str:
-    first = next((name for name in outputs if name), "")
-    # Names may hold anything; what separates the parts of a complaint must not occur.
-    return f"{prefix}/{first.encode().hex()}"

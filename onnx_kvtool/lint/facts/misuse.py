@@ -1,4 +1,4 @@
-"""What the schemas of the default domain do not allow, in one walk over all nodes."""
+"""What the schemas of ONNX do not allow, in one walk over all nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from onnx_kvtool.lint.facts.release import runtime_words
 from onnx_kvtool.lint.facts.strangers import STRANGERS
 from onnx_kvtool.ops.attribute_values import STRINGS, TYPES
 from onnx_kvtool.ops.legality import Problem, examine
-from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts, operators, tensor_type, type_name
+from onnx_kvtool.ops.schema import NEWEST_OF, OpFacts, op_facts, operators, tensor_type, type_name
 from onnx_kvtool.ops.signature import signature
 
 __all__ = ["Misuse", "misuses"]
@@ -48,8 +48,9 @@ class Misuse:
 def misuses(context: Context) -> Iterator[Misuse]:
     """Yield what the nodes of a model do that their operators do not allow.
 
-    Nodes of other domains and calls of model-local functions are left alone, but for a domain that
-    is not imported. What rules of TensorScatter and of the scatters say is left to them.
+    Nodes of domains that ONNX does not define and calls of model-local functions are left alone,
+    but for a domain that is not imported. What rules of TensorScatter and of the scatters say is
+    left to them.
     """
     functions = {(f.domain, f.name) for f in context.model.functions.values()}
     unimported: dict[tuple[int, str], list[Site]] = {}
@@ -59,8 +60,10 @@ def misuses(context: Context) -> Iterator[Misuse]:
         node = site.node
         if site.opset is None:
             unimported.setdefault((id(site.root), node.domain), []).append(site)
-        elif not node.domain and (not functions or ("", node.op_type) not in functions):
-            facts = op_facts(node.op_type, site.opset)
+        elif node.domain in NEWEST_OF and (
+            not functions or (node.domain, node.op_type) not in functions
+        ):
+            facts = op_facts(node.op_type, site.opset, node.domain)
             if facts is not None and not facts.deprecated:
                 key = (site.opset, signature(node))
                 if key not in sound:
@@ -68,9 +71,9 @@ def misuses(context: Context) -> Iterator[Misuse]:
                     yield from found
                     if not found and node.op_type not in _JUDGED_BY_NAME:
                         sound.add(key)
-            elif facts is None and node.op_type in STRANGERS:
+            elif facts is None and not node.domain and node.op_type in STRANGERS:
                 strangers.setdefault((id(site.root), node.op_type), []).append(site)
-            elif node.op_type != "TensorScatter":  # KV012
+            elif node.domain or node.op_type != "TensorScatter":  # KV012
                 yield _unknown(site, site.opset, facts)
     for sites in strangers.values():
         yield _stranger(sites, context)
@@ -132,7 +135,7 @@ def _worded(site: Site, problem: Problem, facts: OpFacts) -> Misuse:
     help: str | None = None
     text = problem.text
     if problem.kind == "unknown-attribute":
-        came = _first_with(op, name)
+        came = _first_with(op, name, site.node.domain)
         if came is not None:
             text += f"; it came with opset {came}"
             help = f"raise the opset import to {came}, or leave the attribute out"
@@ -162,7 +165,7 @@ def _worded(site: Site, problem: Problem, facts: OpFacts) -> Misuse:
 
 
 def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
-    op = site.node.op_type
+    op, domain = site.node.op_type, site.node.domain
     owner = f"is used at opset {opset}"
     if facts is not None:
         return Misuse(
@@ -171,7 +174,9 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
             f"`{op}` is gone since opset {facts.since_version} and {owner}",
             "write it with the operators that replaced it, or lower the opset import",
         )
-    first = next((v for v in range(opset + 1, NEWEST + 1) if op_facts(op, v) is not None), None)
+    newest = NEWEST_OF[domain]
+    later = range(opset + 1, newest + 1)
+    first = next((v for v in later if op_facts(op, v, domain) is not None), None)
     if first is not None:
         return Misuse(
             "unknown-operator",
@@ -182,8 +187,9 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
     return Misuse(
         "unknown-operator",
         site.location(),
-        f"the default domain has no operator `{op}` at any opset up to {NEWEST}",
-        did_you_mean(op, sorted(operators()), "put it into a domain of its own"),
+        f"{f'domain `{domain}`' if domain else 'the default domain'} has no operator `{op}` at any "
+        f"opset up to {newest}",
+        did_you_mean(op, sorted(operators(domain)), "put it into a domain of its own"),
     )
 
 
@@ -209,9 +215,9 @@ def _more(sites: list[Site]) -> str:
     return f" ({counted(rest, 'more node')})" if rest else ""
 
 
-def _first_with(op: str, attribute: str) -> int | None:
-    for opset in range(1, NEWEST + 1):
-        facts = op_facts(op, opset)
+def _first_with(op: str, attribute: str, domain: str) -> int | None:
+    for opset in range(1, NEWEST_OF[domain] + 1):
+        facts = op_facts(op, opset, domain)
         if facts is not None and attribute in facts.attributes:
             return opset
     return None

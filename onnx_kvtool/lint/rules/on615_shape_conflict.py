@@ -15,16 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ShapeConflict"]
 
-_CONSEQUENCE = "expected to have type but instead is null"
-"""What a complaint says of a node behind another one that went wrong."""
-
 
 class ShapeConflict(ModelRule):
     """Shapes or types contradict what an operator demands or yields.
 
     ## What it does
 
-    Asks onnx's strict shape inference about every node of the default domain and hands on each of
+    Asks onnx's strict shape inference about every node of an operator of ONNX and hands on each of
     its complaints: dimensions that do not fit together, an axis that does not exist, a result that
     is declared with another shape or type than the operator yields. A shape that is declared
     wrongly inside the model, where nothing relies on it, is an information: onnxruntime-genai 0.18
@@ -61,30 +58,29 @@ class ShapeConflict(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Hand on what the inference says of nodes that are legal otherwise."""
-        from onnx_kvtool.lint.facts.inference import DECLARED, contradictions
+        from onnx_kvtool.lint.facts.inference import contradictions
         from onnx_kvtool.ops.schema import op_facts
+        from onnx_kvtool.shapes.complaints import CONSEQUENCE, DECLARED
 
         known = {misuse.location for found in context.misuses.values() for misuse in found}
         reported = {(place.graph, place.index) for place in known}
         for site, text in contradictions(context):
             node = site.node
-            if node.domain or node.op_type == "TensorScatter" or site.opset is None:
+            if site.opset is None or (not node.domain and node.op_type == "TensorScatter"):
                 continue
-            if op_facts(node.op_type, site.opset) is None or (site.path, site.index) in reported:
+            facts = op_facts(node.op_type, site.opset, node.domain)
+            if facts is None or (site.path, site.index) in reported:
                 continue
-            if _CONSEQUENCE in text:
+            if CONSEQUENCE in text:
                 continue
             shapes = _shown(node.inputs)
-            # onnxruntime takes the type of a Constant from its data, and asks no other node about
-            # the shape that is declared of its result.
-            is_passed_over = "existing shape" in text or node.op_type == "Constant"
             is_inner = DECLARED in text and not any(v.is_graph_output() for v in node.outputs)
             yield self.found(
                 site.location(),
                 f"onnx's inference refuses `{node.op_type}`: {text}"
                 + (f" (inputs {shapes})" if shapes else ""),
                 help="correct the shape, or what is declared of it",
-                severity="info" if is_inner and is_passed_over else None,
+                severity="info" if is_inner else None,
             )
 
 

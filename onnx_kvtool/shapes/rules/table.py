@@ -7,7 +7,7 @@ from onnx_kvtool.shapes.rules import caches, computed, linear, movement, reducti
 from onnx_kvtool.shapes.rules.elementwise import broadcast, like
 from onnx_kvtool.shapes.rules.site import Rule
 
-__all__ = ["BROADCAST", "LIKE_FIRST", "REDUCTIONS", "RULES"]
+__all__ = ["BROADCAST", "LIKE_FIRST", "OTHER_RULES", "REDUCTIONS", "RULES"]
 
 LIKE_FIRST = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Bernoulli", "BitCast", "BitwiseNot",
@@ -78,3 +78,9 @@ RULES: Table[str, Rule] = Table(
     ],
 )
 """An operator that is not here is left to onnx's own rule for a single node."""
+
+OTHER_RULES: Table[str, Rule] = Table(
+    "shape rule of another domain",
+    [(f"ai.onnx.ml::{op}", like(0)) for op in ("Imputer", "Normalizer", "Scaler")],
+)
+"""Of operators of other domains of ONNX, for which onnx has no rule."""
