@@ -25,12 +25,14 @@ class _Reading:
         is_plain: Whether `type` is that of a tensor, and says no more than the element type.
         dims: The dimensions, invented names left out; None where there is no shape.
         shape: The same as a shape that can be shared.
+        doubtful: Whether a size of 0 was left out.
     """
 
     type: ir.TypeProtocol | None
     is_plain: bool
     dims: list[int | str | None] | None
     shape: ir.Shape | None
+    doubtful: bool
 
 
 class Completion:
@@ -43,10 +45,13 @@ class Completion:
 
     Attributes:
         added: Each value that was written on.
+        doubtful: Whether a size of 0 was left out. onnx's rules take a size without number for 0
+            here and there (the scores of Attention, where the number of keys is a name).
     """
 
     def __init__(self, *, frozen: bool) -> None:
         self.added: list[Addition] = []
+        self.doubtful = False
         self._frozen = frozen
         self._readings: dict[bytes, _Reading | None] = {}
 
@@ -58,6 +63,7 @@ class Completion:
         reading = self._readings[key]
         if reading is None:
             return
+        self.doubtful = self.doubtful or reading.doubtful
         declared = value.shape
         self.added.append((value, value.type, declared))
         if value.type is None:
@@ -103,12 +109,13 @@ def _read(inferred: onnx.TypeProto) -> _Reading | None:
     except ir.serde.SerdeError:  # onnx_ir has no form for maps
         shape = None
     dims = None if shape is None else [_named(dim) for dim in shape]
-    return _Reading(type_, is_plain, dims, None if dims is None else ir.Shape(dims, frozen=True))
+    frozen = None if dims is None else ir.Shape(dims, frozen=True)
+    return _Reading(type_, is_plain, dims, frozen, shape is not None and 0 in list(shape))
 
 
 def _named(dim: int | ir.SymbolicDim) -> int | str | None:
     if isinstance(dim, int):
-        return dim
+        return dim or None
     return None if not dim.value or dim.value.startswith("unk__") else dim.value
 
 

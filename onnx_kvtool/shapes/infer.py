@@ -65,7 +65,8 @@ def annotate(
         frozen: Whether values may share what is written on them, because nobody edits the shapes
             and types of values until they are removed.
         fully: Whether kvtool's own inference, which knows contrib operators and takes twice as
-            long, goes on where onnx's leaves a type or a rank unknown.
+            long, goes on where onnx's leaves a type or a rank unknown. It always does where onnx's
+            gives a size of 0, which may be one without a number.
     """
     corrected = _corrected(model)
     lacking = {
@@ -89,7 +90,7 @@ def annotate(
         for value, type_ in _matches(model.graph, inferred, lacking):
             completion.write(value, type_)
     annotations = Annotations(completion.added, failure, agrees and not corrected)
-    if fully and any(_is_unknown(value) for value in lacking):
+    if completion.doubtful or (fully and any(_is_unknown(value) for value in lacking)):
         from onnx_kvtool.shapes.filling import fill
 
         told = () if inferred is None else (*inferred.value_info, *inferred.output)
@@ -169,10 +170,11 @@ def _domains(protos: Iterable[onnx.NodeProto]) -> set[str]:
 
 
 def forget_invented_names(graph: ir.Graph) -> None:
-    """Make the dimensions unknown that inference called `unk__<n>`, in place.
+    """Make the dimensions unknown that inference called `unk__<n>` or 0, in place.
 
     The numbers start anew in each call of the inference, so that two graphs use one name for
-    different sizes; a runtime that shares buffers by name (onnxruntime) would fail on it.
+    different sizes; a runtime that shares buffers by name (onnxruntime) would fail on it. And 0 may
+    stand for a size without a number.
     """
     for node in graph:
         for value in node.outputs:
@@ -183,7 +185,9 @@ def forget_invented_names(graph: ir.Graph) -> None:
 
 
 def _is_invented(dim: int | ir.SymbolicDim) -> bool:
-    return isinstance(dim, ir.SymbolicDim) and (dim.value or "").startswith("unk__")
+    if isinstance(dim, int):
+        return dim == 0
+    return (dim.value or "").startswith("unk__")
 
 
 def _matches(
