@@ -49,7 +49,7 @@ LOWERED = [
         "m (float[B, 32] x, float[32] scale) => (float[B, 32] y) {"
         "  q = com.microsoft.QuickGelu (x) r = SequenceConstruct (q, x) zero = Constant"
         "  <value_int = 0> () e = SequenceAt (r, zero) y = RMSNormalization (e, scale) }",
-        ["function_body"],
+        ["rms_normalization"],
         id="an element of a sequence",
     ),
     pytest.param(
