@@ -21,6 +21,7 @@ from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import clone, read
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.sorting import sort_nodes
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.verify import Verifier
@@ -70,10 +71,13 @@ def in_memory(
 ) -> tuple[ir.Model, _Report]:
     """Rewrite a copy of a model, or what a path holds, and write nothing."""
     work = held(model)
-    if request.model:
-        return work, rewrite(work, request, None, silent)
-    source = model if isinstance(model, ir.Model) else held(model)
-    return work, rewrite(work, request, source, silent)
+    notes = sort_nodes(work)
+    source = None
+    if not request.model:
+        source = model if isinstance(model, ir.Model) else held(model)
+    report = rewrite(work, request, source, silent)
+    report.notes[:0] = notes
+    return work, report
 
 
 def in_files(
@@ -102,8 +106,10 @@ def in_files(
     progress("reading the model")
     model = read(request.model)
     check_output(request)
+    notes = sort_nodes(model)
     source = clone(model) if request.model == "-" else None
     report = rewrite(model, request, source, progress)
+    report.notes[:0] = notes
     addition = suffix(report)
     if addition is not None and not request.dry_run:
         progress("writing the result")

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from onnx_kvtool.lint.defect_rule import DefectRule
+
+if TYPE_CHECKING:
+    from onnx_kvtool.lint.context import Context
+    from onnx_kvtool.lint.finding import Finding
 
 __all__ = ["UnsortedNodes"]
 
@@ -20,6 +28,14 @@ class UnsortedNodes(DefectRule):
     Nodes are stored in an order in which they can be run. Runtimes that rely on it refuse the
     model; a cycle, which has no such order at all, shows as this finding too.
 
+    onnxruntime sorts such a model, which its converter to float16 writes, and so do `kvtool lower`
+    and `kvtool raise`.
+
+    ## Fix safety
+
+    The fix is safe: it sorts the nodes of the graph, and those that may stand in either order keep
+    theirs. A cycle has no fix.
+
     ## References
 
     - [onnx.proto](https://github.com/onnx/onnx/blob/main/onnx/onnx.proto): `GraphProto.node`: "The
@@ -31,6 +47,7 @@ class UnsortedNodes(DefectRule):
     name = "unsorted-nodes"
     severity = "error"
     basis = "constant"
+    fix = "safe"
     defect = "unsorted-nodes"
 
     bad = """
@@ -47,3 +64,19 @@ class UnsortedNodes(DefectRule):
             [second] y = Neg (z)
         }
     """
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Hand on the defect, with the fix where there is no cycle."""
+        from onnx_kvtool.core.sorting import sort_nodes, unsortable
+        from onnx_kvtool.lint.finding import Fix
+
+        def sort() -> None:
+            sort_nodes(context.model)
+
+        fix = Fix("safe", "sort the nodes", sort)
+        found = list(super().check(context))
+        circles = unsortable(context.model) if found else frozenset[str]()
+        for finding in found:
+            place = f"{finding.location.graph}/"
+            in_circle = any(place.startswith(f"{path}/") for path in circles)
+            yield finding if in_circle else replace(finding, fix=fix)

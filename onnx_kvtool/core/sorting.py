@@ -1,0 +1,69 @@
+"""Putting nodes behind those whose results they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.model import origin, settle
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.walk import function_path, graph_path, subgraphs
+
+__all__ = ["sort_nodes", "unsortable"]
+
+_UNSORTED = "unsorted-nodes"
+
+
+def sort_nodes(model: ir.Model) -> list[str]:
+    """Sort the graphs that have nodes before what they read, in place; others are not touched.
+
+    onnxruntime loads such models, which its converter to float16 writes; ONNX wants nodes in an
+    order in which they can run. Nodes that may stand in either order keep theirs. A graph with a
+    cycle stays as it is, and so does its defect.
+
+    Returns:
+        What was done, for people: a sentence, or none.
+    """
+    defects = [defect for defect in origin(model).defects if defect.code == _UNSORTED]
+    gone = []
+    for path, root in _roots(model) if defects else ():
+        concerned = [d for d in defects if f"{d.location.graph}/".startswith(f"{path}/")]
+        if not concerned:
+            continue
+        try:
+            root.sort()
+        except ValueError:  # a cycle
+            continue
+        gone += concerned
+    for defect in gone:
+        settle(model, _UNSORTED, defect.location)
+    if not gone:
+        return []
+    nodes = counted(len({(d.location.graph, d.location.index) for d in gone}), "node")
+    return [f"{nodes} stood before what they read: the nodes are sorted in the result"]
+
+
+def unsortable(model: ir.Model) -> frozenset[str]:
+    """Return the paths of the main graph and of functions whose nodes depend on themselves."""
+    return frozenset(path for path, root in _roots(model) if _has_cycle(root))
+
+
+def _has_cycle(root: ir.Graph | ir.Function) -> bool:
+    order: TopologicalSorter[ir.Node] = TopologicalSorter()
+    for node in root.all_nodes():
+        order.add(node, *(p for v in node.inputs if v is not None and (p := v.producer())))
+        for _, body in subgraphs(node):
+            order.add(node, *body)
+    try:
+        order.prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _roots(model: ir.Model) -> Iterator[tuple[str, ir.Graph | ir.Function]]:
+    yield graph_path(model.graph.name), model.graph
+    for key, function in model.functions.items():
+        yield function_path(*key), function
