@@ -64,6 +64,7 @@ class Knowledge:
         lost_sizes: Why a size is not known, by the atom that stands for it.
         equalities: Sizes that are equal.
         conflicts: What contradicts itself.
+        legal: Sizes that would be negative in no run but one that fails.
         assumed: Sizes that are taken to be at least 1, each with the first place that needs it.
     """
 
@@ -73,6 +74,7 @@ class Knowledge:
     lost_sizes: dict[Atom, Lost] = field(default_factory=dict)
     equalities: SizeEqualities = field(default_factory=SizeEqualities)
     conflicts: list[Conflict] = field(default_factory=list)
+    legal: set[Expr] = field(default_factory=set)
     assumed: dict[Expr, Location] = field(default_factory=dict)
 
     def unknown_size(self, value: ir.Value, axis: int, lost: Lost) -> Expr:

@@ -204,6 +204,10 @@ def _fresh(atom: Atom, facts: Facts) -> Interval:
             return _compound(atom, facts)
 
 
+def _floored(n: float, by: int) -> float:
+    return n if math.isinf(n) else n // by
+
+
 def _compound(atom: Atom, facts: Facts) -> Interval:
     match atom:
         case Modulo(_, by):
@@ -211,6 +215,8 @@ def _compound(atom: Atom, facts: Facts) -> Interval:
             return (min(0, low + 1) if low <= 0 else 0), max(0, high - 1)
         case Quotient(of, by):
             low, high = interval(of, facts)
+            if by.number is not None and by.number > 0:
+                return _floored(low, by.number), _floored(high, by.number)
             positive = low >= 0 and interval(by, facts)[0] > 0
             return (0, high) if positive else _ANY
         case Largest(of):

@@ -101,7 +101,9 @@ def _size(
     size_there = known.resolved(size)
     if means_itself(size_there, axis, resolved or (), keep_zero=keep_zero):
         return size
-    if shape is None or words(size_there) is None or not at_least(size_there, _ZERO, _FACTS):
+    if shape is None or words(size_there) is None:
+        return None
+    if size not in site.knowledge.legal and not at_least(size_there, _ZERO, _FACTS):
         return None
     # It is a size of another value. Only an empty one would be read as a wish to copy.
     site.knowledge.assumed.setdefault(size_there, site.at(site.node.outputs[0]))

@@ -8,6 +8,7 @@ from onnx_kvtool.analysis.index_map import Element, Expr, Facts, interval
 from onnx_kvtool.analysis.index_map.forms import largest
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
 from onnx_kvtool.shapes.sizes import Shape, number, words
+from onnx_kvtool.shapes.stretching import stretched
 
 __all__ = ["broadcast", "broadcast_shapes", "broadcast_size", "like"]
 
@@ -98,7 +99,8 @@ def broadcast_size(site: Site, a: Expr, b: Expr) -> Expr | None:
     for size, inner, outer in ((a, one, other), (b, other, one)):
         if outer == _at_least_one(inner):
             return size
-    return None
+    found = stretched(one, other)
+    return None if found is None else a if found == one else b
 
 
 def _at_least_one(size: Expr) -> Expr:

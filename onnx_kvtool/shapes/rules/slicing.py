@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.analysis.index_map import Element, Expr
+from onnx_kvtool.analysis.index_map import (
+    Element,
+    Expr,
+    Extent,
+    Facts,
+    Largest,
+    substitute,
+    variable,
+)
 from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.shapes.sizes import Shape, number
 
 __all__ = ["non_zero", "scalar", "shape_vector", "slice_"]
+
+_FACTS = Facts()
 
 
 def slice_(site: Site) -> Sequence[Shape | Unknown]:
@@ -74,14 +84,32 @@ def _length(
     assert starts is not None and ends is not None
     step = 1 if steps is None or i >= len(steps) else steps[i]
     size = site.shape(0)[axis]
-    found = cut_along(size, starts[i], ends[i], step)
-    if found is not None and found.length is not None:
-        return found.length
+    found = _cut(site, size, axis, starts[i], ends[i], step)
+    if found is not None:
+        return found
     for name, one in (("starts", starts[i]), ("ends", ends[i])):
         if any(isinstance(atom, Element) for atom in one.atoms()):
             return site.lost(axis, site.cause_of(site.view.required(name)))
     why = "no expression says how much is cut off"
     return site.lost(axis, why, code="no-expression")
+
+
+def _cut(site: Site, size: Expr, axis: int, start: Expr, end: Expr, step: int) -> Expr | None:
+    """Return how many elements are taken of an axis of `size`; None where no expression says it."""
+    if size.number is not None or start.number is None or end.number is None:
+        found = cut_along(size, start, end, step)
+        return None if found is None else found.length
+    # A size is not negative, which its expression need not show.
+    atom = Extent(site.value(0), number(axis))
+    found = cut_along(variable(atom), start, end, step)
+    if found is None or found.length is None:
+        return None
+    length = substitute(found.length, {}, _FACTS, {atom: size})
+    largest = length.atom
+    if isinstance(largest, Largest) and number(0) in largest.of and len(largest.of) == 2:
+        (other,) = largest.of - {number(0)}
+        return other if other in site.knowledge.legal else length
+    return length
 
 
 def shape_vector(site: Site) -> Sequence[Shape | Unknown]:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.shapes.rules import caches, computed, linear, movement, reduction, slicing
+from onnx_kvtool.shapes.rules import (
+    caches,
+    computed,
+    linear,
+    movement,
+    reduction,
+    resizing,
+    slicing,
+    windows,
+)
 from onnx_kvtool.shapes.rules.elementwise import broadcast, like
 from onnx_kvtool.shapes.rules.site import Rule
 
@@ -43,9 +52,15 @@ RULES: Table[str, Rule] = Table(
         ("ArgMax", reduction.arg_reduce),
         ("ArgMin", reduction.arg_reduce),
         ("Attention", caches.attention),
+        ("AveragePool", windows.pool),
         ("Concat", movement.concat),
         ("Constant", computed.constant),
         ("ConstantOfShape", computed.constant_of_shape),
+        ("Conv", windows.conv()),
+        ("ConvInteger", windows.conv()),
+        ("ConvTranspose", windows.conv_transpose),
+        ("DeformConv", windows.deform_conv),
+        ("DepthToSpace", resizing.depth_to_space),
         ("Dropout", like(0, outputs=2)),
         ("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
         ("Expand", computed.expand),
@@ -56,24 +71,30 @@ RULES: Table[str, Rule] = Table(
         ("GatherND", movement.gather_nd),
         ("Gemm", linear.gemm),
         ("LayerNormalization", reduction.layer_normalization),
+        ("LpPool", windows.pool),
         ("MatMul", linear.mat_mul()),
         ("MatMulInteger", linear.mat_mul()),
+        ("MaxPool", windows.pool),
         ("NonZero", slicing.non_zero),
         ("OneHot", computed.one_hot),
         ("PRelu", like(0)),
         ("Pad", computed.pad),
+        ("QLinearConv", windows.conv(weight=3)),
         ("QLinearMatMul", linear.mat_mul(right=3)),
         ("Range", computed.range_),
         ("Reshape", computed.reshape),
+        ("Resize", resizing.resize),
         ("Shape", slicing.shape_vector),
         ("Size", slicing.scalar),
         ("Slice", slicing.slice_),
+        ("SpaceToDepth", resizing.space_to_depth),
         ("Split", movement.split),
         ("Squeeze", movement.squeeze),
         ("TensorScatter", caches.tensor_scatter),
         ("Tile", computed.tile),
         ("TopK", computed.top_k),
         ("Transpose", movement.transpose),
+        ("Upsample", resizing.upsample),
         ("Unsqueeze", movement.unsqueeze),
     ],
 )
