@@ -15,6 +15,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.rewrite.admission import objections
+from onnx_kvtool.rewrite.border import missing_at_border
 from onnx_kvtool.rewrite.carry import carry_types
 from onnx_kvtool.rewrite.causes import by_cause
 from onnx_kvtool.rewrite.engine import Engine
@@ -77,6 +78,10 @@ def legalise(
     outcome = Outcome(source, target, refused=objections(model, release, whole=not only))
     if outcome.refused:
         return outcome
+    if not only:
+        outcome.refused += missing_at_border(model, source, target)
+        if outcome.refused:
+            return outcome
     if opset is not None and source < opset and release is None:
         outcome.notes.append(f"the model is at opset {source} already, nothing to lower")
     limits = None if release is None else ReleaseLimits(release, target)

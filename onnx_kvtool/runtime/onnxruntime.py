@@ -29,6 +29,11 @@ _BLOCKED_PRODUCTS = "session.qdq_matmulnbits_accuracy_level"
 """How a MatMul of a blocked DequantizeLinear is computed once they are fused: 4, the default,
 rounds the other operand to 8 bits; 1 is float32."""
 
+_INT8_STAYS = "session.qdqisint8allowed"
+"""Whether int8 between QuantizeLinear and DequantizeLinear stays; else it becomes uint8 on x86-64.
+There 1.31.1 forgets `output_dtype`, and cannot load what it made of a Reshape behind a
+DequantizeLinear of int8 at opset 21 or later."""
+
 _FATAL = 4
 """Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
 
@@ -70,6 +75,7 @@ class Session:
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry(_BLOCKED_PRODUCTS, "1")
+        options.add_session_config_entry(_INT8_STAYS, "1")
         if directory:
             options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, directory)
         try:
