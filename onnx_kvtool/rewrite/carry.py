@@ -174,6 +174,7 @@ class _Edit:
     names: Names
     found: Carried
     _scopes: dict[ir.Graph, Scope] = field(default_factory=dict)
+    _last: dict[ir.Graph, ir.Node] = field(default_factory=dict)
 
     def run(self, model: ir.Model, chosen: set[ir.Value]) -> None:
         packed: Counter[str] = Counter()
@@ -273,13 +274,20 @@ class _Edit:
         elements.shape = ir.Shape(tensor.shape.numpy())
         for use in users:
             use.node.replace_input_with(use.idx, elements)
-        nodes = em.commit()
-        first = next(iter(graph), None)
-        if first is None:
-            graph.extend(nodes)
-        else:
-            graph.insert_before(first, nodes)
+        self._begin(graph, em.commit())
         return tensor.dtype.name
+
+    def _begin(self, graph: ir.Graph, nodes: list[ir.Node]) -> None:
+        """Insert nodes behind those that were inserted so, and before all others."""
+        last = self._last.get(graph)
+        first = next(iter(graph), None)
+        if last is not None:
+            graph.insert_after(last, nodes)
+        elif first is not None:
+            graph.insert_before(first, nodes)
+        else:
+            graph.extend(nodes)
+        self._last[graph] = nodes[-1]
 
     def _scope(self, graph: ir.Graph) -> Scope:
         return self._scopes.setdefault(graph, Scope(graph, None, self.names))

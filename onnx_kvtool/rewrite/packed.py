@@ -87,7 +87,7 @@ def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Val
         return stored
     dims = [int(size) for size in tensor.shape.numpy()]
     per_byte = _per_byte(tensor.dtype)
-    table = em.constant(_table(tensor.dtype), f"{tensor.dtype.name.lower()}_of_byte")
+    table = em.once(("elements of a byte", tensor.dtype), lambda: _constant(em, tensor.dtype))
     value = em.op("Gather", table, cast(em, stored, _D.INT32), dtype=dtype)
     if per_byte == 1:
         return value
@@ -101,6 +101,13 @@ def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Val
         ends = (em.constant([bound], "bound") for bound in (0, count))
         value = em.op("Slice", value, *ends, dtype=dtype)
     return em.op("Reshape", value, em.constant(dims, "shape"), dtype=dtype)
+
+
+def _constant(em: Emitter, dtype: ir.DataType) -> ir.Value:
+    # A node, not an initializer, which would look like a weight that the source does not have.
+    table = ir.Tensor(_table(dtype))
+    hint = f"{dtype.name.lower()}_of_byte"
+    return em.op("Constant", attributes={"value": table}, dtype=table.dtype, hint=hint)
 
 
 def _per_byte(dtype: ir.DataType) -> int:

@@ -17,7 +17,7 @@ from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.runtime.verification.likeness import Likeness
 
-__all__ = ["Weighted", "same_values", "weight_difference"]
+__all__ = ["Weighted", "is_packed", "same_values", "weight_difference"]
 
 _CHUNK = 1 << 24
 """Elements that are compared at a time."""
@@ -64,18 +64,36 @@ def weight_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str |
     return None
 
 
+def is_packed(bytes_: ir.TensorProtocol, narrow: ir.TensorProtocol) -> bool:
+    """Return whether a tensor may be the bytes of another one, of 8 bits or less per element.
+
+    That is of uint8, and of the same shape but for the last dimension, of which each byte holds as
+    many elements as it has room for.
+    """
+    per_byte = 8 // int(narrow.dtype.bitwidth or 8)
+    if bytes_.dtype != ir.DataType.UINT8 or narrow.dtype == ir.DataType.UINT8 or per_byte < 1:
+        return False
+    packed, dims = bytes_.shape.numpy(), narrow.shape.numpy()
+    if not packed or not dims:
+        return False
+    return tuple(dims) == (*packed[:-1], packed[-1] * per_byte)
+
+
 def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
-    """Return whether two tensors are of one type and shape and hold the same bits.
+    """Return whether two tensors hold the same bits, and are of one type and shape or packed.
 
     Values that lie at the same place in the same file are not read.
 
     Raises:
         KvtoolError: If values cannot be read.
     """
-    if (a.dtype, tuple(a.shape)) != (b.dtype, tuple(b.shape)):
+    packed = is_packed(a, b) or is_packed(b, a)
+    if not packed and (a.dtype, tuple(a.shape)) != (b.dtype, tuple(b.shape)):
         return False
     if a is b or _place(a) == _place(b) is not None:
         return True
+    if packed:
+        return bool(a.tobytes() == b.tobytes())
     return _compared("", array(a), array(b), ("", "")) is None
 
 

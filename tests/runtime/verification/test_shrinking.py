@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
+from benchmarks.real_models.configuration import CONFIGURATIONS, tiny
+from benchmarks.real_models.writer import write
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import clone
@@ -317,3 +320,33 @@ def test_verify_shrinks_what_does_not_fit_into_the_budget() -> None:
     assert (found.status, found.shrunk) == ("different", True)
     assert found.earliest is not None
     assert found.earliest.a.op == "RotaryEmbedding"
+
+
+def _four_bits(directory: Path) -> tuple[ir.Model, ir.Model]:
+    """Return a decoder of int4 in blocks, and its form of opset 18, which has but the bytes."""
+    configuration = replace(tiny(CONFIGURATIONS["qwen-0.5b-dq-int4"]), hidden=256, vocabulary=2048)
+    source = kv.load(write(configuration, directory))
+    return source, kv.lower(source, opset=18, verify=False)[0]
+
+
+def test_bytes_follow_the_weights_that_they_hold(tmp_path: Path) -> None:
+    source, lowered = _four_bits(tmp_path)
+    found = compared(source, lowered)
+    assert (found.status, found.shrunk) == ("equal", True)
+    pair = shrunk(source, lowered)
+    for name in ("lm_head.weight", "model.layers.1.mlp.up_proj.weight"):
+        rows, columns = dims(pair.a, name)
+        assert dims(pair.b, name) == (rows, columns // 2)
+        assert rows < 256
+        a, b = (copy.graph.initializers[name].const_value for copy in (pair.a, pair.b))
+        assert a is not None and b is not None
+        assert a.tobytes() == b.tobytes()
+
+
+def test_a_fault_in_the_table_of_bytes_is_found(tmp_path: Path) -> None:
+    source, lowered = _four_bits(tmp_path)
+    (node,) = (n for n in lowered.graph if n.op_type == "Constant" and "of_byte" in (n.name or ""))
+    table = node.attributes["value"].as_tensor().numpy().copy()
+    table[0x37, 1] -= 1
+    node.attributes["value"] = ir.AttrTensor("value", ir.Tensor(table))
+    assert compared(source, lowered).status == "different"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -24,9 +25,9 @@ from onnx_kvtool.runtime.verification.shrinking.constants import (
 )
 from onnx_kvtool.runtime.verification.shrinking.drawn import READ, drawn, scales_of
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, Sizes, sizes_of
-from onnx_kvtool.runtime.verification.shrinking.sizes import pin, unify
+from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, factor, pin, unify
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
-from onnx_kvtool.runtime.verification.weights import same_values
+from onnx_kvtool.runtime.verification.weights import is_packed, same_values
 
 __all__ = ["CannotShrink", "Pair", "check_weights", "shrink"]
 
@@ -87,9 +88,11 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     keep_irregular_tables(a, one, common)
     keep_irregular_tables(b, other, common)
     choice = choose([one.shapes, other.shapes])
+    # What scales something in one model scales it in the other, whatever the operators.
+    draw = _Draw(seed, {**scales_of(b.message), **scales_of(a.message)}, _narrow(a, b))
     return Pair(
-        _copy(a, one, choice, shared, seed, most),
-        _copy(b, other, choice, shared, seed, most),
+        _copy(a, one, choice, draw, shared, most),
+        _copy(b, other, choice, draw, shared, most),
         choice.shrunken(),
     )
 
@@ -157,7 +160,9 @@ def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[s
     for message in (a.message, b.message):
         names += [value.name for value in (*message.graph.input, *message.graph.output)]
     for name in dict.fromkeys(names):
-        if name in one and name in other:
+        if (per_byte := _elements_of_byte(a, b, name)) is not None:
+            _tie_packed(one[name] or [], other[name] or [], per_byte)
+        elif name in one and name in other:
             unify(one[name], other[name])
         else:
             pin(one.get(name), other.get(name))
@@ -168,8 +173,72 @@ def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[s
         unify(one[name], other[name])
 
 
+def _elements_of_byte(a: Skeleton, b: Skeleton, name: str) -> tuple[int, int] | None:
+    """Return how many elements of a weight each model has where one of them has but its bytes."""
+    one, other = a.weights.get(name), b.weights.get(name)
+    if one is None or other is None:
+        return None
+    if is_packed(other, one):
+        return 8 // int(one.dtype.bitwidth), 1
+    if is_packed(one, other):
+        return 1, 8 // int(other.dtype.bitwidth)
+    return None
+
+
+def _tie_packed(one: Shape, other: Shape, elements: tuple[int, int]) -> None:
+    """Let a weight and its bytes have the same sizes, but for the elements of a byte."""
+    for left, right in zip(one[:-1], other[:-1], strict=True):
+        left.join(right)
+    count_one, count_other = elements
+    # So many elements of one are as many as those of the other.
+    factor([one[-1], bind(count_other)], [other[-1], bind(count_one)])
+
+
+def _narrow(a: Skeleton, b: Skeleton) -> dict[str, ir.TensorProtocol]:
+    """Return the weights of which one model has but the bytes, as the other one has them."""
+    found: dict[str, ir.TensorProtocol] = {}
+    for name in a.weights.keys() & b.weights.keys():
+        one, other = a.weights[name], b.weights[name]
+        if is_packed(one, other):
+            found[name] = other
+        elif is_packed(other, one):
+            found[name] = one
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Draws the weights of both copies.
+
+    Attributes:
+        seed: Seed of all weights.
+        scales: Weights that are scales, with the magnitude of what they scale.
+        narrow: Weights of which one model has but the bytes, as the other one has them.
+    """
+
+    seed: int
+    scales: Mapping[str, float]
+    narrow: Mapping[str, ir.TensorProtocol]
+
+    def weight(self, real: ir.TensorProtocol, dims: list[int], name: str) -> ir.TensorProtocol:
+        """Return a weight of the shape `dims`, in the form that this model has of it."""
+        narrow = self.narrow.get(name)
+        if narrow is None or narrow.dtype == real.dtype:
+            values = drawn(real, dims, name, self.seed, self.scales)
+            return ir.tensor(values, dtype=real.dtype, name=name)
+        elements = [*dims[:-1], dims[-1] * 8 // int(narrow.dtype.bitwidth)]
+        values = drawn(narrow, elements, name, self.seed, self.scales)
+        packed = np.frombuffer(ir.tensor(values, dtype=narrow.dtype).tobytes(), np.uint8)
+        return ir.tensor(packed.reshape(dims), name=name)
+
+
 def _copy(
-    model: Skeleton, sizes: Sizes, choice: Choice, shared: Mapping[str, None], seed: int, most: int
+    model: Skeleton,
+    sizes: Sizes,
+    choice: Choice,
+    draw: _Draw,
+    shared: Mapping[str, None],
+    most: int,
 ) -> ir.Model:
     message = onnx.ModelProto()
     message.CopyFrom(model.message)
@@ -184,7 +253,6 @@ def _copy(
             f"more than {binary_bytes(most)}",
             needed=total,
         )
-    scales = scales_of(message)
     for tensor in message.graph.initializer:
         name = tensor.name
         if name not in model.bare:
@@ -193,8 +261,10 @@ def _copy(
             continue
         real = model.weights[name]
         is_drawn = name in shared and (dims[name] != list(tensor.dims) or tensor_bytes(real) > READ)
-        values = drawn(real, dims[name], name, seed, scales) if is_drawn else array(real)
-        filled = ir.tensor(values, dtype=real.dtype, name=name)
+        if is_drawn:
+            filled = draw.weight(real, dims[name], name)
+        else:
+            filled = ir.tensor(array(real), dtype=real.dtype, name=name)
         tensor.CopyFrom(ir.serde.serialize_tensor(filled))
     choice.write(message, sizes)
     return ir.from_proto(message)
