@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnx_kvtool.core.budget import Budget
@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.inputs.fitting import fitting
 from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.stepping import advance
 from onnx_kvtool.runtime.inputs.symbols import attempts
-from onnx_kvtool.runtime.sessions import Arrays, Session
+from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
 __all__ = ["Script", "run_side_by_side"]
 
@@ -33,6 +33,8 @@ class Script:
         dims: Sizes that the user has bound.
         progress: Told of each case.
         budget: Memory that a run may take, and time after which no further case is begun.
+        is_empty: Whether some value within the leader has no element on given inputs; asked where
+            sizes can be found at which none is.
     """
 
     plan: InputPlan
@@ -42,6 +44,7 @@ class Script:
     dims: Mapping[str, int] = field(default_factory=dict)
     progress: Progress = field(default=silent, compare=False, repr=False)
     budget: Budget = field(default_factory=Budget)
+    is_empty: Callable[[Arrays], bool] = lambda _: False
 
 
 def run_side_by_side(leader: Session, other: Session, script: Script, judge: Judge) -> str | None:
@@ -57,6 +60,7 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
     """
     failure: str | None = None
     ran = False
+    known: dict[str, int] | None = None
     begin = time.monotonic()
     for number, wanted in enumerate(script.cases):
         if ran and time.monotonic() - begin > script.budget.seconds:
@@ -64,13 +68,17 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
             break
         script.progress("verifying, case", number + 1, len(script.cases))
         case = fitting(script.plan, wanted, script.dims, script.budget.memory)
-        start = _first_run(leader, script, case, script.seed + number)
+        start = _first_run(leader, script, case, script.seed + number, known)
+        known = known or {}
         if isinstance(start, str):
             failure = failure or start
             continue
+        inputs, led, sizes = start
+        known = {name: sizes[name] for name in script.plan.windows.extents}
         ran = True
         judge.begin_case()
-        _run_case(leader, other, script, judge, case, script.seed + number, *start)
+        name = case.name if script.plan.has_caches else _spoken(script.plan, number, inputs)
+        _run_case(leader, other, script, judge, name, script.seed + number, inputs, led)
     return None if ran else failure
 
 
@@ -79,14 +87,14 @@ def _run_case(
     other: Session,
     script: Script,
     judge: Judge,
-    case: Case,
+    name: str,
     seed: int,
     inputs: Arrays,
     led: Arrays,
 ) -> None:
     """Compare a first run, which the leader has done, and the decode steps after it."""
     for step in range(script.steps + 1):
-        where = f"in {case.name}" + (f", decode step {step}" if step else "")
+        where = f"in {name}" + (f", decode step {step}" if step else "")
         try:
             found = other.run(inputs)
         except RunFailed as error:
@@ -105,17 +113,52 @@ def _run_case(
             return  # the caches go round in another way than was guessed; one run stands
 
 
+def _spoken(plan: InputPlan, number: int, inputs: Mapping[str, Array]) -> str:
+    """Return what to call a case of a model without caches: the sizes that the model left open."""
+    shapes = [
+        f"`{spec.name}` of shape {inputs[spec.name].shape}"
+        for spec in plan.inputs
+        if any(isinstance(dim, str) for dim in spec.shape)
+    ]
+    return f"case {number + 1}" + (f" with {', '.join(shapes[:_MOST_SHAPES])}" if shapes else "")
+
+
+_MOST_SHAPES = 2
+"""Inputs whose shapes are told."""
+
+_MOST_EMPTY = 8
+"""Runs in which something was empty after which no more sizes are tried."""
+
+_MOST_SECONDS = 60.0
+"""After which no more sizes are tried, however much time there is."""
+
+
 def _first_run(
-    leader: Session, script: Script, case: Case, seed: int
-) -> tuple[Arrays, Arrays] | str:
-    """Return inputs of `case` on which the leader runs, and its outputs; else why it does not."""
+    leader: Session, script: Script, case: Case, seed: int, known: Mapping[str, int] | None
+) -> tuple[Arrays, Arrays, Mapping[str, int]] | str:
+    """Return inputs of `case` on which the leader runs, its outputs, and the sizes of all names.
+
+    A run in which some value is empty stands only if there is no other.
+
+    Returns:
+        Why it does not run if it does not.
+    """
+    extents = script.plan.windows.extents
+    end = time.monotonic() + min(script.budget.seconds, _MOST_SECONDS)
     failures: list[str] = []
-    for attempt, sizes in attempts(script.plan, case, script.dims):
+    with_empty: list[tuple[Arrays, Arrays, Mapping[str, int]]] = []
+    for attempt, sizes in attempts(script.plan, case, script.dims, known):
         run = _try(leader, script, attempt, seed, sizes)
-        if not isinstance(run, str):
-            return run
-        failures.append(run)
-    return failures[0]  # the likeliest reading has the most telling message
+        if isinstance(run, str):
+            failures.append(run)
+        elif not extents or not script.is_empty(run[0]):
+            return *run, sizes
+        else:
+            with_empty.append((*run, sizes))
+        if extents and (len(with_empty) == _MOST_EMPTY or time.monotonic() > end):
+            break
+    # The likeliest reading has the most telling message.
+    return with_empty[-1] if with_empty else failures[0]
 
 
 def _try(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -12,6 +12,7 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.flow import Flow, Place
 from onnx_kvtool.runtime.inputs.pairs import CachePair, Caches, find_caches
 from onnx_kvtool.runtime.inputs.roles import Role, Uses, uses_of
+from onnx_kvtool.runtime.inputs.windows import Windows, windows_of
 
 __all__ = ["InputPlan", "InputSpec", "plan"]
 
@@ -45,10 +46,17 @@ class InputPlan:
     Attributes:
         inputs: Every input that is not an initializer, in order.
         pairs: The caches that go round: an input and the output that replaces it in the next step.
+        windows: What a model without caches says of the sizes of its inputs.
     """
 
     inputs: tuple[InputSpec, ...]
     pairs: tuple[CachePair, ...]
+    windows: Windows = field(default_factory=Windows)
+
+    @property
+    def has_caches(self) -> bool:
+        """Whether some input is a cache, or says where one is written."""
+        return bool(self.pairs or self.with_role("past_cache", "write_indices", "update"))
 
     def pair_of(self, past: str) -> CachePair | None:
         """Return the cache whose past is the input `past`; None when it is no cache."""
@@ -63,15 +71,13 @@ class InputPlan:
 
         A cache stays one, and names that no input has are passed over.
         """
-        return InputPlan(
-            tuple(
-                replace(spec, role="position_ids")
-                if spec.name in positions and spec.role != "past_cache"
-                else spec
-                for spec in self.inputs
-            ),
-            self.pairs,
+        inputs = tuple(
+            replace(spec, role="position_ids")
+            if spec.name in positions and spec.role != "past_cache"
+            else spec
+            for spec in self.inputs
         )
+        return replace(self, inputs=inputs)
 
 
 def plan(model: ir.Model) -> InputPlan:
@@ -90,6 +96,7 @@ def plan(model: ir.Model) -> InputPlan:
     return InputPlan(
         inputs=tuple(_spec(value, flow, caches) for value in inputs),
         pairs=caches.pairs,
+        windows=Windows() if caches.pairs else windows_of(model, inputs),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 
 from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Reading
 from onnx_kvtool.runtime.inputs.expressions import names_in
@@ -14,28 +15,77 @@ __all__ = ["attempts", "kinds_of", "sizes_for"]
 
 
 def attempts(
-    plan: InputPlan, case: Case, dims: Mapping[str, int]
+    plan: InputPlan, case: Case, dims: Mapping[str, int], known: Mapping[str, int] | None = None
 ) -> Iterator[tuple[Case, dict[str, int]]]:
     """Yield readings of the dimensions under which `case` may run, the likeliest first.
+
+    Of a model that looks at its inputs through windows these are sizes for the windows first; of
+    one without caches, at last the numbers that stand in it.
 
     Args:
         plan: The model's inputs.
         case: The sizes that are wanted.
         dims: Sizes that the user has bound; every reading has them.
+        known: Sizes of the plan's extents at which another case ran; empty if none did, so that
+            there is no point in a search; None for the first case.
 
     Yields:
         The case, changed where the reading demands it, and the size of every name; no two
         that would draw the same.
     """
     seen: list[object] = []
-    for reading in READINGS:
+    for reading, found in _readings(plan, known):
         changed = reading.apply(case)
-        sizes = sizes_for(plan, changed, dims, reading)
+        sizes = {**sizes_for(plan, changed, dims, reading), **found, **dims}
         # All else that is drawn follows from these.
         drawn = sizes, changed.start, changed.length
         if drawn not in seen:
             seen.append(drawn)
             yield changed, sizes
+
+
+_MOST_SIZES = 100
+"""Sizes that are tried in one reading."""
+
+
+def _readings(
+    plan: InputPlan, known: Mapping[str, int] | None
+) -> Iterator[tuple[Reading, Mapping[str, int]]]:
+    """Yield readings, each with sizes that take the place of what it gives some names."""
+    windows = plan.windows
+    if known:
+        for number, size in enumerate(known.values()):  # another size than in the other case
+            yield (
+                LIKELIEST,
+                {**windows.channels, **known, [*known][number]: size + windows.strides[-1]},
+            )
+        yield LIKELIEST, {**windows.channels, **known}
+        yield _ALONE, {**windows.channels, **known}
+    for reading in (LIKELIEST, _ALONE) if known is None else ():
+        for sizes in islice(windows.candidates(), _MOST_SIZES):
+            yield reading, {**windows.channels, **sizes}
+    for reading in READINGS:
+        yield reading, windows.channels
+    if not plan.has_caches and known is None:
+        open_names = _open_names(plan)
+        for number in windows.numbers[:_MOST_SIZES]:
+            yield LIKELIEST, {**dict.fromkeys(open_names, number), **windows.channels}
+
+
+_ALONE = Reading(batch=1)
+
+
+def _open_names(plan: InputPlan) -> list[str]:
+    """Return the names in shapes of which neither a role nor a name says what they count."""
+    kinds = kinds_of(plan)
+    named = [
+        name
+        for spec in plan.inputs
+        if spec.role != "free"
+        for dim in spec.shape
+        for name in names_in(dim)
+    ]
+    return [name for name, kind in kinds.items() if kind != "batch" and name not in named]
 
 
 _CAPACITY = 13

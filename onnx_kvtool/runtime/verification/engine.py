@@ -9,6 +9,7 @@ from dataclasses import replace
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.comparison.compare import Tolerance
+from onnx_kvtool.runtime.comparison.emptiness import Emptiness
 from onnx_kvtool.runtime.comparison.judge import Account, Difference, Judge, OutputAccount
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.comparison.noise import Noise
@@ -175,8 +176,16 @@ class _Comparison:
             twins=self._twins,
         )
         steps = STEPS if settings.steps is None else settings.steps
-        budget, progress = self._budget(), settings.progress
-        script = Script(plan, cases, settings.seed, steps, settings.dims, progress, budget)
+        script = Script(
+            plan,
+            cases,
+            settings.seed,
+            steps,
+            settings.dims,
+            settings.progress,
+            self._budget(),
+            Emptiness(leader.model, leader.directory, self._runtime),
+        )
         return run_side_by_side(session, follower.session(self._runtime), script, judge)
 
     def _budget(self) -> Budget:

@@ -143,7 +143,7 @@ def test_one_model_that_does_not_run_where_the_other_does_is_different() -> None
     for pair in ((right, wrong), (wrong, right)):
         found = verified(*pair)
         assert found.status == "different"
-        assert "fails in a prompt" in (found.detail or "")
+        assert "fails in case 1 with `x` of shape (2, 4)" in (found.detail or "")
         assert found.earliest is None
     assert verified(wrong, wrong).status == "unrunnable"
 

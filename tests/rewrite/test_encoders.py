@@ -1,0 +1,82 @@
+"""Models without caches: inferred, lowered and proven at sizes that suit them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.model import read
+from onnx_kvtool.runtime.comparison import side_by_side
+from onnx_kvtool.runtime.comparison.emptiness import Emptiness
+from onnx_kvtool.runtime.verification.engine import compare_models
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.subject import capture
+
+ENCODERS = Path(__file__).resolve().parents[2] / "fixtures" / "encoders"
+
+NAMES = [path.stem for path in sorted(ENCODERS.glob("*.onnx"))]
+
+KNOWN = {
+    "ast": 90, "bert": 127, "convnext": 34, "deit": 87, "resnet": 11, "segformer": 466,
+    "swin": 450, "vit": 109, "wav2vec2": 86, "yolos": 115,
+}  # fmt: skip
+"""Values of which type and shape are known, at least; of the main graph, outputs included."""
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_encoder_is_lowered_and_proven(name: str, opset: int) -> None:
+    lowered, report = kv.lower(read(ENCODERS / f"{name}.onnx"), opset=opset)
+    assert lowered.opset_imports[""] == opset
+    found = report.verification
+    assert found.status == "equal", found.detail
+    assert found.cases >= 1  # on a slow machine further cases are left out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_shapes_of_an_encoder_are_known(name: str) -> None:
+    _, report = kv.infer(ENCODERS / f"{name}.onnx")
+    assert report.known_after >= KNOWN[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_empty_in_the_runs_that_prove(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = capture(read(ENCODERS / f"{name}.onnx"), "A")
+    ran: list[dict[str, tuple[int, ...]]] = []
+    first_run = side_by_side._first_run
+
+    def spy(*arguments: object) -> object:
+        found = first_run(*arguments)  # type: ignore[arg-type]
+        assert not isinstance(found, str), found
+        ran.append({name: value.shape for name, value in found[0].items()})
+        assert all(value.size for value in found[1].values())
+        assert not Emptiness(source.model, "", "onnxruntime")(found[0])
+        return found
+
+    monkeypatch.setattr(side_by_side, "_first_run", spy)
+    compare_models(source, capture(read(ENCODERS / f"{name}.onnx"), "B"), Settings(cases=4))
+    assert len(ran) == 4
+    batches = {shapes[next(iter(shapes))][0] for shapes in ran}
+    assert batches == {1, 2, 3}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("resnet", "bert")])
+def test_a_fault_in_an_encoder_is_found(name: str) -> None:
+    source = ENCODERS / f"{name}.onnx"
+    message = onnx.load(source)
+    node = next(n for n in message.graph.node if n.op_type == "LayerNormalization")
+    kept = [attribute for attribute in node.attribute if attribute.name != "epsilon"]
+    del node.attribute[:]
+    node.attribute.extend([*kept, helper.make_attribute("epsilon", 1.0)])
+    found = kv.verify(source, ir.from_proto(message))
+    assert found.status == "different"
+    assert re.search(r" in case \d with `\w+` of shape ", found.detail or "")
+    assert "cache" not in (found.detail or "")
