@@ -83,7 +83,7 @@ def test_every_reason_that_raise_gives_is_documented() -> None:
         for row in rows.splitlines()[2:]
         for code in re.findall(r"`([a-z-]+)`", row.split("|")[1])
     }
-    assert documented == given | {"rolled-window"}
+    assert documented == given
 
 
 def test_the_readme_gives_the_exit_codes_of_the_help() -> None:

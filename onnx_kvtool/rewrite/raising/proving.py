@@ -82,7 +82,6 @@ class Proving:
                     found[lacking[k]] = one
         self.plans = [one for one in found.values() if isinstance(one, Planned)]
         self.refused += [one for one in found.values() if isinstance(one, Unraised)]
-        self._respect_windows()
 
     def _each(self, tried: Sequence[_Candidate]) -> dict[int, Planned | Unraised]:
         """Return what became of each candidate, by its number; nothing where it is no update."""
@@ -109,22 +108,6 @@ class Proving:
         """Take away the sizes that were written on values for candidates that lacked one."""
         if self.full is not None:
             self.full.remove()
-
-    def _respect_windows(self) -> None:
-        """Leave all caches of a model alone in which a window of rows is rolled.
-
-        Exporters trace a sliding window either before it is full or after; the graph is right for
-        the positions of that branch only, whatever its other caches could hold.
-        """
-        rolled = next((r for r in self.refused if r.code == "rows-move"), None)
-        if rolled is None or rolled.location.op == "Concat":
-            return
-        text = (
-            f"the model rolls the rows of another cache ({rolled.location}), as a sliding window "
-            "that was traced when it was full: it is right for such positions only"
-        )
-        self.refused += [Unraised(p.location, "rolled-window", text) for p in self.plans]
-        self.plans.clear()
 
     def _sizes(self, equalities: Equalities) -> Measures:
         maps = IndexMaps(self.opset, equalities)

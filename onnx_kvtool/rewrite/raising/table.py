@@ -43,8 +43,10 @@ def _is_sum_of_products(node: ir.Node) -> bool:
     return [_op(value) for value in node.inputs] == ["Mul", "Mul"]
 
 
-def _is_between_slices(node: ir.Node) -> bool:
-    return len(node.inputs) == 3 and {_op(node.inputs[0]), _op(node.inputs[2])} == {"Slice"}
+def _is_beside_slices(node: ir.Node) -> bool:
+    """Return whether a Concat has a slice at both ends, or at one end and one thing more."""
+    ends = [_op(value) for value in (*node.inputs[:1], *node.inputs[-1:])].count("Slice")
+    return (len(node.inputs) == 3 and ends == 2) or (len(node.inputs) == 2 and ends > 0)
 
 
 def _op(value: ir.Value | None) -> str | None:
@@ -56,7 +58,7 @@ RAISINGS: Mapping[str, Raising] = Table(
     "raising",
     [
         ("Add", Raising("one_hot_sum", _is_sum_of_products, raise_one_hot_sum)),
-        ("Concat", Raising("concat", _is_between_slices, raise_concat)),
+        ("Concat", Raising("concat", _is_beside_slices, raise_concat)),
         ("ScatterElements", Raising("scatter_elements", _any, raise_scatter_elements)),
         ("ScatterND", Raising("scatter_nd", _any, raise_scatter_nd)),
         ("Where", Raising("where", _any, raise_where)),

@@ -289,7 +289,8 @@ def _concat(draw: st.DrawFn, g: _Lines, capacity: int, length: int) -> NearMiss:
     axes = g.numbers([2], (1,))
     head = g.add(f"Slice (cache, {zero}, {start}, {axes})")
     tail = g.add(f"Slice (cache, {rest}, {end}, {axes})")
-    parts = draw(st.sampled_from([[head, "upd", tail]] * 5 + [[tail, "upd", head]]))
+    between, beside = [head, "upd", tail], [[head, "upd"], ["upd", tail]]
+    parts = draw(st.sampled_from([between] * 5 + beside * 2 + [[tail, "upd", head]]))
     g.lines.append(f"present = Concat <axis = 2> ({', '.join(parts)})")
     cache = (_BATCH, _HEADS, capacity, _WIDTH)
     made = _finished(g, capacity, (_BATCH, _HEADS, length, _WIDTH), cache)

@@ -263,7 +263,8 @@ def _concat(b: Builder, cache: list, update: list, axis: int) -> str:
     resumed = b.op("Add", start, b.pick(length, length, b.const([1])))
     first = b.op("Slice", "cache", b.pick(zero, zero, b.const([1])), start, at)
     last = b.op("Slice", "cache", resumed, b.pick(b.const([2**63 - 1]), b.const([S])), at)
-    parts = b.pick([first, "upd", last], [first, "upd", last], [last, "upd", first])
+    between, front, back = [first, "upd", last], ["upd", last], [first, "upd"]
+    parts = b.pick(between, between, between, front, back, [last, "upd", first])
     return b.op("Concat", *parts, axis=axis)
 
 

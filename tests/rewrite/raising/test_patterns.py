@@ -237,6 +237,32 @@ FORMS = {
         present = Concat <axis = 2> (before, update, after)""",
         ops=("Shape", "Expand", "TensorScatter"),
     ),
+    "Concat of the rows and the rest of the cache": Form(
+        _CACHE,
+        f"""{_LENGTH} axis = Constant <value_ints = [2]> ()
+        far = Constant <value_ints = [9223372036854775807]> ()
+        after = Slice (cache, shape, far, axis)
+        present = Concat <axis = 2> (update, after)""",
+        write_indices=None,
+        ops=("TensorScatter",),
+    ),
+    "Concat of the cache but for its end and the rows": Form(
+        _CACHE,
+        f"""{_LENGTH} axis = Constant <value_ints = [2]> ()
+        size = Shape <start = 2, end = 3> (cache)
+        end = Sub (size, shape) before = Slice (cache, first, end, axis)
+        present = Concat <axis = 2> (before, update)""",
+        write_indices="new",
+        ops=("Shape", "Mul", "Add", "Shape", "Expand", "TensorScatter"),
+    ),
+    "Concat of rows at an end that is counted from it": Form(
+        _CACHE.replace("L", "2"),
+        """minus = Constant <value_ints = [-2]> () axis = Constant <value_ints = [2]> ()
+        before = Slice (cache, first, minus, axis)
+        present = Concat <axis = 2> (before, update)""",
+        write_indices="new",
+        ops=("Shape", "Expand", "TensorScatter"),
+    ),
     "axes as attributes at opset 11": Form(
         f"{_CACHE}, int64[B] starts",
         """shape = Shape (update) two = Constant <value = int64 {2}> ()

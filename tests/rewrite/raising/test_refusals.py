@@ -145,6 +145,16 @@ SILENT = {
     "a cache that grows": "present = Concat <axis = 1> (cache, update)",
     "a cache that is shifted": """far = Constant <value_ints = [9223372036854775807]> ()
         tail = Slice (cache, second, far, second) present = Concat <axis = 1> (tail, update)""",
+    "a cache that loses its first rows": """far = Constant <value_ints = [9223372036854775807]> ()
+        tail = Slice (cache, second, far, second) present = Concat <axis = 1> (update, tail)""",
+    "a cache that loses its last rows": """minus = Constant <value_ints = [-3]> ()
+        head = Slice (cache, first, minus, second) present = Concat <axis = 1> (head, update)""",
+    "a cache that is rolled": """far = Constant <value_ints = [9223372036854775807]> ()
+        tail = Slice (cache, second, far, second) head = Slice (cache, first, second, second)
+        present = Concat <axis = 1> (tail, head)""",
+    "a cache that is put together again": """far = Constant <value_ints = [9223372036854775807]> ()
+        tail = Slice (cache, second, far, second) head = Slice (cache, first, second, second)
+        present = Concat <axis = 1> (head, tail)""",
     "an attention mask": """all = Range (zero, size, one) later = Less (all, start)
         mask = Unsqueeze (later, last) present = Where (mask, cache, cache)""",
     "a shape that is changed": """sizes = Shape (cache)
