@@ -16,6 +16,7 @@ from onnx_kvtool.runtime.inputs.fitting import fitting
 from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.stepping import advance
 from onnx_kvtool.runtime.inputs.symbols import attempts
+from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
 __all__ = ["Script", "run_side_by_side"]
@@ -78,7 +79,10 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
         ran = True
         judge.begin_case()
         name = case.name if script.plan.has_caches else _spoken(script.plan, number, inputs)
-        _run_case(leader, other, script, judge, name, script.seed + number, inputs, led)
+        first = [inputs, led]
+        del start, inputs, led  # that nothing but the runs themselves holds them
+        _run_case(leader, other, script, judge, name, script.seed + number, first)
+        give_back()
     return None if ran else failure
 
 
@@ -89,10 +93,23 @@ def _run_case(
     judge: Judge,
     name: str,
     seed: int,
-    inputs: Arrays,
-    led: Arrays,
+    first: list[Arrays],
 ) -> None:
-    """Compare a first run, which the leader has done, and the decode steps after it."""
+    """Compare a first run and the decode steps after it.
+
+    Nothing of a step is held when the next one runs but what it reads.
+
+    Args:
+        leader: The model that gives the presents.
+        other: The other model.
+        script: What is run.
+        judge: Compares the runs.
+        name: What the case is called.
+        seed: Of what steps draw.
+        first: Inputs of the first run, and what the leader gave; it is emptied.
+    """
+    inputs, led = first
+    first.clear()
     for step in range(script.steps + 1):
         where = f"in {name}" + (f", decode step {step}" if step else "")
         try:
@@ -102,13 +119,16 @@ def _run_case(
             return
         judge.compare(inputs, led, found, where)
         del found  # before the leader makes as much again
+        give_back()
         following = advance(
             script.plan, inputs, led, seed=seed + 1000 * (step + 1), dims=script.dims
         )
         if following is None:
             return
+        inputs, led = following, {}
+        del following
         try:
-            inputs, led = following, leader.run(following)
+            led = leader.run(inputs)
         except RunFailed:
             return  # the caches go round in another way than was guessed; one run stands
 

@@ -13,12 +13,12 @@ from onnx_kvtool.runtime.verification.report import Shrunken
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, Sizes
 from onnx_kvtool.runtime.verification.shrinking.sizes import Size
 
-__all__ = ["Choice", "choose"]
+__all__ = ["LEAST", "Choice", "choose"]
 
 _FIRST, _STEP = 24, 8
 """New sizes: small, each another one, and multiples of what kernels like."""
 
-_LEAST = 4
+LEAST = 2
 """A size up to this one is never changed."""
 
 _SMALL = 64
@@ -121,7 +121,7 @@ def choose(models: Iterable[Shapes]) -> Choice:
         for shape in shapes.values():
             for atom in (atom for size in shape or () for atom in size.atoms()):
                 number = atom.number
-                if number is None or atom.is_pinned or number <= _LEAST or choice.is_given(atom):
+                if number is None or atom.is_pinned or number <= LEAST or choice.is_given(atom):
                     continue
                 is_few = atom.is_part or atom.is_indexed or bool(atom.what)
                 if number <= _SMALL and not is_few:

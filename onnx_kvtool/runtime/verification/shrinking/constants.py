@@ -11,14 +11,12 @@ import numpy.typing as npt
 import onnx
 from onnx import numpy_helper
 
-from onnx_kvtool.runtime.verification.shrinking.choice import Choice
+from onnx_kvtool.runtime.verification.shrinking.choice import LEAST, Choice
 from onnx_kvtool.runtime.verification.shrinking.shapes import Sizes
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
 
 __all__ = ["keep_derived_numbers", "keep_irregular_tables", "shortened"]
-
-_LEAST = 4
 
 
 def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> None:
@@ -57,14 +55,14 @@ def _holds_sizes(sizes: Sizes, name: str) -> bool:
 
 def _settled(shape: Shape) -> bool:
     """Return whether all sizes stay as they are anyway."""
-    return all(a.is_pinned or (a.number or 0) <= _LEAST for size in shape for a in size.atoms())
+    return all(a.is_pinned or (a.number or 0) <= LEAST for size in shape for a in size.atoms())
 
 
 def _keep_irregular(values: npt.NDArray[Any], shape: Shape) -> None:
     atoms = [atom for size in shape for atom in size.atoms()]
     parts = values.reshape([atom.number or 0 for atom in atoms])
     for axis, atom in enumerate(atoms):
-        if atom.is_pinned or (atom.number or 0) <= _LEAST:
+        if atom.is_pinned or (atom.number or 0) <= LEAST:
             continue
         moved = np.moveaxis(parts, axis, 0)
         if parts.dtype.kind in "iu":
@@ -95,9 +93,12 @@ def _numbers_of_arithmetic(model: Skeleton, sizes: Sizes) -> Iterator[int]:
         is_integer = tensor.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
         if tensor.name in read and is_integer and tensor.name not in model.bare:
             values = np.unique(numpy_helper.to_array(tensor))
-            if len(values) <= _LEAST:
+            if len(values) <= _FEW:
                 yield from (int(value) for value in values)
 
+
+_FEW = 4
+"""Different integers in a constant that a model computes with; a table of indices has more."""
 
 _ARITHMETIC = frozenset(
     {"Add", "Clip", "Div", "Max", "Min", "Mod", "Mul", "Sub", "Less", "Greater"}
@@ -126,7 +127,7 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
         for shape in sizes.shapes.values():
             for size in shape or ():
                 number = size.root().number
-                if number is not None and number > _LEAST and _stems(number, differing):
+                if number is not None and number > LEAST and _stems(number, differing):
                     size.pin()
 
 

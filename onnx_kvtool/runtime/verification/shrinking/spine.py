@@ -32,6 +32,7 @@ class Flow:
     producer: dict[str, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
     inner: set[str] = field(default_factory=set)
+    _reads: list[list[str]] = field(default_factory=list)
 
     @staticmethod
     def of(graph: onnx.GraphProto) -> Flow:
@@ -39,15 +40,17 @@ class Flow:
         flow = Flow(list(graph.node))
         for index, node in enumerate(flow.nodes):
             flow.producer.update(dict.fromkeys(filter(None, node.output), index))
-            for name in flow.reads(index):
+            inner = list(captured(node))
+            reads = list(dict.fromkeys([*filter(None, node.input), *inner]))
+            for name in reads:
                 flow.readers.setdefault(name, []).append(index)
-            flow.inner.update(captured(node))
+            flow._reads.append(reads)
+            flow.inner.update(inner)
         return flow
 
     def reads(self, index: int) -> list[str]:
         """Return the names that a node reads, each once."""
-        node = self.nodes[index]
-        return list(dict.fromkeys([*filter(None, node.input), *captured(node)]))
+        return self._reads[index]
 
     def sources(self, index: int) -> list[int]:
         """Return the nodes whose values a node reads."""
