@@ -20,7 +20,8 @@ _CARRYING = frozenset(
         "Squeeze", "Sub", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
-"""Operators through which starts become the indices of a scatter."""
+"""Operators through which starts become the indices of a scatter; a Where chooses between them and
+one that fails."""
 
 _INDICES = {"ScatterElements": 1, "ScatterND": 1, "TensorScatter": 2}
 """Position of the indices among the inputs of an operator."""
@@ -47,7 +48,7 @@ def wrapping_capacities(start: ir.Value) -> Iterator[int]:
             if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
                 size = _number(node.inputs[1])
                 following = (node.outputs[0], size) if size is not None and size > 0 else None
-            elif node.op_type in _CARRYING:
+            elif node.op_type in _CARRYING or (node.op_type == "Where" and index):
                 following = node.outputs[0], modulus
             if following is not None and (id(following[0]), following[1]) not in seen:
                 seen.add((id(following[0]), following[1]))
