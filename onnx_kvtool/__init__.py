@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.inspect import inspect
     from onnx_kvtool.commands.lower import lower
     from onnx_kvtool.commands.raise_ import raise_
+    from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
     from onnx_kvtool.commands.save import save
     from onnx_kvtool.commands.verify import verify
     from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
@@ -46,6 +47,7 @@ __all__ = [
     "Lowered",
     "RaiseReport",
     "Raised",
+    "ReferenceEvaluator",
     "Refused",
     "Unraised",
     "UnreadableModel",
@@ -77,6 +79,7 @@ _HOMES = {
     "Lowered": "rewrite.report:Lowered",
     "RaiseReport": "rewrite.raise_report:RaiseReport",
     "Raised": "rewrite.raise_report:Raised",
+    "ReferenceEvaluator": "commands.reference_evaluator:ReferenceEvaluator",
     "Refused": "rewrite.report:Refused",
     "UnreadableModel": "core.errors:UnreadableModel",
     "Unraised": "rewrite.raise_report:Unraised",

@@ -69,7 +69,8 @@ def _pairs(
     metavar="NAME=SPEC",
     shell_complete=offers("inputs"),
     help="Give a value: a .npy file, file.npz:KEY, a .pb file with a TensorProto, or JSON such as"
-    " `[[1, 2], [3, 4]]`; an element type may stand in front, as in `float16:[1, 2]`; repeatable.",
+    " `[[1, 2], [3, 4]]`; an element type may stand in front, as in `float16:[1, 2]`;"
+    " `null` leaves an optional input out; repeatable.",
     section="Input",
 )
 @option(

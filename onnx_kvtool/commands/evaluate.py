@@ -26,8 +26,8 @@ from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.evaluation.archive import save_values
-from onnx_kvtool.runtime.evaluation.loop import apart_from
 from onnx_kvtool.runtime.evaluation.operator import single_operator
+from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
 from onnx_kvtool.runtime.evaluation.part import main_values
 from onnx_kvtool.runtime.evaluation.report import EvalReport
 from onnx_kvtool.runtime.evaluation.spec import read_spec
@@ -142,7 +142,7 @@ def evaluate(
     values = main_values(loaded.graph)
     given = {name: feed_of(name, value, values.get(name)) for name, value in (inputs or {}).items()}
     report = _evaluate(loaded, given, request)
-    return {name: _owned(value) for name, value in apart_from(report.values, given).items()}
+    return {name: owned(value) for name, value in apart_from(report.values, given).items()}
 
 
 def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
@@ -207,15 +207,3 @@ def _evaluate(
     report = run_model(model, given, wanted, nodes, request, progress)
     report.model = path
     return report
-
-
-def _owned(value: Value) -> Any:
-    """Return a value whose arrays the caller may write into."""
-    if isinstance(value, list):
-        return [_owned(item) for item in value]
-    if isinstance(value, np.ndarray):
-        if value.dtype.byteorder in "<>":  # weights come with the order of the file, spelt out
-            return value.astype(value.dtype.newbyteorder("="))
-        if not (value.flags.owndata and value.flags.writeable):
-            return value.copy()
-    return value

@@ -133,6 +133,8 @@ def _check_operator_request(request: EvalRequest) -> None:
 def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value]:
     """Return what is given for values of the main graph as arrays of their element types.
 
+    `null` becomes None, an input that is not there.
+
     Raises:
         UsageError: If the main graph has no such value, or what is given is none for its type.
     """
@@ -142,7 +144,8 @@ def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value
         if name not in known:
             raise unknown_name(f"the main graph has no value `{name}`", name, known)
         try:
-            values[name] = content.value(_element(known[name]))
+            absent = content.is_absent
+            values[name] = None if absent else content.value(_element(known[name]))
         except UsageError as error:
             raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
     return values

@@ -173,7 +173,7 @@ class Refused(KvtoolError):
         ... except kv.Refused as error:
         ...     for refusal in error.report.refused:
         ...         print(refusal.code, refusal.location, refusal.lowest_opset)
-        element-type decoder, node `cache_0` (TensorScatter) 19
+        element-type decoder, node `cache_0` (TensorScatter), value `past` 19
     """
 
     def __init__(self, report: LowerReport | RaiseReport) -> None:

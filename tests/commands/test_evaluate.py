@@ -546,3 +546,25 @@ def test_a_present_that_is_the_array_of_the_caller_is_not_written_into() -> None
     for write in (False, True):
         kv.evaluate(model(text), {**given, "write": np.array(write)}, steps=3)
         assert np.array_equal(past, fed["past"])
+
+
+CLIP = """<ir_version: 10, opset_import: ["": 18]>
+    g (float[3] x, float low, float high) => (float[3] y) { y = Clip (x, low, high) }"""
+
+
+@pytest.mark.parametrize("runtime", ["reference", "onnxruntime"])
+def test_null_leaves_an_optional_input_out(runtime: str, tmp_path: Path) -> None:
+    path = tmp_path / "clip.onnx"
+    path.write_bytes(onnx.parser.parse_model(CLIP).SerializeToString())
+    inputs = (("x", "[1, 2, 3]"), ("low", "null"), ("high", "2"))
+    found = run(EvalRequest(model=str(path), inputs=inputs, runtime=runtime))
+    assert found.values["y"].tolist() == [1, 2, 2]
+    values = {"x": [1, 2, 3], "low": None, "high": 2}
+    assert kv.evaluate(path, values, runtime=runtime)["y"].tolist() == [1, 2, 2]
+
+
+def test_null_leaves_an_input_of_an_operator_out() -> None:
+    inputs = (("input", "[1, 2, 3]"), ("min", "null"), ("max", "2"))
+    assert run(EvalRequest(op="Clip", inputs=inputs)).values["output"].tolist() == [1, 2, 2]
+    with pytest.raises(kv.UsageError, match="Clip has no value for `input`"):
+        run(EvalRequest(op="Clip", inputs=(("input", "null"), *inputs[1:])))

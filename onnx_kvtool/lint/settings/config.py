@@ -229,6 +229,12 @@ def _spoken(value: Any) -> str:
 
 
 def _unknown(path: str, key: str) -> UsageError:
+    if key == "tool":
+        return UsageError(
+            f"`{path}`: unknown key `tool`",
+            help="leave the header `[tool.kvtool]` out: it is for pyproject.toml, here the "
+            "keys stand at the top",
+        )
     if key in _FLAGS_ONLY:
         return UsageError(
             f"`{path}`: `{key}` is no configuration key", help=f"give `--{key}` on the command line"

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
 
-__all__ = ["Buffers"]
+__all__ = ["Buffers", "root"]
 
 
 class Buffers:
@@ -22,9 +22,9 @@ class Buffers:
     def hold(self, value: Value) -> None:
         """Note that one more value lies where `value` does."""
         if isinstance(value, np.ndarray):
-            root = _root(value)
-            count, _ = self._held.get(id(root), (0, root))
-            self._held[id(root)] = (count + 1, root)
+            base = root(value)
+            count, _ = self._held.get(id(base), (0, base))
+            self._held[id(base)] = (count + 1, base)
         elif isinstance(value, list):
             for item in value:
                 self.hold(item)
@@ -32,12 +32,12 @@ class Buffers:
     def release(self, value: Value) -> None:
         """Note that a value held before is not read any more."""
         if isinstance(value, np.ndarray):
-            key = id(_root(value))
-            count, root = self._held[key]
+            key = id(root(value))
+            count, base = self._held[key]
             if count == 1:
                 del self._held[key]
             else:
-                self._held[key] = (count - 1, root)
+                self._held[key] = (count - 1, base)
         elif isinstance(value, list):
             for item in value:
                 self.release(item)
@@ -46,11 +46,12 @@ class Buffers:
         """Return whether `value` is a whole writable array whose buffer no held value lies in."""
         if not isinstance(value, np.ndarray) or not value.flags.writeable:
             return False
-        root = _root(value)
-        return root.base is None and root.size == value.size and id(root) not in self._held
+        base = root(value)
+        return base.base is None and base.size == value.size and id(base) not in self._held
 
 
-def _root(array: Array) -> Array:
+def root(array: Array) -> Array:
+    """Return the array whose buffer `array` lies in; itself for one that is no view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.engine.program import Trace
 from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.evaluation.owned import apart_from
 from onnx_kvtool.runtime.evaluation.report import TraceEntry
 from onnx_kvtool.runtime.evaluation.runner import Runner
 from onnx_kvtool.runtime.evaluation.summary import type_facts
@@ -131,17 +130,6 @@ class Loop:
         outcome.trace += trace
         if self.watch is not None:
             self.watch(step, outcome.inputs, outcome.values)
-
-
-def apart_from(values: Mapping[str, Value], others: Mapping[str, Value]) -> dict[str, Value]:
-    """Return values that share no memory with `others`, copied where they do."""
-    arrays = [other for other in others.values() if isinstance(other, np.ndarray)]
-    return {
-        name: value.copy()
-        if isinstance(value, np.ndarray) and any(np.may_share_memory(value, a) for a in arrays)
-        else value
-        for name, value in values.items()
-    }
 
 
 def _entry(seen: Trace, step: int) -> TraceEntry:

@@ -69,9 +69,10 @@ def _slots(facts: OpFacts, inputs: Sequence[tuple[str, Given]]) -> list[Slot]:
             continue
         if len(values) > 1:
             raise UsageError(f"the input `{formal.name}` of {facts.op_type} is given twice")
-        if not values and not formal.optional:
+        found = values[0] if values and not values[0].is_absent else None
+        if found is None and not formal.optional:
             missing.append(formal.name)
-        slots.append((formal.name, formal, values[0] if values else None))
+        slots.append((formal.name, formal, found))
     if missing:
         names = ", ".join(f"`{name}`" for name in missing)
         raise UsageError(

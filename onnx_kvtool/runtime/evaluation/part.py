@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.kernels.kernel import Value
 
-__all__ = ["main_values", "part_of", "without_rest"]
+__all__ = ["leave_out", "main_values", "part_of", "without_rest"]
 
 
 def main_values(graph: ir.Graph) -> dict[str, ir.Value]:
@@ -69,6 +69,20 @@ def without_rest(part: ir.Model, given: Mapping[str, Value]) -> ir.Model:
     for value in [v for v in graph.inputs if id(v) not in inputs]:
         graph.inputs.remove(value)
     return copy
+
+
+def leave_out(part: ir.Model, names: Sequence[str]) -> None:
+    """Take inputs that are tensors off a part, so that what reads them has an absent input there.
+
+    What an optional input of another type holds or not, a runtime can be told.
+    """
+    for value in list(part.graph.inputs):
+        is_tensor = value.type is None or isinstance(value.type, ir.TensorType)
+        if value.name not in names or not is_tensor or value.is_graph_output():
+            continue
+        for node, index in tuple(value.uses()):
+            node.replace_input_with(index, None)
+        part.graph.inputs.remove(value)
 
 
 def _is_plain_input(value: ir.Value) -> bool:

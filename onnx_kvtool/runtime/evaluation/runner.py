@@ -11,7 +11,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.runtime import reference
 from onnx_kvtool.runtime.engine.evaluator import Evaluator, Run
 from onnx_kvtool.runtime.engine.program import Trace
-from onnx_kvtool.runtime.evaluation.part import without_rest
+from onnx_kvtool.runtime.evaluation.part import leave_out, without_rest
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.sessions import RuntimeName
 from onnx_kvtool.runtime.verification.subject import capture
@@ -91,6 +91,7 @@ class _Onnxruntime:
 
     def __init__(self, part: ir.Model, given: Mapping[str, Value]) -> None:
         rest = without_rest(part, given)
+        leave_out(rest, [name for name, value in given.items() if value is None])
         self._inputs = [value.name or "" for value in rest.graph.inputs]
         self._outputs = [value.name or "" for value in rest.graph.outputs]
         self._session = capture(rest, "the model").session("onnxruntime")

@@ -45,6 +45,11 @@ class Given:
     array: Array | None = None
     literal: Any = None
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is JSON's `null`, which leaves an optional input out."""
+        return self.array is None and self.literal is None
+
     def natural(self) -> ir.DataType:
         """Return the element type it has by itself.
 

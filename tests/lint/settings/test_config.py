@@ -54,6 +54,12 @@ def test_every_key_can_be_given(tmp_path: Path) -> None:
             "did you mean `fail-on`?",
             id="an underscore",
         ),
+        pytest.param(
+            "[tool.kvtool]\nselect = []",
+            "unknown key `tool`",
+            "leave the header `[tool.kvtool]` out",
+            id="the table of a pyproject.toml",
+        ),
         pytest.param("zzz = 1", "unknown key `zzz`", "the keys are select, ignore", id="no key"),
         pytest.param(
             "shard = '1/2'",

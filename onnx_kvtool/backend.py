@@ -1,0 +1,162 @@
+"""The reference runtime as a backend of onnx, as `onnx.backend.base` defines one.
+
+import onnx_kvtool.backend as backend
+
+rep = backend.prepare(model)  # an onnx.ModelProto
+outputs = rep.run([array])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep
+
+from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.held import ModelSource
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.ops.schema import NEWEST
+from onnx_kvtool.runtime.engine.type_check import element_type
+
+__all__ = [
+    "KvtoolBackend",
+    "KvtoolBackendRep",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
+
+
+class KvtoolBackendRep(BackendRep):
+    """A model that is ready to run.
+
+    Args:
+        session: The model.
+    """
+
+    def __init__(self, session: ReferenceEvaluator) -> None:
+        self._session = session
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Run the model.
+
+        Args:
+            inputs: Values by name; or a sequence of them in the order of the graph inputs that
+                are no initializers; or one array for a model with one input.
+            kwargs: Taken for the sake of the interface, and not looked at.
+
+        Returns:
+            The graph outputs, in order.
+
+        Raises:
+            UsageError: If there are more inputs than the model has, or as `ReferenceEvaluator.run`.
+            KvtoolError: As `ReferenceEvaluator.run`.
+        """
+        names = self._session.input_names
+        if isinstance(inputs, Mapping):
+            feeds = dict(inputs)
+        else:
+            values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+            if len(values) > len(names):
+                raise UsageError(
+                    f"got {counted(len(values), 'input')}, expected at most {len(names)}"
+                )
+            feeds = dict(zip(names, values, strict=False))
+        return tuple(self._session.run(None, feeds))
+
+
+class KvtoolBackend(Backend):
+    """The reference runtime, on the CPU."""
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Return whether models run on `device`: on `CPU`, with a number behind it or not."""
+        return device.split(":", maxsplit=1)[0] == "CPU"
+
+    @classmethod
+    def prepare(cls, model: ModelSource, device: str = "CPU", **kwargs: Any) -> KvtoolBackendRep:
+        """Return a model that is ready to run.
+
+        Args:
+            model: As for `ReferenceEvaluator`.
+            device: Where to run it.
+            kwargs: As in `KvtoolBackendRep.run`.
+
+        Raises:
+            UsageError: If the device is none that there is.
+            KvtoolError: As `ReferenceEvaluator`.
+        """
+        if not cls.supports_device(device):
+            raise UsageError(f"the device is `{device}`, expected `CPU`")
+        return KvtoolBackendRep(ReferenceEvaluator(model))
+
+    @classmethod
+    def run_model(
+        cls, model: ModelSource, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Run a model once; see `prepare` and `KvtoolBackendRep.run`."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[np.dtype[Any], tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Run one node once.
+
+        Args:
+            node: The node.
+            inputs: A value for each of its inputs that has a name, in order; or by name.
+            device: Where to run it.
+            outputs_info: Dtype and shape of each output, which need not be given.
+            kwargs: `opset_version` is the version of the node's domain, the newest unless given.
+
+        Raises:
+            UsageError: If there are not as many inputs as names.
+            KvtoolError: As `prepare` and `KvtoolBackendRep.run`.
+        """
+        names = list(dict.fromkeys(name for name in node.input if name))
+        if not isinstance(inputs, Mapping):
+            values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+            if len(values) != len(names):
+                raise UsageError(f"got {counted(len(values), 'input')}, expected {len(names)}")
+            inputs = dict(zip(names, values, strict=True))
+        graph = onnx.GraphProto(name="node")
+        graph.node.append(node)
+        for name in names:
+            graph.input.append(_declared(name, inputs.get(name)))
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
+        opset = kwargs.get("opset_version", NEWEST if node.domain in ("", "ai.onnx") else 1)
+        model = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph)
+        model.opset_import.add(domain=node.domain, version=opset)
+        return cls.run_model(model, inputs, device)
+
+
+def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
+    """Return the declaration of an input; without a type for what is no array."""
+    found = onnx.ValueInfoProto(name=name)
+    if isinstance(value, np.ndarray | np.generic):
+        element = element_type(value.dtype)
+        if element is not None:
+            found.type.tensor_type.elem_type = int(element)
+            found.type.tensor_type.shape.SetInParent()
+            for size in np.shape(value):
+                found.type.tensor_type.shape.dim.add(dim_value=size)
+    return found
+
+
+is_compatible = KvtoolBackend.is_compatible
+prepare = KvtoolBackend.prepare
+run_model = KvtoolBackend.run_model
+run_node = KvtoolBackend.run_node
+supports_device = KvtoolBackend.supports_device

@@ -1,0 +1,317 @@
+"""A model compiled once and run any number of times by the reference runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.commands.evaluate_inputs import feed_of
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.messages.type_writer import write_type
+from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.runtime.engine.declared import declared_mismatch
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
+from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, plan_with
+from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
+from onnx_kvtool.runtime.evaluation.part import main_values
+from onnx_kvtool.runtime.inputs.expressions import evaluate
+from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.runtime.kernels.kernel import Value
+
+__all__ = ["ReferenceEvaluator"]
+
+
+class ReferenceEvaluator:
+    """A model that runs in the reference runtime, with the interface of `onnx.reference`.
+
+    The nodes are prepared once. Every operator is computed as the text of its version defines it;
+    what that calls an error, or leaves undefined, fails and names the node. Weights are read when
+    a node needs them, external ones stay mapped from their files.
+
+    Args:
+        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
+            path of one.
+        caches: Which present replaces which past in the next step, by name, where that cannot be
+            read off the graph or the names; None to find them.
+
+    Attributes:
+        input_names: Names of the graph inputs, those with an initializer left out, in order.
+        output_names: Names of the graph outputs, in order.
+        input_types: Types of these inputs, each an `onnx.TypeProto`.
+        output_types: Likewise.
+        opsets: The version of each domain that the model imports, `""` for that of ONNX.
+
+    Raises:
+        UnreadableModel: If the model, or external data of it, cannot be read.
+        UsageError: If `caches` names what is no input or no output.
+        KvtoolError: If an operator is unknown, or its attributes break its schema.
+
+    Examples:
+        A decoder whose caches stay in the session, two prompts at once:
+
+        >>> import numpy as np
+        >>> session = kv.ReferenceEvaluator("decoder.onnx")
+        >>> session.caches["key_cache.0"]
+        'updated_key_cache.0'
+        >>> feeds = {"input_ids": np.array([[5, 3, 8]] * 2)}
+        >>> feeds |= {"position_ids": np.array([[0, 1, 2]] * 2), "write_indices": np.array([0, 0])}
+        >>> feeds["nonpad_kv_seqlen"] = np.array([3, 3])
+        >>> (logits,) = session.run_step(["logits"], feeds)
+        >>> feeds = {"input_ids": logits[:, -1:].argmax(-1), "position_ids": np.array([[3], [3]])}
+        >>> feeds |= {"write_indices": np.array([3, 3]), "nonpad_kv_seqlen": np.array([4, 4])}
+        >>> (logits,) = session.run_step(["logits"], feeds)
+        >>> logits.shape
+        (2, 1, 256)
+    """
+
+    def __init__(self, model: ModelSource, *, caches: Mapping[str, str] | None = None) -> None:
+        self._model = held(model)
+        check_external_data(self._model, need_bytes=True)
+        self._evaluator = Evaluator(self._model)
+        self._values = main_values(self._model.graph)
+        inputs = [v for v in self._model.graph.inputs if v.const_value is None]
+        self.input_names: list[str] = [value.name or "" for value in inputs]
+        self.output_names: list[str] = list(self._evaluator.outputs)
+        self.input_types: list[onnx.TypeProto] = [_type(value) for value in inputs]
+        self.output_types: list[onnx.TypeProto] = [_type(v) for v in self._model.graph.outputs]
+        self.opsets: dict[str, int] = dict(self._model.opset_imports)
+        if caches is not None:
+            self._check_caches(caches)
+        self._caches = None if caches is None else dict(caches)
+        self._plan: InputPlan | None = None
+        self._fitting: dict[str, object] = {}
+        self._complete: set[tuple[tuple[str, ...], ...]] = set()
+        self._held: dict[str, Value] = {}
+        self._is_lost = False
+
+    @property
+    def caches(self) -> dict[str, str]:
+        """The name of the present that replaces each past in the next step.
+
+        Raises:
+            UsageError: If an input is no tensor, or its element type or rank is not declared.
+        """
+        if self._caches is None:
+            self._caches = {pair.past: pair.present for pair in self._known.pairs}
+        return dict(self._caches)
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        feed_inputs: Mapping[str, Any],
+        *,
+        intermediate: bool = False,
+    ) -> Any:
+        """Run the model once.
+
+        Args:
+            output_names: What to return: graph outputs, or any other value of the main graph; None
+                for all graph outputs.
+            feed_inputs: Values by name, as for `evaluate`: of graph inputs and of any other value
+                of the main graph, which then is not computed. None for an input that the nodes
+                which read it can do without.
+            intermediate: Whether to return every value of the main graph that was made, as a
+                dictionary by name, and not the outputs alone.
+
+        Returns:
+            A list with an array of its own for each name; a list for a sequence, None for an
+            optional that holds nothing.
+
+        Raises:
+            UsageError: If a name is unknown, or an input is missing or contradicts its declaration.
+            KvtoolError: If the model fails on these inputs; the message names the node.
+        """
+        names = self._names(output_names)
+        feeds = self._feeds(feed_inputs)
+        self._demand(names, feeds)
+        if intermediate:
+            wanted = [self._values[name] for name in names]
+            fed = [self._values[name] for name in feeds]
+            nodes = needed_nodes(self._model.graph, fed, wanted)
+            made = [value.name for _, node in nodes for value in node.outputs if value.name]
+            names = list(dict.fromkeys((*feeds, *made)))
+        values = self._owned(names, self._evaluator.run(feeds, fetch=names).values, feeds)
+        return dict(zip(names, values, strict=True)) if intermediate else values
+
+    def run_step(
+        self, output_names: Sequence[str] | None, feed_inputs: Mapping[str, Any]
+    ) -> list[Any]:
+        """Run the model once on the caches that the step before left, and keep the new ones.
+
+        A cache of fixed size is updated in place: no step copies it. In the first step, and in the
+        first one after `reset`, the caches are empty: zeros in a cache of fixed size, no rows in
+        one that grows.
+
+        Args:
+            output_names: As for `run`.
+            feed_inputs: As for `run`, without the pasts. One that is there takes the place of what
+                the session holds; its array is copied.
+
+        Returns:
+            As `run`; but a present is a view of the cache that cannot be written to, good until the
+            next step, which changes what it shows. Copy what is to be kept.
+
+        Raises:
+            UsageError: As `run`; if no cache goes round, or an empty one cannot be made because a
+                dimension has no size that the inputs tell: feed that past in the first step. The
+                session holds what it held.
+            KvtoolError: If the model fails on these inputs, as where a linear cache has no room for
+                the new rows. Some caches may then have been written to and others not, so that all
+                of them are given up: the next step has to feed every past, or `reset` comes first.
+        """
+        caches = self.caches
+        if not caches:
+            raise UsageError(
+                "the model has no cache that is fed back from step to step",
+                help="name the pairs with `caches`, or use `run`",
+            )
+        names = self._names(output_names)
+        given = self._feeds(feed_inputs)
+        self._demand([*names, *caches.values()], {**given, **dict.fromkeys(caches)})
+        fed = {past: _copied(given[past]) for past in caches if past in given}
+        absent = [past for past in caches if past not in fed and past not in self._held]
+        if self._is_lost and absent:
+            raise UsageError(
+                f"the step before failed, and what `{absent[0]}` holds is not known",
+                help="feed every past, or begin anew with `reset()`",
+            )
+        feeds = {**given, **self._held, **fed, **self._empty(absent, given)}
+        fetch = tuple(dict.fromkeys((*names, *caches.values())))
+        self._held, self._is_lost = {}, True
+        values = self._evaluator.run(feeds, fetch=fetch, give_up=caches).values
+        self._held = self._kept(values)
+        self._is_lost = False
+        presents = set(caches.values())
+        rest = self._owned([n for n in names if n not in presents], values, given)
+        others = iter(rest)
+        return [_view(values[name]) if name in presents else next(others) for name in names]
+
+    def reset(self) -> None:
+        """Give up the caches: the next step begins with empty ones."""
+        self._held, self._is_lost = {}, False
+
+    @property
+    def _known(self) -> InputPlan:
+        if self._plan is None:
+            self._plan = plan_with(self._model, {})
+        return self._plan
+
+    def _check_caches(self, caches: Mapping[str, str]) -> None:
+        for past, present in caches.items():
+            if past not in self.input_names:
+                raise unknown_name(f"the model has no input `{past}`", past, self.input_names)
+            if present not in self.output_names:
+                names = self.output_names
+                raise unknown_name(f"the model has no output `{present}`", present, names)
+
+    def _names(self, names: Sequence[str] | None) -> list[str]:
+        if names is None:
+            return self.output_names
+        if isinstance(names, str):
+            raise UsageError(f"`output_names` is the text `{names}`, expected a list of names")
+        for name in names:
+            if name not in self._values:
+                text = f"the main graph has no value `{name}`"
+                raise unknown_name(text, name, [*self._values])
+        return list(names)
+
+    def _feeds(self, given: Mapping[str, Any]) -> dict[str, Value]:
+        """Return what is fed as kernels take it, checked."""
+        feeds: dict[str, Value] = {}
+        for name, value in given.items():
+            kind = (value.dtype, value.shape) if type(value) is np.ndarray else None
+            if kind is not None and self._fitting.get(name) == kind:
+                feeds[name] = value
+                continue
+            declared = self._values.get(name)
+            if declared is None:
+                text = f"the main graph has no value `{name}`"
+                raise unknown_name(text, name, [*self._values])
+            feeds[name] = feed_of(name, value, declared)
+            if (problem := declared_mismatch(declared, feeds[name])) is not None:
+                raise UsageError(f"input {problem}")
+            if feeds[name] is value:  # needs no conversion, and neither will the next one like it
+                self._fitting[name] = kind
+        return feeds
+
+    def _demand(self, names: Sequence[str], feeds: Mapping[str, Value]) -> None:
+        """Refuse to run without an input that a node needs which has to run."""
+        key = (tuple(names), tuple(feeds))
+        if key in self._complete:
+            return
+        fed, wanted = ([self._values[n] for n in given] for given in (feeds, names))
+        missing = needed_inputs(self._model.graph, fed, wanted)
+        if missing:
+            listed = ", ".join(f"`{value.name}`" for value in missing)
+            raise UsageError(
+                f"there is no value for {listed}",
+                help="feed it, or None where the nodes that read it can do without",
+            )
+        self._complete.add(key)
+
+    def _empty(self, pasts: Sequence[str], given: Mapping[str, Value]) -> dict[str, Value]:
+        """Return empty caches of the sizes that the other inputs tell."""
+        if not pasts:
+            return {}
+        known = self._known
+        sizes = bound_sizes(known, given, {})
+        specs = {spec.name: spec for spec in known.inputs}
+        return {past: self._no_rows(specs[past], sizes) for past in pasts}
+
+    def _no_rows(self, spec: InputSpec, sizes: Mapping[str, int]) -> Value:
+        pair = self._known.pair_of(spec.name)
+        grows = pair is not None and pair.kind != "fixed"
+        shape = []
+        for axis, dim in enumerate(spec.shape):
+            if grows and pair is not None and axis == pair.axis and isinstance(dim, str):
+                shape.append(0)
+                continue
+            try:
+                shape.append(evaluate(dim, sizes))
+            except (KeyError, ZeroDivisionError) as error:
+                raise UsageError(
+                    f"an empty `{spec.name}` cannot be made: its dimension {axis}, `{dim}`, has no "
+                    "size that the other inputs tell",
+                    help=f"feed `{spec.name}` in the first step",
+                ) from error
+        if spec.dtype == ir.DataType.STRING:
+            return np.full(shape, "", object)
+        return np.zeros(shape, spec.dtype.numpy())
+
+    def _kept(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the caches for the next step, none of which shares memory with another."""
+        kept: dict[str, Value] = {}
+        for past, present in self.caches.items():
+            kept[past] = apart_from({present: values[present]}, kept)[present]
+        return kept
+
+    def _owned(
+        self, names: Sequence[str], values: Mapping[str, Value], given: Mapping[str, Value]
+    ) -> list[Any]:
+        apart = apart_from({name: values[name] for name in names}, given)
+        return [owned(apart[name]) for name in names]
+
+
+def _type(value: ir.Value) -> onnx.TypeProto:
+    written = onnx.TypeProto()
+    write_type(written, value.type, value.shape)
+    return written
+
+
+def _copied(value: Value) -> Value:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _view(value: Value) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    view = value.view()
+    view.flags.writeable = False
+    return view

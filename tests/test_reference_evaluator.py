@@ -1,0 +1,233 @@
+"""The compiled session: as onnx.reference's, and with caches that it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx.reference import ReferenceEvaluator as OnnxEvaluator
+
+import onnx_kvtool as kv
+
+LLAMA = Path("fixtures/models/native/llama_static.onnx")
+GROWING = """<ir_version: 10, opset_import: ["": 24]>
+    g (float[b, 3, past, 5] past_k, float[b, 3, new, 5] k) => (float[b, 3, total, 5] present_k) {
+    present_k = Concat <axis = 2> (past_k, k) }"""
+FIXED = """<ir_version: 10, opset_import: ["": 24]>
+    g (float[b, 3, 7, 5] past, float[b, 3, s, 5] update, int64[b] start)
+        => (float[b, 3, 7, 5] present, float sum) {
+    present = TensorScatter (past, update, start)
+    sum = ReduceSum <keepdims = 0> (present) }"""
+OPTIONAL = """<ir_version: 10, opset_import: ["": 18]>
+    g (float[3] x, float low, float high) => (float[3] y) { y = Clip (x, low, high) }"""
+
+
+def session(text: str, **arguments: Any) -> kv.ReferenceEvaluator:
+    return kv.ReferenceEvaluator(onnx.parser.parse_model(text), **arguments)
+
+
+def rows(value: float, length: int = 1) -> np.ndarray:
+    return np.full((2, 3, length, 5), value, np.float32)
+
+
+def test_it_has_the_interface_of_onnx_reference(root: Path) -> None:
+    model = onnx.load(root / LLAMA)
+    ours, theirs = kv.ReferenceEvaluator(model), OnnxEvaluator(model)
+    assert ours.input_names == theirs.input_names
+    assert ours.output_names == theirs.output_names
+    assert ours.opsets == dict(theirs.opsets)
+    assert ours.input_types == list(theirs.input_types)
+    assert ours.output_types == list(theirs.output_types)
+
+
+@pytest.mark.parametrize("form", ["path", "message", "onnx_ir"])
+def test_a_model_runs_as_in_evaluate(form: str, root: Path) -> None:
+    path = root / LLAMA
+    model = {"path": path, "message": onnx.load(path), "onnx_ir": kv.load(path)}[form]
+    made = kv.ReferenceEvaluator(model)
+    graph = onnx.load(path).graph
+    feeds = {
+        value.name: np.ones(
+            [dim.dim_value or 2 for dim in value.type.tensor_type.shape.dim],
+            np.float32 if value.type.tensor_type.elem_type == 1 else np.int64,
+        )
+        for value in graph.input
+    }
+    expected = kv.evaluate(path, feeds)
+    outputs = made.run(None, feeds)
+    assert [*expected] == made.output_names
+    for name, output in zip(made.output_names, outputs, strict=True):
+        np.testing.assert_array_equal(output, expected[name])
+    (one,) = made.run(["logits"], feeds)
+    np.testing.assert_array_equal(one, expected["logits"])
+    every = made.run(None, feeds, intermediate=True)
+    assert {*feeds, *made.output_names} < {*every}
+    np.testing.assert_array_equal(every["logits"], expected["logits"])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        pytest.param(None, 1, [-2, 0, 1], id="no lower bound"),
+        pytest.param(-1, None, [-1, 0, 2], id="no upper bound"),
+        pytest.param(None, None, [-2, 0, 2], id="no bound"),
+    ],
+)
+def test_an_optional_input_may_be_none(low, high, expected) -> None:
+    bounds = {"low": low, "high": high}
+    feeds: dict[str, Any] = {n: v if v is None else np.float32(v) for n, v in bounds.items()}
+    feeds["x"] = np.float32([-2, 0, 2])
+    assert session(OPTIONAL).run(None, feeds)[0].tolist() == expected
+    assert kv.evaluate(onnx.parser.parse_model(OPTIONAL), feeds)["y"].tolist() == expected
+    assert OnnxEvaluator(onnx.parser.parse_model(OPTIONAL)).run(None, feeds)[0].tolist() == expected
+
+
+def test_none_for_an_input_that_is_needed_is_refused_by_the_node() -> None:
+    with pytest.raises(kv.KvtoolError, match="`input` is absent, and `Clip` needs it"):
+        session(OPTIONAL).run(None, {"x": None, "low": None, "high": None})
+
+
+WRONG = {
+    "an unknown output": ((["presnt"], {}), "no value `presnt`"),
+    "an unknown input": ((None, {"pst": rows(0)}), "no value `pst`"),
+    "a text for names": (("present", {}), "`output_names` is the text"),
+    "a missing input": ((None, {"past": rows(0, 7)}), "no value for `update`, `start`"),
+    "another element type": ((None, {"update": np.zeros((2, 3, 1, 5))}), "`update` is .*double"),
+    "another shape": ((None, {"update": np.zeros((2, 4, 1, 5), np.float32)}), "has shape"),
+}
+
+
+@pytest.mark.parametrize("method", ["run", "run_step"])
+@pytest.mark.parametrize("case", [*WRONG])
+def test_wrong_use_is_said_before_anything_runs(case: str, method: str) -> None:
+    arguments, message = WRONG[case]
+    with pytest.raises(kv.UsageError, match=message):
+        getattr(session(FIXED), method)(*arguments)
+
+
+def test_what_is_returned_belongs_to_the_caller() -> None:
+    made = session(FIXED)
+    past = rows(0, 7)
+    feeds = {"past": past, "update": rows(1), "start": np.array([0, 1])}
+    present, _ = made.run(None, feeds)
+    present[...] = 9
+    assert not past.any()
+    assert made.run(None, feeds)[1] == 30
+
+
+def start(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def test_a_fixed_cache_stays_in_the_session_and_is_updated_in_place() -> None:
+    made = session(FIXED)
+    assert made.caches == {"past": "present"}
+    present, total = made.run_step(None, {"update": rows(1, 3), "start": start(0, 0)})
+    assert total == 90 and not present.flags.writeable
+    later, total = made.run_step(None, {"update": rows(2), "start": start(3, 3)})
+    assert total == 150
+    assert np.shares_memory(present, later)
+    assert made.run_step(["sum"], {"update": rows(0), "start": start(0, 0)}) == [120]
+    made.reset()
+    assert made.run_step(["sum"], {"update": rows(1), "start": start(6, 6)}) == [30]
+
+
+def test_a_past_that_is_fed_takes_the_place_of_the_one_in_the_session() -> None:
+    made = session(FIXED)
+    made.run_step(None, {"update": rows(1, 3), "start": start(0, 0)})
+    past = rows(1, 7)
+    feeds = {"past": past, "update": rows(0), "start": start(0, 0)}
+    assert made.run_step(["sum"], feeds) == [180]
+    assert past.sum() == 210  # the caller's array is only read
+    assert made.run_step(["sum"], {"update": rows(0), "start": start(1, 1)}) == [150]
+
+
+def test_a_growing_cache_begins_empty_and_grows() -> None:
+    made = session(GROWING)
+    for step in range(1, 4):
+        (present,) = made.run_step(None, {"k": rows(step)})
+        assert present.shape == (2, 3, step, 5)
+    assert present[0, 0, :, 0].tolist() == [1, 2, 3]
+
+
+def test_a_full_cache_fails_and_gives_the_caches_up() -> None:
+    made = session(FIXED)
+    made.run_step(None, {"update": rows(1, 5), "start": start(0, 0)})
+    with pytest.raises(kv.KvtoolError, match="TensorScatter"):
+        made.run_step(None, {"update": rows(1, 5), "start": start(5, 5)})
+    feeds = {"update": rows(1), "start": start(5, 5)}
+    with pytest.raises(kv.UsageError, match="the step before failed, and what `past` holds"):
+        made.run_step(None, feeds)
+    assert made.run_step(["sum"], {**feeds, "past": rows(0, 7)}) == [30]
+    assert made.run_step(["sum"], {"update": rows(1), "start": start(6, 6)}) == [60]
+
+
+def test_wrong_use_leaves_the_caches_as_they_are() -> None:
+    made = session(FIXED)
+    made.run_step(None, {"update": rows(1, 3), "start": start(0, 0)})
+    with pytest.raises(kv.UsageError):
+        made.run_step(None, {"update": rows(1)})
+    assert made.run_step(["sum"], {"update": rows(1), "start": start(3, 3)}) == [120]
+
+
+def test_pairs_can_be_named() -> None:
+    text = """<ir_version: 10, opset_import: ["": 18]>
+        g (float[2] state, float[2] x) => (float[2] y) { y = Add (state, x) }"""
+    with pytest.raises(kv.UsageError, match="no cache that is fed back"):
+        session(text).run_step(None, {"x": np.float32([1, 2])})
+    made = session(text, caches={"state": "y"})
+    for step in range(1, 4):
+        (y,) = made.run_step(None, {"x": np.float32([1, 2])})
+        assert y.tolist() == [step, 2 * step]
+    for wrong in ({"stat": "y"}, {"state": "z"}):
+        with pytest.raises(kv.UsageError, match="the model has no"):
+            session(text, caches=wrong)
+
+
+def test_a_cache_of_unknown_capacity_is_fed_first() -> None:
+    made = session(FIXED.replace("3, 7, 5]", "3, capacity, 5]"))
+    feeds = {"update": rows(1), "start": start(0, 0)}
+    with pytest.raises(kv.UsageError, match="an empty `past` cannot be made: its dimension 2"):
+        made.run_step(None, feeds)
+    made.run_step(None, {**feeds, "past": rows(0, 4)})
+    assert made.run_step(None, {**feeds, "start": start(1, 1)})[0].shape == (2, 3, 4, 5)
+
+
+def test_two_presents_in_one_buffer_become_two_caches() -> None:
+    text = """<ir_version: 10, opset_import: ["": 24]>
+        g (float[2, 3, 7, 5] pk, float[2, 3, 7, 5] pv, float[2, 3, 1, 5] u, int64[2] s)
+            => (float[2, 3, 7, 5] nk, float[2, 3, 7, 5] nv) {
+        nk = TensorScatter (pk, u, s)
+        nv = Identity (nk) }"""
+    made = session(text, caches={"pk": "nk", "pv": "nv"})
+    made.run_step(None, {"u": rows(1), "s": start(0, 0)})
+    k, v = made.run_step(None, {"u": rows(2), "s": start(1, 1)})
+    assert k.sum() == v.sum() == 90
+    del k, v
+    assert made.run_step(["nk"], {"u": rows(0), "s": start(2, 2)})[0].sum() == 90
+
+
+def test_decode_steps_give_what_onnx_reference_gives(root: Path) -> None:
+    model = onnx.load(root / LLAMA)
+    made, theirs = kv.ReferenceEvaluator(model), OnnxEvaluator(model)
+    caches = {past: np.zeros((2, 32, 32), np.float32) for past in made.caches}
+    position = 0
+    for length in (5, 1, 1):
+        positions = np.arange(position, position + length)[None].repeat(2, 0)
+        feeds = {
+            "input_ids": positions + 7,
+            "position_ids": positions,
+            "write_indices": start(position, position),
+            "nonpad_kv_seqlen": start(position + length, position + length),
+        }
+        ours = dict(zip(made.output_names, made.run_step(None, feeds), strict=True))
+        found = theirs.run(None, {**feeds, **caches})
+        expected = dict(zip(theirs.output_names, found, strict=True))
+        for name, value in expected.items():
+            np.testing.assert_allclose(ours[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+        caches = {past: expected[present] for past, present in made.caches.items()}
+        position += length
