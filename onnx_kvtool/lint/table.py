@@ -58,6 +58,8 @@ from onnx_kvtool.lint.rules.md408_unknown_version import UnknownVersion
 from onnx_kvtool.lint.rules.md409_missing_opset_import import MissingOpsetImport
 from onnx_kvtool.lint.rules.md410_unused_suppression import UnusedSuppression
 from onnx_kvtool.lint.rules.md411_missing_ir_version import MissingIrVersion
+from onnx_kvtool.lint.rules.md412_unused_opset_import import UnusedOpsetImport
+from onnx_kvtool.lint.rules.md413_empty_graph import EmptyGraph
 from onnx_kvtool.lint.rules.md420_undefined_input import UndefinedInput
 from onnx_kvtool.lint.rules.md421_undefined_output import UndefinedOutput
 from onnx_kvtool.lint.rules.md422_unsorted_nodes import UnsortedNodes
@@ -80,6 +82,7 @@ from onnx_kvtool.lint.rules.md440_duplicate_function import DuplicateFunction
 from onnx_kvtool.lint.rules.md441_recursive_function import RecursiveFunction
 from onnx_kvtool.lint.rules.md442_duplicate_parameter import DuplicateParameter
 from onnx_kvtool.lint.rules.md443_deep_call_chain import DeepCallChain
+from onnx_kvtool.lint.rules.md444_unnamed_function import UnnamedFunction
 from onnx_kvtool.lint.rules.md450_bad_dims import BadDims
 from onnx_kvtool.lint.rules.md451_tensor_data_length import TensorDataLength
 from onnx_kvtool.lint.rules.md452_undefined_element_type import UndefinedElementType
@@ -87,6 +90,7 @@ from onnx_kvtool.lint.rules.md453_tensor_data_field import TensorDataField
 from onnx_kvtool.lint.rules.md454_bad_sparse_tensor import BadSparseTensor
 from onnx_kvtool.lint.rules.md455_attribute_value_field import AttributeValueField
 from onnx_kvtool.lint.rules.md456_misdeclared_constant import MisdeclaredConstant
+from onnx_kvtool.lint.rules.md457_unnamed_opaque_type import UnnamedOpaqueType
 from onnx_kvtool.lint.rules.on601_unknown_operator import UnknownOperator
 from onnx_kvtool.lint.rules.on602_unknown_attribute import UnknownAttribute
 from onnx_kvtool.lint.rules.on603_attribute_type import AttributeType
@@ -103,6 +107,7 @@ from onnx_kvtool.lint.rules.on613_ir_feature import IrFeature
 from onnx_kvtool.lint.rules.on614_function_opset import FunctionOpset
 from onnx_kvtool.lint.rules.on615_shape_conflict import ShapeConflict
 from onnx_kvtool.lint.rules.on616_scale_shape import ScaleShape
+from onnx_kvtool.lint.rules.on617_unbound_parameter import UnboundParameter
 from onnx_kvtool.lint.rules.xd501_external_missing import ExternalMissing
 from onnx_kvtool.lint.rules.xd502_external_escape import ExternalEscape
 from onnx_kvtool.lint.rules.xd503_external_symlink import ExternalSymlink
@@ -172,6 +177,8 @@ _RULES: tuple[type[Rule], ...] = (
     MissingOpsetImport,
     UnusedSuppression,
     MissingIrVersion,
+    UnusedOpsetImport,
+    EmptyGraph,
     UndefinedInput,
     UndefinedOutput,
     UnsortedNodes,
@@ -194,6 +201,7 @@ _RULES: tuple[type[Rule], ...] = (
     RecursiveFunction,
     DuplicateParameter,
     DeepCallChain,
+    UnnamedFunction,
     BadDims,
     TensorDataLength,
     UndefinedElementType,
@@ -201,6 +209,7 @@ _RULES: tuple[type[Rule], ...] = (
     BadSparseTensor,
     AttributeValueField,
     MisdeclaredConstant,
+    UnnamedOpaqueType,
     # XD5: external data
     ExternalMissing,
     ExternalEscape,
@@ -225,6 +234,7 @@ _RULES: tuple[type[Rule], ...] = (
     FunctionOpset,
     ShapeConflict,
     ScaleShape,
+    UnboundParameter,
 )
 
 RULES: Table[str, Rule] = Table("rule", ((rule.code, rule()) for rule in _RULES))

@@ -107,6 +107,10 @@ def _function(function: onnx.FunctionProto, path: str, judge: GraphJudge) -> Non
     found, place = judge.found, Location(path)
     found.fields(function, place)
     found.keys(function.metadata_props, place)
+    if not function.name:
+        found.add(
+            "unnamed-function", place, f"domain `{function.domain}` has a function without a name"
+        )
     _imports(function.opset_import, found, place)
     parameters = [*function.attribute, *(entry.name for entry in function.attribute_proto)]
     for kind, names in (("inputs", list(function.input)), ("attributes", parameters)):

@@ -11,7 +11,7 @@ from onnx_kvtool.core.judging.attribute_claims import is_utf8, misplaced_value
 from onnx_kvtool.core.judging.judgement import Judgement, require_text
 from onnx_kvtool.core.judging.scopes import Scope
 from onnx_kvtool.core.judging.tensor_claims import judge_tensor
-from onnx_kvtool.core.judging.type_claims import has_form, is_plain_tensor
+from onnx_kvtool.core.judging.type_claims import has_form, is_nameless_opaque, is_plain_tensor
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.protobuf import UnknownFieldSet
 from onnx_kvtool.core.storage import element_count
@@ -217,6 +217,9 @@ class GraphJudge:
             info.type, Location(path, value=info.name)
         ):
             self.found.types.append(info)
+            if is_nameless_opaque(info.type):
+                place = Location(path, value=info.name)
+                self.found.add("unnamed-opaque-type", place, "is of an opaque type without a name")
         if info.metadata_props or len(UnknownFieldSet(info)):
             place = Location(path, value=info.name)
             self.found.keys(info.metadata_props, place)

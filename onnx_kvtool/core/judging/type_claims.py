@@ -8,7 +8,7 @@ from onnx_kvtool.core.judging.tensor_claims import unknown_type
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.storage import ELEMENT_TYPES
 
-__all__ = ["has_form", "is_plain_tensor"]
+__all__ = ["has_form", "is_nameless_opaque", "is_plain_tensor"]
 
 _KNOWN = ELEMENT_TYPES - {onnx.TensorProto.UNDEFINED}
 
@@ -16,6 +16,16 @@ _KNOWN = ELEMENT_TYPES - {onnx.TensorProto.UNDEFINED}
 def is_plain_tensor(type_: onnx.TypeProto) -> bool:
     """Return whether `type_` is a tensor of a known element type: nearly every type there is."""
     return type_.HasField("tensor_type") and type_.tensor_type.elem_type in _KNOWN
+
+
+def is_nameless_opaque(type_: onnx.TypeProto) -> bool:
+    """Return whether a type, or what it holds, is an opaque one without a name."""
+    kind = type_.WhichOneof("value")
+    if kind in ("sequence_type", "optional_type"):
+        return is_nameless_opaque(getattr(type_, str(kind)).elem_type)
+    if kind == "map_type":
+        return is_nameless_opaque(type_.map_type.value_type)
+    return kind == "opaque_type" and not type_.opaque_type.name
 
 
 def has_form(type_: onnx.TypeProto, location: Location) -> bool:

@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.caches import Cache
     from onnx_kvtool.lint.context import Context
 
-__all__ = ["Branches", "Level", "is_scatter_of", "levels", "readers", "scatter_behind", "through"]
+__all__ = [
+    "Branches",
+    "Level",
+    "copies",
+    "is_scatter_of",
+    "levels",
+    "readers",
+    "scatter_behind",
+    "through",
+]
 
 _SIZES_ONLY = frozenset({"Shape", "Size"})
 _ARRANGING = frozenset(
@@ -64,15 +73,29 @@ def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
 
     Who asks for its shape alone does not read it.
     """
+    for copy in copies(value):
+        for reader, index in copy.uses():
+            if _is_identity(reader):
+                continue
+            if reader.domain or reader.op_type not in _SIZES_ONLY:
+                yield reader, index
+
+
+def copies(value: ir.Value) -> Iterator[ir.Value]:
+    """Yield a value and its copies by Identity, those in bodies included."""
     stack, seen = [value], {id(value)}
     while stack:
-        for reader, index in stack.pop().uses():
-            if reader.op_type == "Identity" and not reader.domain:
-                copies = [v for v in reader.outputs if id(v) not in seen]
-                seen.update(map(id, copies))
-                stack.extend(copies)
-            elif reader.domain or reader.op_type not in _SIZES_ONLY:
-                yield reader, index
+        copy = stack.pop()
+        yield copy
+        for reader, _ in copy.uses():
+            if _is_identity(reader):
+                new = [v for v in reader.outputs if id(v) not in seen]
+                seen.update(map(id, new))
+                stack.extend(new)
+
+
+def _is_identity(node: ir.Node) -> bool:
+    return node.op_type == "Identity" and not node.domain
 
 
 def scatter_behind(value: ir.Value) -> ir.Node | None:

@@ -82,13 +82,18 @@ class PastHasOtherConsumer(ModelRule):
 
 def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tuple[str, str]]:
     """Yield the name of the past and who else needs it, level by level."""
-    from onnx_kvtool.lint.facts.past import is_scatter_of, levels, readers
+    from onnx_kvtool.lint.facts.past import copies, is_scatter_of, levels, readers
     from onnx_kvtool.lint.facts.words import node_words
 
     outputs = {id(value) for value in context.model.graph.outputs}
     for past, node, index in levels(cache, context):
-        if id(past) in outputs:
-            yield past.name or "", "is itself an output of the model"
+        for copy in copies(past):
+            maker = copy.producer()
+            if id(copy) in outputs:
+                way = "itself" if copy is past else f"as `{copy.name}`"
+                yield past.name or "", f"is {way} an output of the model"
+            elif copy.is_graph_output() and not (maker and branches.exclude(maker, node)):
+                yield past.name or "", "is also what a function or a body returns"
         for reader, at in readers(past):
             if (reader is node and at == index) or is_scatter_of(reader, at):
                 continue

@@ -38,7 +38,7 @@ class MissingGraphName(ModelRule):
 
     code = "MD432"
     name = "missing-graph-name"
-    severity = "warning"
+    severity = "error"
     basis = "constant"
     fix = "safe"
 

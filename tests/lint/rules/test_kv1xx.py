@@ -125,6 +125,20 @@ def forget_the_length(message: onnx.ModelProto) -> None:
 
 CASES = {
     "KV101": [
+        Case("the past is an output as well", graph(
+            SCATTER, KEYS, f"{CACHE} present, {CACHE} past"), at=["ts"],
+            says="`past` is itself an output of the model"),
+        Case("a copy of the past is an output", graph(
+            f"{SCATTER} old = Identity (past)", KEYS, f"{CACHE} present, {CACHE} old"), at=["ts"],
+            says="`past` is as `old` an output of the model"),
+        Case("a copy of the past is an output, and scattered into", graph(
+            "old = Identity (past) [ts] present = TensorScatter (old, new, start)", KEYS,
+            f"{CACHE} present, {CACHE} old"), at=["ts"]),
+        Case("the other branch returns the past", graph(
+            "y = If (c) <then_branch = t () => (float[2, 3, 7, 5] a) "
+            "{ [ts] a = TensorScatter (past, new, start) }, else_branch = e () => "
+            "(float[2, 3, 7, 5] b) { b = Identity (past) }>", f"{KEYS}, bool c",
+            "float[2, 3, 7, 5] y")),
         Case("a node reads the past", graph(f"{SCATTER} y = Neg (past)", KEYS, f"{CACHE} present, "
              f"{CACHE} y"), at=["ts"], says="`past` is also read by an unnamed `Neg` node"),
         Case("a node reads it behind an Identity", graph(

@@ -1,4 +1,4 @@
-"""ON613 to ON615: IR versions, opsets of functions, and what onnx's inference refuses."""
+"""ON613 to ON617: IR versions, opsets of functions, and what onnx's inference refuses."""
 
 from __future__ import annotations
 
@@ -230,3 +230,40 @@ TWO_BRANCHES = """
 )
 def test_shape_conflict(case: Case) -> None:
     check_case("ON615", case)
+
+
+@cases(
+    [
+        Case(
+            "a reference in the main graph",
+            plain("[n] y = LeakyRelu <alpha: float = @slope> (x)"),
+            at=["n"],
+            says="attribute `alpha` refers to the parameter `slope`, and stands in no function",
+        ),
+        Case(
+            "a reference in a branch",
+            plain(
+                "y = If (c) <then_branch = t () => (float[2, 5] a) "
+                "{ [n] a = LeakyRelu <alpha: float = @slope> (x) }, "
+                "else_branch = e () => (float[2, 5] b) { b = Relu (x) }>",
+                inputs="bool c, float[2, 5] x",
+            ),
+            at=["n"],
+        ),
+        Case(
+            "a parameter that the function lacks",
+            calling(8, "[n] b = LeakyRelu <alpha: float = @slope> (a)"),
+            at=["n"],
+            says="refers to the parameter `slope`, which the function does not have",
+        ),
+        Case(
+            "a parameter of the function",
+            calling(8, "[n] b = LeakyRelu <alpha: float = @slope> (a)").replace(
+                "f (a)", "f <slope> (a)"
+            ),
+        ),
+        Case("a value", plain("y = LeakyRelu <alpha: float = 0.1> (x)")),
+    ]
+)
+def test_unbound_parameter(case: Case) -> None:
+    check_case("ON617", case)
