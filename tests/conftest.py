@@ -25,6 +25,62 @@ settings.register_profile("kvtool", deadline=None, print_blob=True, derandomize=
 settings.load_profile("kvtool")
 
 
+_WIDE = 30
+"""Files of tests from which on starting several processes pays."""
+_PROCESSES = 8
+"""Most processes: each takes half a gigabyte."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Share many tests out among processes, where pytest-xdist is there and `-n` is not given.
+
+    Not so the slow ones, which take the memory or measure the time of the whole machine.
+    """
+    option = config.option
+    # A worker runs this hook as well, and is not to have workers of its own.
+    if not config.pluginmanager.hasplugin("xdist") or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    if option.numprocesses is not None:
+        return
+    is_slow = "slow" in option.markexpr and "not slow" not in option.markexpr
+    if is_slow or option.collectonly or option.usepdb or option.trace:
+        return
+    paths = [Path(path.partition("::")[0]) for path in config.args]
+    if sum(len([*path.rglob("test_*.py")]) for path in paths if path.is_dir()) >= _WIDE:
+        option.numprocesses = min(_processors(), _PROCESSES)
+        option.dist = "worksteal"  # neighbours stay together, and share what a module caches
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # neither macOS nor Windows has it
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="run one case of each test, and no property test or long one: the loop while working",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the first case of each test for `--quick`, of those that other options select."""
+    if not config.option.quick:
+        return
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in ("hypothesis", "long")):
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    kept = {id(item) for item in first.values()}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+    items[:] = first.values()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what the installed onnxruntime is too old for: Python 3.10 gets none above 1.23."""
     for mark in item.iter_markers("needs_onnxruntime"):

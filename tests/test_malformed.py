@@ -91,6 +91,7 @@ def _arguments(name: str, number: int, directory: Path, broken: bytes, sound: by
     return [name, *given, *options[number % len(options)]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WALKED)
 def test_no_malformed_model_makes_a_command_crash(
     name: str, models: list[onnx.ModelProto], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ def help_examples(command: click.Command) -> list[str]:
     return re.findall(r"^  (kvtool .*?)(?:  .*)?$", command.epilog or "", re.MULTILINE)
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_in_the_help_of_a_command(

@@ -125,6 +125,7 @@ def test_color(
     assert ("\x1b[" in kvtool(*arguments, *command).stderr) is colored
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -140,6 +140,7 @@ def test_dry_run_is_said(kvtool, lower_stand_in, lowered_report) -> None:
     assert result.stderr.splitlines()[-1] == "dry run: nothing was written"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", ["--format json --dry-run", "-o - --no-verify"])
 def test_a_full_disk_is_an_error_and_no_bug(root, arguments) -> None:
@@ -158,6 +159,7 @@ def test_a_full_disk_is_an_error_and_no_bug(root, arguments) -> None:
     assert result.returncode not in (0, 4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     ["lower {} --format json --dry-run", "lower {} -o - --no-verify", "--help", "lower --help"],

@@ -61,6 +61,7 @@ def test_a_full_disk_behind_standard_output_is_an_error(shell: Shell, command: s
     )
 
 
+@pytest.mark.long
 def test_talk_that_nobody_can_hear_stops_nothing(shell: Shell, tmp_path: Path) -> None:
     """Nor does what libraries print end up in a file that gets the number of a closed stream."""
     result = shell("kvtool lower m.onnx -o out.onnx --verify-steps 1 <&- >&- 2>&-")

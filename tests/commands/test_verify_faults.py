@@ -11,6 +11,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import clone
+from tests.grids import grid, thinned
 from tests.runtime.recorded import model, native
 
 Change = Callable[[ir.Model], None]
@@ -105,7 +106,8 @@ FAULTS: list[tuple[str, Change]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"), [pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS]
+    ("name", "fault"),
+    thinned([pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS], 3),
 )
 def test_a_fault_in_a_decoder_is_found_whichever_model_comes_first(
     name: str, fault: Change
@@ -153,14 +155,15 @@ def flip(source: ir.Model, weight: str, bit: int) -> None:
     value.const_value = ir.tensor(array, name=weight)
 
 
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize(
-    ("name", "bit"),
-    [pytest.param(n, b, id=f"bit {b} in {n}") for n, bits in BITS.items() for b in bits],
+@grid(
+    3,
+    weight=WEIGHTS,
+    flipped={f"bit {bit} in {n}": (n, bit) for n, bits in BITS.items() for bit in bits},
 )
 def test_one_bit_of_a_weight_is_found_even_where_no_output_shows_it(
-    name: str, bit: int, weight: str
+    flipped: tuple[str, int], weight: str
 ) -> None:
+    name, bit = flipped
     wrong = native(name)
     flip(wrong, weight, bit)
     found = kv.verify(native(name), wrong)

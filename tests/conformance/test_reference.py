@@ -8,6 +8,8 @@ from onnx_kvtool.runtime.kernels.table import FAMILIES
 from tests.conformance.corpus import cases
 from tests.conformance.reference import EXACT, family_of, reference_page, runs
 
+pytestmark = pytest.mark.long
+
 _OWN = [module.__name__.rsplit(".", 1)[1] for module in FAMILIES]
 
 

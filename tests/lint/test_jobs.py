@@ -39,11 +39,13 @@ def test_no_items_are_no_results() -> None:
     assert list(run_jobs(double, [], 2, died)) == []
 
 
+@pytest.mark.long
 def test_an_item_that_kills_its_process_does_not_stop_the_rest() -> None:
     items = ["a", "kills", "b", "c"]
     assert list(run_jobs(fragile, items, 2, died)) == ["aa", "kills died", "bb", "cc"]
 
 
+@pytest.mark.long
 def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path: Path) -> None:
     """Each worker imports the script, and must not start workers in its turn."""
     script = tmp_path / "lint.py"

@@ -155,6 +155,7 @@ def test_too_many_outputs_are_illegal() -> None:
     assert [problem.code for problem in problems] == ["output"]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # onnx computes its cases with overflows
 def test_the_backend_cases_of_onnx_are_legal() -> None:
     """No false alarm on a model that onnx itself ships."""

@@ -16,6 +16,7 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.stamp import ir_version_of
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import tensor_scatter_oracle
+from tests.grids import grid
 
 _NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
 _DECODERS = [
@@ -56,8 +57,7 @@ def _difference(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.needs_onnxruntime("1.29")
-@pytest.mark.parametrize("opset", range(11, 24))
-@pytest.mark.parametrize("name", _DECODERS)
+@grid(2, opset=range(11, 24), name=_DECODERS)
 def test_lowered_decoder_equals_its_source(name: str, opset: int) -> None:
     """Valid at the opset and its IR version; float32 within 1e-5, unwritten rows bit for bit."""
     source = read(_NATIVE / f"{name}.onnx")

@@ -17,6 +17,7 @@ from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.comparison import side_by_side
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
+from tests.grids import thinned
 from tests.runtime.recorded import HAS_24, NAMES, NATIVE, model, native, needs_24
 
 Fault = Callable[[ir.Model], None]
@@ -130,7 +131,8 @@ FAULTS: list[tuple[str, Fault]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "fault"), [pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS]
+    ("name", "fault"),
+    thinned([pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS], 2),
 )
 def test_planted_faults_are_found(name: str, fault: Fault) -> None:
     source = native(name)

@@ -65,6 +65,7 @@ def inferred(form: Form) -> dict[str, tuple[Case, ir.Model, Inference]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_nothing_contradicts_the_recorded_outputs(form: Form) -> None:
     wrong = {}

@@ -143,6 +143,7 @@ def test_the_only_conflict_of_real_models_is_a_constant_of_the_builder() -> None
     assert (conflict.location.op, conflict.declared, conflict.inferred) == ("Constant", (), (1,))
 
 
+@pytest.mark.long
 def test_the_page_has_the_rows_of_the_models_at_hand() -> None:
     text = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
     for row in rows(MODELS):

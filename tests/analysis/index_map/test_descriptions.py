@@ -12,6 +12,7 @@ import pytest
 from onnx_kvtool.analysis.dims import Equalities
 from onnx_kvtool.analysis.index_map import IndexMap, IndexMaps, text
 from onnx_kvtool.shapes.infer import annotate
+from tests.grids import rest
 
 _INPUTS = (
     "int64 start, int64[B] w, int64[B2] v, int64[L] pos, int64[1] one, int64[B, L] grid, "
@@ -394,7 +395,8 @@ def test_a_cast_that_may_not_fit_is_seen_through_on_demand() -> None:
     assert str(maps.widened(held.element, held.facts)) == "pos[i] + start"
 
 
-@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Mod", "Max"])
+@pytest.mark.long
+@pytest.mark.parametrize("op", ["Add", *rest("Sub", "Mul", "Mod", "Max")])
 def test_a_chain_of_20000_nodes_is_described(op: str) -> None:
     value = ir.Value(name="x", type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape(["L"]))
     two = ir.node("Constant", [], {"value_int": 2}).outputs[0]

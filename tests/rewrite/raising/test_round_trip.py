@@ -16,6 +16,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from tests.cache_models import tensor_scatter_oracle
+from tests.grids import grid
 from tests.rewrite.raising.brute_force import Arrays, Runtimes, dead_nodes, same_bits
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
@@ -35,8 +36,8 @@ TOLERANCES = {"float32": 1e-4, "float16": 5e-3}
 
 Via = Literal["scatternd", "scatterelements"]
 
-vias = pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
-opsets = pytest.mark.parametrize("opset", OPSETS)
+VIAS = ["scatternd", "scatterelements"]
+vias = pytest.mark.parametrize("via", VIAS)
 
 
 def updates(model: ir.Model) -> list[tuple[object, ...]]:
@@ -75,9 +76,7 @@ def recorded(name: str) -> tuple[Arrays, Arrays]:
     return inputs, outputs
 
 
-@opsets
-@vias
-@pytest.mark.parametrize("name", NATIVE)
+@grid(4, opset=OPSETS, via=VIAS, name=NATIVE)
 def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> None:
     source = kv.load(MODELS / "native" / f"{name}.onnx")
     lowered, _ = kv.lower(source, opset=opset, via=via, verify=False)
@@ -157,12 +156,15 @@ def _text(dims: Sequence[object]) -> str:
     return ", ".join(map(str, dims))
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["fixed sizes", "names"])
-@pytest.mark.parametrize("starts", [False, True], ids=["from 0", "from write_indices"])
-@pytest.mark.parametrize("mode", ["linear", "circular"])
-@vias
-@pytest.mark.parametrize("sizes", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize("opset", [11, 18, 23])
+@grid(
+    4,
+    opset=[11, 18, 23],
+    sizes=SHAPES,
+    via=VIAS,
+    mode=["linear", "circular"],
+    starts={"from 0": False, "from write_indices": True},
+    named={"fixed sizes": False, "names": True},
+)
 def test_one_update_comes_back(
     sizes: tuple[tuple[int, ...], tuple[int, ...], int],
     mode: str,
@@ -212,9 +214,7 @@ EXPORTS = [
 """Models that need no assumption."""
 
 
-@pytest.mark.parametrize("opset", [18, 21])
-@vias
-@pytest.mark.parametrize("name", EXPORTS)
+@grid(3, opset=[18, 21], via=VIAS, name=EXPORTS)
 def test_raised_then_lowered_gives_what_was_recorded(name: str, via: Via, opset: int) -> None:
     raised, first = kv.raise_(MODELS / f"{name}.onnx", verify=False)
     lowered, _ = kv.lower(raised, opset=opset, via=via, verify=False)

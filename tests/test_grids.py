@@ -1,0 +1,45 @@
+"""What runs by default of a grid of cases: enough, and with the rest all of it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.grids import grid, rest, thinned
+
+
+def values_of(lines: list[Any], *, by_default: bool) -> list[tuple[Any, ...]]:
+    """Return the values of the cases that run by default, or of those that do not."""
+    return [
+        line.values
+        for line in lines
+        if by_default is not any(mark.name == "exhaustive" for mark in line.marks)
+    ]
+
+
+def test_each_value_meets_each_other_and_nothing_is_lost() -> None:
+    opsets, forms, flags = [11, 18, 23], ["a", "b", "c", "d"], {"on": 1, "off": 0, "?": None}
+    names, lines = grid(3, opset=opsets, form=forms, flag=flags).args
+    assert names == ("opset", "form", "flag")
+    run, left = (values_of(lines, by_default=default) for default in (True, False))
+    assert len(run) * 3 == len(run) + len(left) == len({*run, *left}) == 36
+    for first, second in itertools.combinations(range(3), 2):
+        met = {(case[first], case[second]) for case in run}
+        every = {(case[first], case[second]) for case in (*run, *left)}
+        assert met == every
+    assert [line.id for line in lines][:2] == ["11-a-on", "11-a-off"]
+
+
+def test_every_third_line_runs() -> None:
+    lines = [pytest.param(n, -n, id=str(n), marks=pytest.mark.slow) for n in range(7)]
+    for thin in (thinned(lines, 3), thinned(range(7), 3), thinned({n: n for n in range(7)}, 3)):
+        assert [case[0] for case in values_of(thin, by_default=True)] == [0, 3, 6]
+        assert [case[0] for case in values_of(thin, by_default=False)] == [1, 2, 4, 5]
+    assert all(line.marks[0].name == "slow" for line in thinned(lines, 3))
+
+
+def test_the_rest_runs_later() -> None:
+    assert values_of(rest(1, 2), by_default=True) == []
+    assert values_of(rest(1, 2), by_default=False) == [(1,), (2,)]
