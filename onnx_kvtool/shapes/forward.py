@@ -254,6 +254,8 @@ class Forward:
         if rule is None:
             return _by_onnx(site, types)
         shapes = _guarded(site, rule, node.outputs)
+        if any(isinstance(shape, Unknown) and shape.code == "no-rule" for shape in shapes):
+            return _by_onnx(site, types)
         if None in types and not scope.is_main:
             told = _by_onnx(site, types)
             types = [one or other.type for one, other in zip(types, told, strict=False)]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.index_map import Expr, Facts
@@ -35,8 +34,9 @@ def resize(site: Site) -> Sequence[Shape | Unknown]:
     if policy in facts.attributes and site.view.string(policy) != "stretch":
         raise Unknown("no-rule", f"`{policy}` makes one size depend on another")
     sizes = site.view.input("sizes") if any(f.name == "sizes" for f in facts.inputs) else None
-    if sizes is not None:
-        elements = site.elements(sizes)
+    elements = None if sizes is None else site.elements(sizes)
+    # Opset 11 asks for one of the two, and an empty one counts as none.
+    if sizes is not None and elements != ():
         if elements is None or len(elements) != len(axes):
             why = site.cause_of(sizes)
             return (tuple(site.lost(i, why) if i in axes else n for i, n in enumerate(shape)),)
@@ -80,7 +80,7 @@ def _times(
     for axis, scale in zip(axes, scales, strict=True):
         size = shape[axis].number
         if size is not None:
-            found.append(number(math.floor(np.float32(size) * np.float32(scale))))
+            found.append(number(math.floor(size * scale)))
             continue
         plain = Fraction(scale).limit_denominator(_PLAINEST)
         if scale <= 0 or float(plain) != scale or plain.numerator > _PLAINEST:

@@ -1,0 +1,96 @@
+"""What kvtool says of models out of onnx's tests, beside what onnx said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import onnx
+import onnx.shape_inference
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.shapes.everything import infer_everything
+from onnx_kvtool.shapes.message_types import innermost
+from onnx_kvtool.shapes.sizes import is_invented, shape_words
+
+__all__ = ["differences"]
+
+Shape = tuple[int | str | None, ...]
+
+
+def differences(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in which way kvtool and onnx differ about one model.
+
+    Args:
+        record: One of those that `recorder` writes.
+    """
+    if record["refused"] is not None:
+        if not _is_refused(record["model"], record["kind"], record["strict"]):
+            yield f"onnx refuses it: {' '.join(record['refused'].split())[:160]}"
+        return
+    if record["kind"] == "infer":
+        yield from _unlike(record["model"], record["answer"])
+
+
+def _is_refused(message: bytes, kind: str, strict: bool) -> bool:
+    """Return whether kvtool says that something is wrong, in `check` or in `infer`."""
+    try:
+        model = deserialize(message)
+        report = kv.check(model)
+        if any(f.severity == "error" for file in report.files for f in file.findings):
+            return True
+        return kv.infer(model)[1].failed
+    except KvtoolError:
+        return True
+
+
+def _unlike(message: bytes, answer: bytes) -> Iterator[str]:
+    """Yield each value of which kvtool knows less than onnx, or something else."""
+    try:
+        found = infer_everything(deserialize(_with_constants(message)))
+    except KvtoolError as error:
+        yield f"it cannot be read: {error.message}"
+        return
+    inferred = onnx.ModelProto.FromString(answer).graph
+    known = found.run.knowledge
+    values = {value.name: value for value in found.run.values}
+    for info in (*inferred.value_info, *inferred.output):
+        value, tensor = values.get(info.name), innermost(info.type)
+        if value is None or tensor is None or not tensor.HasField("shape"):
+            continue
+        theirs = tuple(_dim(dim) for dim in tensor.shape.dim)
+        shape = known.shapes.get(value)
+        ours = shape_words(None if shape is None else tuple(map(known.equalities.resolved, shape)))
+        if not _covers(ours, theirs):
+            yield f"`{info.name}` is {ours}, for onnx {theirs}"
+
+
+def _with_constants(message: bytes) -> bytes:
+    """Return a model in which no initializer is an input.
+
+    Callers may feed such an input another value, so that kvtool does not take its default for a
+    constant; onnx's inference does.
+    """
+    model = onnx.ModelProto.FromString(message)
+    held = {tensor.name for tensor in model.graph.initializer}
+    kept = [info for info in model.graph.input if info.name not in held]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    return model.SerializeToString()
+
+
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    if dim.HasField("dim_value"):
+        return dim.dim_value
+    return None if not dim.dim_param or is_invented(dim.dim_param) else dim.dim_param
+
+
+def _covers(ours: Shape | None, theirs: Shape) -> bool:
+    """Return whether a shape says all that another one says in numbers."""
+    if ours is None or len(ours) != len(theirs):
+        return False
+    return all(
+        other == one or not isinstance(other, int) for one, other in zip(ours, theirs, strict=True)
+    )
