@@ -10,6 +10,7 @@ import onnx.shape_inference
 from onnx_kvtool.core.memory import bounded_memory
 from onnx_kvtool.core.messages.distinct_names import infer_with_distinct_names
 from onnx_kvtool.core.messages.negative_sizes import infer_past_negative_sizes
+from onnx_kvtool.core.messages.untyped_inputs import infer_past_untyped_inputs
 from onnx_kvtool.shapes.apart import infer_apart, may_run_out
 from onnx_kvtool.shapes.long_vectors import makes_long_vector
 
@@ -47,7 +48,10 @@ def infer_with_data(
     def infer(given: onnx.ModelProto) -> onnx.ModelProto:
         return infer_past_negative_sizes(given, lambda spared: _infer(spared, strict, check_types))
 
-    return infer_with_distinct_names(message, infer)
+    def past_untyped(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_untyped_inputs(given, infer)
+
+    return infer_with_distinct_names(message, past_untyped)
 
 
 def _infer(message: onnx.ModelProto, strict: bool, check_types: bool) -> onnx.ModelProto:

@@ -19,7 +19,7 @@ from onnx_kvtool.core.messages.small_constants import (
     small_constants,
 )
 
-__all__ = ["infer_past_negative_sizes", "slices_negative_size"]
+__all__ = ["infer_hiding", "infer_past_negative_sizes", "slices_negative_size"]
 
 _DEFAULT = ("", "ai.onnx")
 _HIDDEN = "kvtool.hidden"
@@ -80,14 +80,14 @@ def infer_past_negative_sizes(
         return infer(message)
     hidden, nested = _behind(message, slices, [*told, *windows])
     for _ in range(_ROUNDS):
-        result = _inferred(message, infer, [*hidden, *nested])
+        result = infer_hiding(message, infer, [*hidden, *nested])
         negative = _negative(result.graph)
         further = {id(node) for node in _behind(message, hidden, hidden)[0]}
         kept = [n for n in hidden if id(n) in further or negative.intersection(n.input)]
         if len(kept) == len(hidden):
             return result
         hidden = kept
-    return _inferred(message, infer, [*hidden, *nested])
+    return infer_hiding(message, infer, [*hidden, *nested])
 
 
 def slices_negative_size(message: onnx.ModelProto) -> str | None:
@@ -107,7 +107,7 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     if not windows or not (hidden or nested):
         return None
     try:
-        result = _inferred(message, onnx.shape_inference.infer_shapes, [*hidden, *nested])
+        result = infer_hiding(message, onnx.shape_inference.infer_shapes, [*hidden, *nested])
     except (
         onnx.checker.ValidationError,
         onnx.shape_inference.InferenceError,
@@ -177,7 +177,7 @@ def _behind(
     return found, [node for node in slices if id(node) not in own]
 
 
-def _inferred(
+def infer_hiding(
     message: onnx.ModelProto,
     infer: Callable[[onnx.ModelProto], onnx.ModelProto],
     hidden: list[onnx.NodeProto],

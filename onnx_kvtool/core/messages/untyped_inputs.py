@@ -1,0 +1,51 @@
+"""Operators whose inference ends the process where the type of an input is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import onnx
+
+from onnx_kvtool.core.messages.negative_sizes import infer_hiding
+from onnx_kvtool.core.messages.small_constants import every_node, op_types
+
+__all__ = ["infer_past_untyped_inputs"]
+
+_CRASHING = frozenset({"RegexFullMatch"})
+"""Observed with onnx 1.23.2, of all operators at opsets 13 and 24, each with one input untyped."""
+
+
+def infer_past_untyped_inputs(
+    message: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(message)`, with nothing known of a node that would end the process.
+
+    The inputs of such a node are looked at after a first inference without it. In a body or a
+    function it stays unknown.
+
+    Args:
+        message: The model; it is as it was afterwards.
+        infer: Returns a model with inferred types, its nodes as they were.
+    """
+    if op_types(message).isdisjoint(_CRASHING):
+        return infer(message)
+    nodes = [n for n in every_node(message) if n.op_type in _CRASHING and n.domain == ""]
+    hidden = nodes
+    while hidden:
+        result = infer_hiding(message, infer, hidden)
+        typed = set(_typed(result.graph))
+        own = {id(node) for node in message.graph.node}
+        left = [n for n in hidden if id(n) not in own or not typed.issuperset(n.input)]
+        if len(left) == len(hidden):
+            return result
+        hidden = left
+    return infer(message)
+
+
+def _typed(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of the values of a graph whose type is known."""
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.WhichOneof("value"):
+            yield value.name
+    for tensor in graph.initializer:
+        yield tensor.name

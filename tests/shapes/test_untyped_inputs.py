@@ -1,0 +1,55 @@
+"""Models on which onnx's inference would end the process."""
+
+from __future__ import annotations
+
+import onnx.parser
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.shapes.propagation import infer_with_data
+
+_HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'
+
+CASES = [
+    pytest.param(
+        'g (string[N] x) => (y) { t = my.Odd (x) [m] y = RegexFullMatch <pattern = "a"> (t) }',
+        None,
+        id="behind an operator that nobody knows",
+    ),
+    pytest.param(
+        'g (string[N] x) => (y) { [m] y = RegexFullMatch <pattern = "a"> () }',
+        None,
+        id="an input that is absent",
+    ),
+    pytest.param(
+        'g (string[N] x) => (y) { [m] y = RegexFullMatch <pattern = "a"> (x) }',
+        onnx.TensorProto.BOOL,
+        id="a type that is known",
+    ),
+    pytest.param(
+        'g (string[N] x) => (y) { t = Identity (x) [m] y = RegexFullMatch <pattern = "a"> (t) }',
+        onnx.TensorProto.BOOL,
+        id="a type that is inferred",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "type_"), CASES)
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_process_lives(text: str, type_: int | None, strict: bool) -> None:
+    model = onnx.parser.parse_model(_HEAD + text)
+    for node in model.graph.node:
+        if not node.domain:
+            node.ClearField("domain")  # which the parser sets
+    before = model.SerializeToString(deterministic=True)
+    try:
+        result = infer_with_data(model, strict=strict)
+    except onnx.shape_inference.InferenceError:
+        assert type_ is None
+    else:
+        (output,) = result.graph.output
+        assert output.type.tensor_type.elem_type == (type_ or 0)
+        assert [n.domain for n in result.graph.node] == [n.domain for n in model.graph.node]
+    assert model.SerializeToString(deterministic=True) == before
+    kv.check(model)
+    kv.infer(model)
