@@ -33,6 +33,16 @@ g (float[S, 5] past, float[B, 5] update, int64[B] start, int64 size) => (float[S
         pytest.param(
             "most = Max (size, seven) at = Mod (start, most)", [7], id="the larger of two sizes"
         ),
+        pytest.param(
+            "row = Mod (start, seven) low = Less (start, three) at = Where (low, three, row)",
+            [7],
+            id="with a negative start sent elsewhere",
+        ),
+        pytest.param(
+            "row = Mod (start, seven) b = Cast <to = 9> (row) at = Where (b, three, start)",
+            [],
+            id="as a condition",
+        ),
         pytest.param("at = Identity (start)", [], id="no modulo"),
         pytest.param("at = Mod (start, size)", [], id="a size that is fed"),
         pytest.param("at = Mod (seven, start)", [], id="as the divisor"),
