@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 import onnx
@@ -98,8 +98,34 @@ def schema_body(node: ir.Node, opset: int, folder: Folder) -> Body | None:
     wanted = tuple(i for i, output in enumerate(node.outputs) if output.name)
     _add_outputs(graph, [function.output[i] for i in wanted])
     result = _typed(onnx.helper.make_model(graph, opset_imports=function.opset_import))
+    if names := _grown(result, [node.outputs[index] for index in wanted]):
+        for name in names:
+            _to_scalar(graph, name)
+        result = _typed(onnx.helper.make_model(graph, opset_imports=function.opset_import))
     inputs = tuple(formal[v.name] for v in result.graph.inputs if v.name is not None)
     return Body(result, inputs, wanted, version)
+
+
+def _grown(body: ir.Model, outputs: Sequence[ir.Value]) -> list[str]:
+    """Return the outputs of a body that are no scalars although those of the call are.
+
+    The bodies of older operators (Celu-12) write their constants as vectors of one element.
+    """
+    return [
+        made.name or ""
+        for made, output in zip(body.graph.outputs, outputs, strict=True)
+        if made.shape and output.shape is not None and not output.shape
+    ]
+
+
+def _to_scalar(graph: onnx.GraphProto, name: str) -> None:
+    """Let `name` be the scalar of what `graph` made under that name."""
+    grown, shape = f"{name}_grown", f"{name}_scalar_shape"
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [grown if known == name else known for known in names]
+    graph.initializer.add(name=shape, data_type=onnx.TensorProto.INT64, dims=[0])
+    graph.node.add(op_type="Reshape", input=[grown, shape], output=[name])
 
 
 def _typed(model: onnx.ModelProto) -> ir.Model:

@@ -7,6 +7,7 @@ import numpy as np
 from onnx_kvtool.runtime.kernels.axes import count_axes
 from onnx_kvtool.runtime.kernels.elementwise.precision import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.standardize import mean_over
 
 __all__ = ["mean_variance_normalization_9"]
 
@@ -29,7 +30,7 @@ def mean_variance_normalization_9(X: Array, *, axes: tuple[int, ...]) -> tuple[A
     front = count_axes(axes, X.ndim, of="X")
     x = widened(X)
     with np.errstate(all="ignore"):
-        distance = x - x.mean(axis=front, keepdims=True)
-        deviation = np.sqrt((distance * distance).mean(axis=front, keepdims=True))
+        distance = x - mean_over(x, front)
+        deviation = np.sqrt(mean_over(distance * distance, front))
         y = distance / (deviation + _EPSILON)
         return (np.asarray(y.astype(X.dtype, copy=False)),)

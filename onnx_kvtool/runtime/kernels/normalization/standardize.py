@@ -8,7 +8,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.kernels.normalization.precision import Reals, rounded
 
-__all__ = ["Standardized", "standardize"]
+__all__ = ["Standardized", "mean_over", "standardize"]
 
 
 class Standardized(NamedTuple):
@@ -40,13 +40,14 @@ def standardize(
         stash: Type of the computation; one of 16 bits rounds mean, inverse and normalized values,
             and accumulates in float32.
     """
-    mean = rounded(_mean(x, axes), stash)
+    mean = rounded(mean_over(x, axes), stash)
     distance = x - mean
-    variance = _mean(distance * distance, axes)
+    variance = mean_over(distance * distance, axes)
     inverse = rounded(1 / np.sqrt(variance + variance.dtype.type(epsilon)), stash)
     return Standardized(rounded(distance * inverse, stash), mean, inverse)
 
 
-def _mean(x: Reals, axes: tuple[int, ...]) -> Reals:
+def mean_over(x: Reals, axes: tuple[int, ...]) -> Reals:
+    """Return the mean over some axes, which stay with length 1; over none of them, NaN."""
     count = x.dtype.type(np.prod([x.shape[axis] for axis in axes]))
     return np.asarray(x.sum(axis=axes, keepdims=True) / count)
