@@ -126,7 +126,10 @@ def test_every_option_that_takes_a_name_or_a_file_offers_something() -> None:
         and not (isinstance(param, click.Option) and param.is_flag)
         and not isinstance(param.type, click.IntRange | click.FloatRange)
     }
-    assert unaided == {("check", "--per-file-ignores"), ("check", "--shard"), ("eval", "--attr")}
+    # A size or a time is typed.
+    budgets = {(name, "--verify-budget") for name in ("check", "lower", "raise", "verify")}
+    names = {("check", "--per-file-ignores"), ("check", "--shard"), ("eval", "--attr")}
+    assert unaided == names | budgets
 
 
 def test_every_function_of_the_completion_is_used() -> None:
