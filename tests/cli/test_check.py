@@ -245,3 +245,23 @@ def test_a_model_that_onnx_cannot_print_has_a_diff_all_the_same(kvtool) -> None:
     fixed = kvtool("check", "bytes.onnx", *options, "--fix")
     assert fixed.exit_code == 0
     assert "difference" not in fixed.stderr
+
+
+def test_a_negative_offset_of_external_data_is_a_finding_among_several_files(
+    kvtool, tmp_path: Path
+) -> None:
+    text = (
+        '<ir_version: 10, opset_import: ["": 18]> '
+        "main (float[2] x) => (float[2] y) { y = Add (x, w) }"
+    )
+    for name, offset in (("negative", "-4"), ("sound", "0")):
+        message = onnx.parser.parse_model(text)
+        tensor = message.graph.initializer.add(name="w", data_type=1, dims=[2], data_location=1)
+        for key, value in (("location", "w.bin"), ("offset", offset), ("length", "8")):
+            tensor.external_data.add(key=key, value=value)
+        (tmp_path / f"{name}.onnx").write_bytes(message.SerializeToString())
+    (tmp_path / "w.bin").write_bytes(bytes(8))
+    result = kvtool("check", tmp_path, "--format", "concise")
+    assert result.exit_code == 1
+    assert "negative.onnx: MD400" in result.stdout and "offset" in result.stdout
+    assert "sound.onnx" not in result.stdout

@@ -118,6 +118,23 @@ def test_the_input_is_not_overwritten(kvtool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        f"m (float[{2**63 - 1}] a, float[1] b) => (y) {{ y = Concat <axis = 0> (a, b) }}",
+        "m (float[2, 3] a) => (y) <int64[1] s = {-3}> { y = ConstantOfShape (s) }",
+        "m (float[2, 3] a, float[2] b) => (y) { y = SequenceAt (a, b) }",
+    ],
+    ids=["a sum beyond 64 bits", "a negative size", "no sequence"],
+)
+def test_what_onnx_refuses_is_not_written(kvtool, tmp_path: Path, text: str) -> None:
+    model, output = tmp_path / "model.onnx", tmp_path / "output.onnx"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 18]> {text}'), model)
+    result = kvtool("infer", model, "-o", output)
+    assert result.exit_code == 1
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
     "content",
     [pytest.param(b"", id="an empty file"), pytest.param(b"\xff\x01", id="not a model")],
 )

@@ -71,6 +71,8 @@ def scatter_nd_18(
             Dj - 1. With k of 0 each tuple is empty and its slice is the whole of `data`.
         updates: `indices.shape[:-1] + data.shape[k:]`, dtype of `data`.
         reduction: `none`, `add`, `mul`, `max` or `min`; see `scatter_elements_18` for bool and NaN.
+            Strings have `none` alone: the text defines no sum of them, although onnxruntime
+            concatenates for `add`.
         context: Receives the warning about duplicates; None to leave them unchecked.
         in_place: Whether `data` may be overwritten and returned. It is not if it is read-only or
             may share memory with another operand.
