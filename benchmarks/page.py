@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from benchmarks.results import Cell, Line, Section, Table, Target
 from benchmarks.store import Measured
@@ -35,7 +35,10 @@ def page(measured: Measured, sections: Sequence[Section]) -> str:
         ValueError: If the lines of a table are not those that it declares.
     """
     shown = [section for section in sections if section.name in measured.tables]
-    texts = [section_text(section, measured.tables[section.name]) for section in shown]
+    texts = [
+        section_text(section, measured.tables[section.name], measured.elsewhere.get(section.name))
+        for section in shown
+    ]
     targets = list(_target_rows(measured, shown))
     missed = [row for row in targets if row[-1] != "yes"]
     summary = f"{len(targets) - len(missed)} of {len(targets)} [targets](#all-targets) are met"
@@ -55,13 +58,25 @@ def page(measured: Measured, sections: Sequence[Section]) -> str:
     )
 
 
-def section_text(section: Section, tables: Sequence[Sequence[Line]]) -> str:
+def section_text(
+    section: Section,
+    tables: Sequence[Sequence[Line]],
+    elsewhere: Mapping[str, str] | None = None,
+) -> str:
     """Return a section as Markdown, a heading of the second level first.
+
+    Args:
+        section: What was measured.
+        tables: The lines of its tables.
+        elsewhere: What is different where it was measured from what the page says.
 
     Raises:
         ValueError: If the lines of a table are not those that it declares.
     """
     text = [f"## {section.title}\n", f"{section.about.strip()}\n"]
+    if elsewhere:
+        facts = ", ".join(f"{name} {value}" for name, value in elsewhere.items())
+        text.append(f"This section was measured elsewhere: {facts}.\n")
     for table, lines in zip(section.tables, tables, strict=True):
         if [line.case for line in lines] != list(table.cases):
             raise ValueError(f"`{section.name}` has not measured what it declares")

@@ -6,6 +6,7 @@ from benchmarks.decoder_step import DECODER_STEP
 from benchmarks.lowered_scatter import LOWERED_SCATTER
 from benchmarks.processes.section import PROCESSES
 from benchmarks.raised_decoder import RAISED_DECODER
+from benchmarks.real_decoders import REAL_DECODERS
 from benchmarks.results import Section
 from benchmarks.runtime.section import RUNTIME
 
@@ -13,6 +14,7 @@ __all__ = ["SECTIONS"]
 
 SECTIONS: tuple[Section, ...] = (
     PROCESSES,
+    REAL_DECODERS,
     DECODER_STEP,
     LOWERED_SCATTER,
     RAISED_DECODER,

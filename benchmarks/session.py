@@ -9,8 +9,8 @@ import onnxruntime as ort
 __all__ = ["session"]
 
 
-def session(model: bytes) -> Any:
-    """Return an onnxruntime session on one thread."""
+def session(model: bytes | str) -> Any:
+    """Return an onnxruntime session on one thread, of a model or of the path of one."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1

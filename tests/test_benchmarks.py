@@ -177,3 +177,13 @@ def test_wrong_usage_is_refused_before_anything_is_measured(
         main(arguments)
     assert end.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_section_that_was_measured_elsewhere_says_so(tmp_path: Path) -> None:
+    measured = store.Measured({"cores": "2"}, {"onnx": "1"}, {"own": [[SLOW, FAST]]})
+    moved = measured.with_section("own", [[SLOW, FAST]], {"cores": "4"}, {"onnx": "1"})
+    store.save(moved, tmp_path / "measured.json")
+    text = page.page(store.load(tmp_path / "measured.json"), [SECTION])
+    assert "This section was measured elsewhere: cores 4." in text
+    again = moved.with_section("own", [[SLOW, FAST]], {"cores": "2"}, {"onnx": "1"})
+    assert "elsewhere" not in page.page(again, [SECTION])

@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import onnx_kvtool as kv
+from benchmarks.real_decoders.bound import Bound
 from benchmarks.real_models import (
     CACHES,
     CONFIGURATIONS,
@@ -105,3 +106,20 @@ def test_impossible_configuration(wrong: dict[str, str]) -> None:
     sizes = {"layers": 1, "hidden": 64, "heads": 4, "kv_heads": 2, "head_size": 16}
     with pytest.raises(ValueError, match=r"expected one of|must fit"):
         Configuration(**{**sizes, "intermediate": 96, "vocabulary": 160, **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["qwen-0.5b-fp32", "llama-1b-fp16", "llama-1b-int4"])
+def test_sessions_bound_in_place_decode_alike(name: str, tmp_path: Path) -> None:
+    """What the benchmark times: a prompt, then tokens, native and lowered for a batch of one."""
+    configuration = tiny(CONFIGURATIONS[name])
+    native = write(configuration, tmp_path)
+    lowered = tmp_path / "lowered.onnx"
+    kv.save(kv.lower(native, opset=18, dims={"batch": 1}, verify=False)[0], lowered)
+    sessions = [Bound(path, configuration) for path in (native, lowered)]
+    for length, start in ((5, 0), (1, 5), (1, 6)):
+        for one in sessions:
+            one.bind(length)
+            assert one.step(start) >= 0
+        logits = [one.logits() for one in sessions]
+        assert logits[0].shape == (1, length, configuration.vocabulary)
+        np.testing.assert_allclose(logits[1], logits[0], atol=0.05 * logits[0].std())

@@ -38,12 +38,14 @@ class Run:
         processor: Seconds of all processors.
         megabytes: The peak of the memory.
         failure: In a few words why it failed; None if it did not.
+        printed: The end of what it printed, outputs and errors.
     """
 
     seconds: float
     processor: float
     megabytes: float
     failure: str | None
+    printed: str = ""
 
 
 def run(command: Sequence[str | Path], directory: Path, time_limit: float = TIME_LIMIT) -> Run:
@@ -75,7 +77,9 @@ def run(command: Sequence[str | Path], directory: Path, time_limit: float = TIME
         failure = reason(answer["printed"], answer["exit_code"])
         if answer["exit_code"] < 0 and answer["megabytes"] * (1 << 20) > 0.9 * MEMORY_LIMIT:
             failure = _TOO_MUCH
-    return Run(answer["seconds"], answer["processor"], answer["megabytes"], failure)
+    return Run(
+        answer["seconds"], answer["processor"], answer["megabytes"], failure, answer["printed"]
+    )
 
 
 def medians(
