@@ -30,6 +30,9 @@ _COPIES = 3
 """How often a model stands in memory while it is run: its message, what the runtime makes of it,
 and the rearranged copies that kernels keep of matrices."""
 
+_LENIENT = 1.25
+"""Times the budget, which is what a run may take about: the smallest run there is may take it."""
+
 _GENEROUS = 4
 """Times the budget: so much memory models may take of which no smaller copies can be made."""
 
@@ -171,7 +174,10 @@ def _compare_copies(a: Large, b: Large, fewer: Thinned | None, settings: Setting
         needed = error.needed * 2 * _COPIES if isinstance(error, CannotShrink) else 0
         return _unrunnable(error.message, settings, needed)
     least = min((_least(subject, settings) for subject in subjects if subject.plan), default=0)
-    if least > settings.budget.memory:
+    memory = settings.budget.memory
+    if memory < least <= memory * _LENIENT:
+        settings = replace(settings, budget=replace(settings.budget, memory=least))
+    elif least > memory:
         allowed = binary_bytes(settings.budget.memory)
         reason = f"a run of a copy would take {binary_bytes(least)} of memory, more than {allowed}"
         return _unrunnable(reason, settings, least)

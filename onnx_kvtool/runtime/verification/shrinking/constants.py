@@ -127,8 +127,12 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
         for shape in sizes.shapes.values():
             for size in shape or ():
                 number = size.root().number
-                if number is not None and number > LEAST and _stems(number, differing):
+                if number is not None and number > _TELLING and _stems(number, differing):
                     size.pin()
+
+
+_TELLING = 8
+"""A size from which numbers are made that are hardly anything else: half of what computes is 2."""
 
 
 def _is_close(number: float, others: Iterable[float]) -> bool:
