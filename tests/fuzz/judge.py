@@ -28,11 +28,6 @@ KNOWN = (
         "a scalar becomes rank 1",
     ),
     (
-        r"lower to \d+: (does not run|gives other values)",
-        "LayerNormalization",
-        "its body flattens a scale that has another shape than what is normalized",
-    ),
-    (
         r"lower to \d+: onnxruntime gives other values",
         "ReduceM",
         "onnxruntime reduces nothing to other values below opset 20",

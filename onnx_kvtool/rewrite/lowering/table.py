@@ -21,6 +21,7 @@ from onnx_kvtool.rewrite.lowering.dropout import lower_dropout_12
 from onnx_kvtool.rewrite.lowering.einsum import lower_einsum_12
 from onnx_kvtool.rewrite.lowering.gather_nd import lower_gather_nd_12
 from onnx_kvtool.rewrite.lowering.grid_sample import lower_grid_sample_20
+from onnx_kvtool.rewrite.lowering.layer_normalization import lower_layer_normalization_17
 from onnx_kvtool.rewrite.lowering.max_min import lower_max_min_12
 from onnx_kvtool.rewrite.lowering.modulo import lower_mod_28
 from onnx_kvtool.rewrite.lowering.optional import (
@@ -120,6 +121,10 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("HannWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
         ("Hardmax", Lowering("softmax", 13, lower_softmax_13)),
         ("LSTM", Lowering("recurrent", 14, lower_recurrent_14)),
+        (
+            "LayerNormalization",
+            Lowering("layer_normalization", 17, lower_layer_normalization_17, removes=True),
+        ),
         ("LogSoftmax", Lowering("softmax", 13, lower_softmax_13)),
         ("Max", Lowering("max_min", 12, lower_max_min_12)),
         ("Min", Lowering("max_min", 12, lower_max_min_12)),
