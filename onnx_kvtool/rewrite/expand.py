@@ -95,6 +95,9 @@ def schema_body(node: ir.Node, opset: int, folder: Folder) -> Body | None:
         bound = graph.node.add()
         bound.CopyFrom(inner)
         _bind(bound, attributes, absent)
+    for name in _INT64_ALONE.get(node.op_type, ()):
+        if call.types[formal[name]].tensor_type.elem_type == onnx.TensorProto.INT32:
+            _widen(graph, name)
     wanted = tuple(i for i, output in enumerate(node.outputs) if output.name)
     _add_outputs(graph, [function.output[i] for i in wanted])
     result = _typed(onnx.helper.make_model(graph, opset_imports=function.opset_import))
@@ -116,6 +119,19 @@ def _grown(body: ir.Model, outputs: Sequence[ir.Value]) -> list[str]:
         for made, output in zip(body.graph.outputs, outputs, strict=True)
         if made.shape and output.shape is not None and not output.shape
     ]
+
+
+_INT64_ALONE = {"CenterCropPad": ("shape",)}
+"""Inputs that may be int32, and that the body joins with sizes, which are int64."""
+
+
+def _widen(graph: onnx.GraphProto, name: str) -> None:
+    """Let the nodes of `graph` read `name` as int64."""
+    wide = f"{name}_int64"
+    for node in graph.node:
+        node.input[:] = [wide if read == name else read for read in node.input]
+    cast = onnx.helper.make_node("Cast", [name], [wide], to=onnx.TensorProto.INT64)
+    graph.node.insert(0, cast)
 
 
 def _to_scalar(graph: onnx.GraphProto, name: str) -> None:

@@ -55,7 +55,10 @@ class Layout:
         """Return a scale or a zero point in a shape that broadcasts against `grouped`."""
         dtype = values.dtype or ir.DataType.UNDEFINED
         if self.axis is None:
-            return values
+            if dims_of(self.x) or dims_of(values) == ():
+                return values
+            # One number in a vector would make a vector of an input that is, or may be, a scalar.
+            return self.em.op("Reshape", values, self.em.constant([], "scalar"), dtype=dtype)
         if self.split is not None:
             return unsqueeze(self.em, values, [self.axis + 1])
         dims = dims_of(self.x) or ()

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from tests.rewrite.lowering.single import check, one_node, refusal
 
@@ -57,6 +58,30 @@ def test_dequantize(shape: tuple[int, ...], attributes: Any, dtype: type, target
     scale = _whole(inputs["x_scale"], axis, attributes.get("block_size", 0))
     expected = (x.astype(np.int64) - limits.max).astype(np.float32) * scale
     check(model, inputs, target, [expected])
+
+
+@pytest.mark.parametrize("target", [11, 13, 19])
+@pytest.mark.parametrize("zero_shape", [(), (1,), None], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "known"), [((), True), ((1,), True), ((), False)], ids=["()", "(1,)", "unknown rank"]
+)
+def test_one_number_stays_one_number(
+    shape: tuple[int, ...], zero_shape: tuple[int, ...] | None, target: int, known: bool
+) -> None:
+    for x in (np.array(3), np.array([3]), np.array([3, 4])):
+        zero = None if zero_shape is None else np.full(zero_shape, 1, np.int16)
+        offset = 0 if zero is None else 1
+        dims = None if known else {"x": None}
+        scale = np.full(shape, 0.5, np.float32)
+
+        inputs = {"x": x.astype(np.int16), "x_scale": scale, "x_zero_point": zero}
+        model = one_node("DequantizeLinear", inputs, [np.float32], opset=21, dims=dims)
+        check(model, inputs, target, [np.asarray((x - offset) * 0.5, np.float32)])
+
+        inputs = {"x": x.astype(np.float32), "y_scale": scale, "y_zero_point": zero}
+        named = {} if zero is not None else {"output_dtype": TensorProto.INT16}
+        model = one_node("QuantizeLinear", inputs, [np.int16], opset=21, dims=dims, **named)
+        check(model, inputs, target, [np.asarray(x * 2 + offset, np.int16)])
 
 
 def _whole(scale: np.ndarray, axis: int, block: int) -> np.ndarray:
