@@ -156,7 +156,9 @@ def _windows(site: Site, kernel: Sequence[Expr], rank: int) -> list[_Window]:
     lengths = (len(kernel), len(strides), len(dilations), len(pads) // 2)
     if any(length != rank for length in lengths) or not all(n > 0 for n in strides):
         raise Unknown("malformed", f"the attributes are not those of {rank} spatial axes")
-    auto_pad = site.view.attribute("auto_pad")
+    # DeformConv has no such attribute: its padding is always given.
+    has_auto_pad = "auto_pad" in site.view.facts.attributes
+    auto_pad = site.view.attribute("auto_pad") if has_auto_pad else None
     how = auto_pad if isinstance(auto_pad, str) else "NOTSET"
     return [
         _Window((size - _ONE) * dilation + 1, stride, pads[i], pads[i + rank], how)
