@@ -122,7 +122,7 @@ main()
 
 
 COMMANDS = {
-    "lower": ("rewrite.verify", "compare_models", b"checking the result"),
+    "lower": ("rewrite.verify", "compare_candidates", b"checking the result"),
     "raise": ("commands.rewrite_request", "read", b"reading the model"),
     "verify": ("runtime.comparison.side_by_side", "_first_run", b"verifying, case 4 of 4"),
     "eval": ("runtime.evaluation.loop", "advance", b"running, step 1 of 2"),

@@ -13,6 +13,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.report.json import to_json
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
+from onnx_kvtool.runtime.verification.report import Shrunken
 
 HEADER = {
     "schema_version": 1,
@@ -48,7 +49,15 @@ def test_lower_has_the_keys_of_the_contract() -> None:
             )
         ],
         notes=["for people alone"],
-        verification=Verification("equal", "onnxruntime 1.31.1", 2, 7, 0.5, ("present",)),
+        verification=Verification(
+            "equal",
+            "onnxruntime 1.31.1",
+            2,
+            7,
+            0.5,
+            ("present",),
+            shrunken=(Shrunken("widths", 4096, 48),),
+        ),
     )
     answer = strict(to_json("lower", report))
     assert answer == {
@@ -86,6 +95,7 @@ def test_lower_has_the_keys_of_the_contract() -> None:
             "max_abs_diff": 0.5,
             "bit_equal": ["present"],
             "detail": None,
+            "shrunken": [{"what": "widths", "from": 4096, "to": 48}],
         },
     }
     assert list(answer)[:3] == list(HEADER)
