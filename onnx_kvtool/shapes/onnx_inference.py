@@ -63,9 +63,8 @@ def of_model(model: ir.Model) -> Told:
     """Return the types of the values of the main graph as they follow from its inputs alone.
 
     What the file declares of other values is left out, so that it cannot hide a contradiction.
-
     """
-    if model.functions and expanded_nodes(model) > MOST_NODES:
+    if _is_too_large(model):
         return Told({}, f"its functions expand to more than {MOST_NODES} nodes")
     message = importing_all(weightless(model))
     _undeclare(message.graph)
@@ -93,15 +92,24 @@ def refusals(
 ) -> Iterator[tuple[ir.Node, str]]:
     """Yield the nodes that onnx's strict inference refuses, with what it says.
 
+    Nothing is yielded where `of_model` did not ask it either, and said so.
+
     Args:
         model: The model, with the types that were found on its values.
         message: What inference was given, which is changed; None for the model as it is.
     """
+    if _is_too_large(model):
+        return
     if message is None:
         message = importing_all(weightless(model))
     for node, text in complaints(model, message, unknown_nodes(model), check_types=True):
         if CONSEQUENCE not in text and not _takes_names_for_zero(node):
             yield node, text
+
+
+def _is_too_large(model: ir.Model) -> bool:
+    """Return whether inference, which goes through a function at each call, would take too long."""
+    return bool(model.functions) and expanded_nodes(model) > MOST_NODES
 
 
 def _undeclare(graph: onnx.GraphProto) -> None:
