@@ -35,18 +35,24 @@ class Cause:
     lost: Lost
 
 
-def cause_of(node: ir.Node, code: str, lost: Mapping[ir.Value, Lost]) -> Cause | None:
+def cause_of(
+    node: ir.Node, place: Location, code: str, lost: Mapping[ir.Value, Lost]
+) -> Cause | None:
     """Return what made the refusal of a node unavoidable; None where it is a cause itself.
+
+    A node that is refused says itself why its own results have no rank, as Unsqueeze with axes
+    whose number is unknown.
 
     Args:
         node: The node.
+        place: Where it stands.
         code: Why it was refused.
         lost: Where and why types and ranks were lost, by value.
     """
     if code not in _CONSEQUENCES:
         return None
     for value in (*node.inputs, *node.outputs):
-        if value is not None and value in lost:
+        if value is not None and value in lost and _node(lost[value].location) != _node(place):
             if value.type is None:
                 return Cause("element type", lost[value])
             if value.shape is None:

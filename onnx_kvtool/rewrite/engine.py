@@ -245,7 +245,7 @@ class Engine:
                 self._lowest[key] = self._search_lowest(node)
             lowest = self._lowest[key]
         if isinstance(error, Refusal) and self._would_do(node, error):
-            cause = cause_of(node, error.code, self.lost)
+            cause = cause_of(node, place, error.code, self.lost)
             if cause is not None:
                 self.causes[len(self.refused)] = cause
         self.refused.append(

@@ -168,6 +168,16 @@ def test_a_refusal_names_the_cause_once(
     assert [(r.code, r.location.node, r.message) for r in refused] == expected
 
 
+def test_a_node_that_is_refused_is_the_cause_of_its_own_rank() -> None:
+    source = _model(
+        "m (float[B, 32] x, int64[N] axes, int64[2] more) => (y) {"
+        "  [grow] p = Unsqueeze (x, axes) [again] y = Unsqueeze (p, more) }"
+    )
+    what = "the axes are known at run time only, and their number is unknown"
+    found = [(r.code, r.location.node, r.message) for r in _refused(source, opset=12)]
+    assert found == [("dynamic-input", "grow", what)]
+
+
 def test_the_broken_decoder_names_its_missing_inputs_only() -> None:
     path = Path("fixtures/models/native/BROKEN_gemma_static_raw_noopt.onnx")
     found = [(r.code, r.location.node) for r in _refused(ir.load(path))]
@@ -178,7 +188,7 @@ def test_the_broken_decoder_names_its_missing_inputs_only() -> None:
     ]
 
 
-def _refused(model: ir.Model) -> list[Diagnostic]:
+def _refused(model: ir.Model, opset: int = 18) -> list[Diagnostic]:
     with pytest.raises(Refused) as info:
-        lower(model, opset=18, verify=False)
+        lower(model, opset=opset, verify=False)
     return list(info.value.report.reasons)

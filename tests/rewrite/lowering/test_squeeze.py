@@ -51,6 +51,7 @@ def test_an_unknown_number_of_axes_is_refused() -> None:
     model = one_node("Unsqueeze", inputs, [np.float32], opset=13, dims={"axes": ["n"]})
     found = refusal(model, 11)
     assert (found.code, found.lowest_opset) == ("dynamic-input", 13)
+    assert found.message == "the axes are known at run time only, and their number is unknown"
 
 
 def test_an_empty_list_to_squeeze_is_refused() -> None:
