@@ -95,6 +95,8 @@ def schema_body(node: ir.Node, opset: int, folder: Folder) -> Body | None:
         bound = graph.node.add()
         bound.CopyFrom(inner)
         _bind(bound, attributes, absent)
+    if node.op_type == "AffineGrid":
+        _squeeze_one(graph)
     for name in _INT64_ALONE.get(node.op_type, ()):
         if call.types[formal[name]].tensor_type.elem_type == onnx.TensorProto.INT32:
             _widen(graph, name)
@@ -132,6 +134,14 @@ def _widen(graph: onnx.GraphProto, name: str) -> None:
         node.input[:] = [wide if read == name else read for read in node.input]
     cast = onnx.helper.make_node("Cast", [name], [wide], to=onnx.TensorProto.INT64)
     graph.node.insert(0, cast)
+
+
+def _squeeze_one(graph: onnx.GraphProto) -> None:
+    """Let the body of AffineGrid drop the second axis, not the batch where there is one grid."""
+    for node in graph.node:
+        inner = [n for a in node.attribute for g in _graphs(a) for n in g.node]
+        for squeeze in (n for n in inner if n.op_type == "Squeeze" and len(n.input) == 1):
+            squeeze.input.append("one_1d")
 
 
 def _to_scalar(graph: onnx.GraphProto, name: str) -> None:

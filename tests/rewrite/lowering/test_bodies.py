@@ -34,3 +34,23 @@ def test_center_crop_pad_takes_sizes_of_both_types(
     )
     feeds = {value.name: inputs[value.name] for value in model.graph.input}
     check(model, inputs, target, kv.ReferenceEvaluator(model).run(None, feeds))
+
+
+@pytest.mark.parametrize("target", [13, 19])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("size", [(4, 5), (2, 4, 5)], ids=str)
+@pytest.mark.parametrize("is_constant", [True, False], ids=["constant", "at run time"])
+def test_affine_grid_takes_one_grid(
+    size: tuple[int, ...], batch: int, is_constant: bool, target: int
+) -> None:
+    rank = len(size)
+    theta = np.linspace(-1, 2, batch * rank * (rank + 1), dtype=np.float32)
+    inputs = {
+        "theta": theta.reshape(batch, rank, rank + 1),
+        "size": np.array([batch, 3, *size], np.int64),
+    }
+    constants = ["size"] if is_constant else []
+    model = one_node("AffineGrid", inputs, [np.float32], opset=20, constants=constants)
+    feeds = {value.name: inputs[value.name] for value in model.graph.input}
+    expected = kv.ReferenceEvaluator(model).run(None, feeds)
+    check(model, inputs, target, expected, rtol=1e-5, by_reference=True)
