@@ -116,8 +116,10 @@ def _laid_out(values: Array, shape: tuple[int, ...], name: str, *, rows: bool) -
     kept = -2 if rows else -1
     for back in range(1, doubles.ndim + 1):
         size = doubles.shape[-back]
-        allowed = (1, shape[-back]) if -back == kept or back > 2 else (1,)
-        if back > len(shape) or size not in allowed:
+        fits = back <= len(shape) and (
+            size in (1, shape[-back]) if -back == kept or back > 2 else size == 1
+        )
+        if not fits:
             raise KernelError(
                 f"`{name}` has shape {values.shape}, expected (), one element per "
                 f"{'row' if rows else 'column'}, or such a stack: the matrices have shape {shape}"

@@ -169,3 +169,10 @@ def test_quantized_products(dtype: Any) -> None:
         assert same(got, wanted.astype(dtype))
     else:
         assert same(got, (wanted + 2).astype(E4M3))
+
+
+def test_rows_of_a_product_that_has_none() -> None:
+    a, b = whole(U8, 3), whole(U8, 3, 5, seed=1)
+    one, zero = np.array(1, F32), np.array(0, U8)
+    with pytest.raises(KernelError, match=r"`y_scale` has shape \(2, 1\), expected \(\)"):
+        q_linear_mat_mul_10(a, one, zero, b, one, zero, np.ones((2, 1), F32), zero)
