@@ -250,6 +250,33 @@ def test_a_negative_circular_start_fails_at_run_time(
         Session(serialize(result), "").run(feeds)
 
 
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
+@pytest.mark.parametrize(
+    "declared", [_STATIC, _SYMBOLIC, _UNKNOWN], ids=["static", "symbolic", "unknown"]
+)
+def test_the_largest_start_of_a_circular_cache_wraps_like_any_other(
+    declared: Any, via: str, length: int
+) -> None:
+    """No start is so large that its remainder lands in another sequence or head."""
+    past, update, batch = declared
+    update = [length if size == 4 else size for size in update]
+    result = _lowered(one_update(past, update, batch=batch, mode="circular"), opset=18, via=via)
+    starts = [2**63 - 1, 2**63 - 2]
+    written = np.arange(2 * 3 * length * 5, dtype=np.float32).reshape(2, 3, length, 5) + 1
+    expected = np.zeros((2, 3, 7, 5), np.float32)
+    for b, start in enumerate(starts):
+        for row in range(length):
+            expected[b, :, (start + row) % 7] = written[b, :, row]
+    feeds = {
+        "past_cache": np.zeros_like(expected),
+        "update": written,
+        "write_indices": np.asarray(starts, np.int64),
+    }
+    (got,) = Session(serialize(result), "").run(feeds).values()
+    assert np.array_equal(got, expected)
+
+
 @pytest.mark.parametrize("mode", ["linear", "circular"])
 def test_a_negative_constant_start_is_refused(mode: str) -> None:
     source = one_update([2, 3, 7, 5], [2, 3, 4, 5], batch=2, mode=mode)

@@ -14,13 +14,7 @@ from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
-from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
-    BEYOND,
-    OUTSIDE,
-    Start,
-    checked_start,
-    outside_where_negative,
-)
+from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start
 
 __all__ = ["row_tuples"]
 
@@ -75,9 +69,10 @@ class _Tuples:
             return self.em.constant(known, "index")
         if facts.mode == "linear":
             return self._linear(facts.write_indices)
-        if isinstance(facts.capacity, int) and isinstance(facts.length, int):
-            return self._circular(facts.write_indices, facts.capacity, facts.length)
-        return self._circular_unknown(facts.write_indices)
+        capacity, length = facts.capacity, facts.length
+        if not self.checked and isinstance(capacity, int) and isinstance(length, int):
+            return self._circular_unchecked(facts.write_indices, capacity, length)
+        return self._circular(facts.write_indices)
 
     def _known(self, starts: tuple[int, ...]) -> np.ndarray | None:
         """Return the whole index where starts and sizes are numbers and it is not too large."""
@@ -100,57 +95,50 @@ class _Tuples:
         if not self.checked:
             placed = em.op("Mul", starts, self._place(self.k - 1, 1), hint="start")
             return self._sum([placed, *self._spread(counters), *self._fixed(rows=True)])
-        start, rest = self._checked(starts, counters)
-        return self._sum([start.value, *rest, *self._spread(counters), *self._rows()])
+        parts = self._checked(starts, starts, counters)
+        return self._sum([*parts, *self._rows()])
 
     def _checked(
-        self, starts: ir.Value, counters: dict[int, ir.Value], wrapped: ir.Value | None = None
-    ) -> tuple[Start, list[ir.Value]]:
-        """Return the starts in their place, negative ones outside, and what is to be added.
+        self, starts: ir.Value, rows: ir.Value, counters: dict[int, ir.Value]
+    ) -> list[ir.Value]:
+        """Return what makes up the tuples: rows in their place, those of negative starts outside.
 
         What is known of the other coordinates, and an unknown batch size, ride along in the
-        selection that checks the start: that saves their additions. The counter is taken out.
+        selection that checks the start: that saves their additions.
         """
         em = self.em
         prefix, rest = self._prefix()
         selected = em.constant(prefix + _last(self.k, OUTSIDE), "outside")
-        batch = counters.pop(0, None)
+        batch = counters.get(0)
         if batch is not None:
             is_batch = np.zeros((*[1] * self.k, self.k), np.bool_)
             is_batch[..., 0] = True
             selected = em.op("Where", em.constant(is_batch, "is_batch"), batch, selected)
-        return checked_start(em, starts, self.k, selected, wrapped=wrapped), rest
+        placed = checked_start(em, starts, rows, self.k, selected)
+        return [placed, *rest, *self._spread({i: c for i, c in counters.items() if i})]
 
-    def _circular(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
-        em, starts, counters = self.em, self._column(write_indices), self._counters()
-        if self.checked:
-            size = em.constant(max(capacity, 1), "size")
-            wrapped = em.op("Mod", starts, size, hint="start_mod")
-            start, rest = self._checked(starts, counters, wrapped)
-            parts = [start.value, *rest, *self._spread(counters), *self._rows()]
-            # A row outside must not come back with the remainder that wraps the others.
-            modulus = em.constant(_last(self.k, BEYOND, elsewhere=OUTSIDE), "unit")
-            if length > 1:
-                modulus = em.op("Where", start.is_fixed, modulus, size, hint="modulus")
-        else:
-            # Modulo 1 clears the other coordinates, so that one node wraps the start and places it.
-            place = self._place(self.k - 1, max(capacity, 1), elsewhere=1)
-            placed = em.op("Mod", starts, place, hint="start")
-            parts = [placed, *self._spread(counters), *self._fixed(rows=True)]
-            # No batch or head number reaches OUTSIDE: only the sequence coordinate is wrapped.
-            modulus = self._place(self.k - 1, capacity, elsewhere=OUTSIDE)
-        total = self._sum(parts)
-        return total if length <= 1 else em.op("Mod", total, modulus, hint="index")
+    def _circular_unchecked(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
+        em, starts = self.em, self._column(write_indices)
+        # Modulo 1 clears the other coordinates, so that one node wraps the start and places it.
+        modulus = self._place(self.k - 1, max(capacity, 1), elsewhere=1)
+        start = em.op("Mod", starts, modulus, hint="start")
+        total = self._sum([start, *self._spread(self._counters()), *self._fixed(rows=True)])
+        if length <= 1:
+            return total
+        # No batch or head number reaches OUTSIDE: only the sequence coordinate is wrapped.
+        modulus = self._place(self.k - 1, capacity, elsewhere=OUTSIDE)
+        return em.op("Mod", total, modulus, hint="index")
 
-    def _circular_unknown(self, write_indices: ir.Value) -> ir.Value:
-        """The circular form where L or S is known at run time only."""
+    def _circular(self, write_indices: ir.Value) -> ir.Value:
+        """The circular form where starts are checked, or L or S is known at run time only."""
         facts, em, starts = self.facts, self.em, self._column(write_indices)
         modulus = wrapping_modulus(em, facts, checked=self.checked)
-        start = em.op("Mod", starts, modulus, hint="start")
-        row = em.op("Add", start, self._row_numbers(), hint="row")
-        row = em.op("Mod", row, modulus, hint="row")
+        row = em.op("Mod", starts, modulus, hint="start")
+        if facts.length != 1:
+            row = em.op("Add", row, self._row_numbers(), hint="row")
+            row = em.op("Mod", row, modulus, hint="row")
         if self.checked:
-            row = outside_where_negative(em, starts, row)
+            return self._sum(self._checked(starts, row, self._counters()))
         row = em.op("Mul", row, self._place(self.k - 1, 1), hint="row")
         return self._sum([row, *self._spread(self._counters()), *self._fixed(rows=False)])
 

@@ -2,76 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.rewrite.emit import Emitter
 
-__all__ = [
-    "BEYOND",
-    "OUTSIDE",
-    "Start",
-    "checked_start",
-    "checked_start_int32",
-    "outside_where_negative",
-]
+__all__ = ["OUTSIDE", "checked_start", "checked_start_int32", "outside_where_negative"]
 
 OUTSIDE = 2**30
 """A row beyond every cache. Not larger, because some runtimes narrow int64 to int32."""
 
-BEYOND = 2**31 - 1
-"""A modulus that leaves `OUTSIDE` and the rows behind it where they are."""
-
 _LARGEST = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A checked start in its place among the coordinates.
-
-    Attributes:
-        value: (B, 1, ..., 1, width).
-        is_fixed: The same shape: true but where the start is written and may be.
-    """
-
-    value: ir.Value
-    is_fixed: ir.Value
-
-
 def checked_start(
-    em: Emitter,
-    starts: ir.Value,
-    width: int,
-    fixed: ir.Value,
-    *,
-    wrapped: ir.Value | None = None,
-) -> Start:
-    """Put each start behind `width - 1` other coordinates, and negative ones outside the cache.
+    em: Emitter, starts: ir.Value, rows: ir.Value, width: int, fixed: ir.Value
+) -> ir.Value:
+    """Put each row behind `width - 1` other coordinates, and outside where its start is negative.
 
     A negative index would count from the end in ScatterND; TensorScatter demands that it fails.
 
     Args:
         em: Where to build.
         starts: (B, 1, ..., 1), int64.
+        rows: (B, 1, ..., L, 1), or as `starts`: what is written of a start that may be, such as
+            the start itself or its remainder.
         width: Number of coordinates in an index tuple.
-        fixed: (..., width), broadcast with `starts`: the other coordinates, and `OUTSIDE` last.
-        wrapped: The starts modulo the size of a circular cache; None for those of a linear one.
+        fixed: (..., width), broadcast with `rows`: the other coordinates, and `OUTSIDE` last.
 
     Returns:
-        `fixed` with its last coordinate replaced by the start where that is not negative. Two
-        nodes, on one number per batch row.
+        `fixed` with its last coordinate replaced by the row where the start is not negative. Two
+        nodes.
     """
-    # Less than the largest integer is true for every start but that one, which is outside the
-    # cache anyway: so one comparison selects the fixed coordinates and judges the start.
+    # No start is above the largest integer: so one comparison tells the coordinates apart and
+    # judges the start.
     limits = np.full(width, _LARGEST, np.int64)
-    limits[-1] = 0
-    is_fixed = em.op(
-        "Less", starts, em.constant(limits, "limits"), dtype=ir.DataType.BOOL, hint="is_fixed"
+    limits[-1] = -1
+    is_row = em.op(
+        "Less", em.constant(limits, "limits"), starts, dtype=ir.DataType.BOOL, hint="is_row"
     )
-    placed = starts if wrapped is None else wrapped
-    return Start(em.op("Where", is_fixed, fixed, placed, hint="start"), is_fixed)
+    return em.op("Where", is_row, rows, fixed, hint="start")
 
 
 def outside_where_negative(em: Emitter, starts: ir.Value, rows: ir.Value) -> ir.Value:
