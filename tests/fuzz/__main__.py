@@ -17,12 +17,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="graphs")
     parser.add_argument("--seed", type=int, default=0, help="of the first graph")
+    parser.add_argument("--only", default="", help="operators, with commas between them")
     parser.add_argument("--show", action="store_true", help="print the graphs that fail")
     parser.add_argument("--known", action="store_true", help="print what is known as well")
     arguments = parser.parse_args()
+    only = frozenset(filter(None, arguments.only.split(",")))
     counts: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.count):
-        drawn = draw(seed)
+        drawn = draw(seed, only)
         for problem in judge(drawn, counts):
             is_known = not unknown(problem, drawn)
             counts["known" if is_known else "wrong"] += 1

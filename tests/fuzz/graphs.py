@@ -24,8 +24,9 @@ from onnx_kvtool import KvtoolError, backend
 from onnx_kvtool.ops.schema import OpFacts, op_facts, operators
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from tests.conformance.corpus import cases
+from tests.fuzz.caches import grow_cache
 
-__all__ = ["Drawn", "draw"]
+__all__ = ["Drawn", "Growth", "draw"]
 
 DTYPES = {
     "tensor(float)": np.dtype(np.float32),
@@ -50,6 +51,7 @@ _LEFT_OUT = frozenset(
         *("MaxUnpool",),
     }
 )
+_OPSETS = (11, 13, 15, 17, 18, 20, 21, 23, 24)
 _MOST_ELEMENTS = 2000
 _TRIES = 12
 
@@ -62,11 +64,13 @@ class Drawn:
         model: The model.
         feeds: Values of its inputs.
         ops: Its operators, for messages.
+        empty: Those of its operators that make a value without elements.
     """
 
     model: onnx.ModelProto
     feeds: dict[str, np.ndarray]
     ops: list[str]
+    empty: frozenset[str]
 
 
 @functools.cache
@@ -96,15 +100,23 @@ def _candidates(opset: int) -> tuple[OpFacts, ...]:
     return tuple(found)
 
 
-def draw(seed: int) -> Drawn:
-    """Return the graph of a seed."""
-    return _Growth(random.Random(seed), seed).grown()
+def draw(seed: int, only: frozenset[str] = frozenset()) -> Drawn:
+    """Return the graph of a seed.
+
+    Args:
+        seed: Where its choices come from.
+        only: The operators that it may have; all if empty. An opset is drawn that has some.
+    """
+    return Growth(random.Random(seed), seed, only).grown()
 
 
 @dataclass
-class _Growth:
+class Growth:
+    """A graph that grows, with the values that it has so far."""
+
     rng: random.Random
     seed: int
+    only: frozenset[str] = frozenset()
     opset: int = 0
     values: dict[str, np.ndarray] = field(default_factory=dict)
     feeds: dict[str, np.ndarray] = field(default_factory=dict)
@@ -113,11 +125,13 @@ class _Growth:
 
     def grown(self) -> Drawn:
         rng = self.rng
-        self.opset = rng.choice((11, 13, 15, 17, 18, 20, 21, 23, 24))
+        self.opset = rng.choice([opset for opset in _OPSETS if self._choices(opset)])
         for number in range(rng.randint(2, 4)):
             self._input(f"x{number}")
-        wanted = rng.randint(2, 7)
-        for _ in range(wanted * _TRIES):
+        if not self.only and rng.random() < 0.3:
+            grow_cache(self)
+        wanted = len(self.nodes) + rng.randint(1 if self.nodes else 2, 7)
+        for _ in range((wanted - len(self.nodes)) * _TRIES):
             if len(self.nodes) < wanted:
                 self._try_node()
         read = {name for node in self.nodes for name in node.input}
@@ -125,11 +139,15 @@ class _Growth:
         outputs = [name for name in made if name and name not in read] or list(self.values)[:1]
         return self._model(outputs)
 
+    def _choices(self, opset: int) -> tuple[OpFacts, ...]:
+        found = _candidates(opset)
+        return tuple(facts for facts in found if not self.only or facts.op_type in self.only)
+
     def _shape(self) -> tuple[int, ...]:
         sizes = (2, 3, 5, 1, 2, 3, 4, 0) if self.rng.random() < 0.3 else (2, 3, 5, 4)
         return tuple(self.rng.choice(sizes) for _ in range(self.rng.choice((0, 1, 2, 2, 3, 3, 4))))
 
-    def _array(self, dtype: np.dtype[Any], shape: Sequence[int]) -> np.ndarray:
+    def array(self, dtype: np.dtype[Any], shape: Sequence[int]) -> np.ndarray:
         numbers = np.random.default_rng(self.rng.randrange(1 << 30))
         if dtype.kind == "b":
             return numbers.random(shape) < 0.5
@@ -141,21 +159,42 @@ class _Growth:
         kind = self.rng.choice(_OFTEN if self.rng.random() < 0.8 else [*DTYPES])
         known = [value.shape for value in self.values.values()]
         shape = self.rng.choice(known) if known and self.rng.random() < 0.5 else self._shape()
-        self.values[name] = self.feeds[name] = self._array(DTYPES[kind], shape)
+        self.fed(name, self.array(DTYPES[kind], shape))
+
+    def fed(self, name: str, value: np.ndarray) -> str:
+        """Add an input."""
+        self.values[name] = self.feeds[name] = value
+        return name
+
+    def constant(self, value: np.ndarray) -> str:
+        """Add a constant."""
+        name = f"w{len(self.weights)}"
+        self.values[name] = value
+        self.weights.append(numpy_helper.from_array(np.asarray(value, order="C"), name))
+        return name
+
+    def shape(self, sizes: Sequence[int]) -> str:
+        """Add a constant shape."""
+        return self.constant(np.array(sizes, np.int64))
+
+    def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node that certainly runs, and return its output."""
+        number = len(self.nodes)
+        name = f"v{number}_0"
+        node = helper.make_node(op_type, inputs, [name], name=f"n{number}", **attributes)
+        assert self._runs(node), node
+        self.nodes.append(node)
+        return name
 
     def _weight(self, kind: str) -> str:
         """Return the name of a new constant, such as lists of axes and sizes are."""
-        name = f"w{len(self.weights)}"
-        shape = self.rng.choice(((), (1,), (1,), (2,), (3,)))
-        value = self._array(DTYPES[kind], shape)
+        value = self.array(DTYPES[kind], self.rng.choice(((), (1,), (1,), (2,), (3,))))
         if kind == "tensor(int64)" and self.rng.random() < 0.3:
             value = np.asarray(value - 2)
-        self.values[name] = value
-        self.weights.append(numpy_helper.from_array(value, name))
-        return name
+        return self.constant(value)
 
     def _try_node(self) -> None:
-        facts = self.rng.choice(_candidates(self.opset))
+        facts = self.rng.choice(self._choices(self.opset))
         before = len(self.weights)
         node = self._node(facts)
         if node is None or not self._runs(node):
@@ -232,6 +271,11 @@ class _Growth:
 
     def _model(self, outputs: Sequence[str]) -> Drawn:
         ops = [node.op_type for node in self.nodes]
+        empty = frozenset(
+            node.op_type
+            for node in self.nodes
+            if any(name and self.values[name].size == 0 for name in node.output)
+        )
         symbols = {2: "a", 3: "b", 5: "c", 0: "z"} if self.rng.random() < 0.5 else {}
         inputs = [
             helper.make_tensor_value_info(
@@ -249,7 +293,7 @@ class _Growth:
         imports = [helper.make_opsetid("", self.opset)]
         imports += [helper.make_opsetid("local", 1)] if functions else []
         model = helper.make_model(graph, opset_imports=imports, functions=functions, ir_version=11)
-        return Drawn(model, self.feeds, ops)
+        return Drawn(model, self.feeds, ops, empty)
 
     def _declared(self, name: str, like: str) -> onnx.ValueInfoProto:
         """Return a declaration that says type and rank, and leaves the sizes to inference."""

@@ -29,6 +29,7 @@ def test_random_graphs() -> None:
     # That the graphs are such that something can be found in them.
     assert counts["graphs"] > 0.6 * _GRAPHS
     assert counts["lowerings"] > _GRAPHS
+    assert counts["raised"] > 0.03 * _GRAPHS
     assert counts["run by onnxruntime"] > 0.3 * _GRAPHS
 
 
