@@ -21,7 +21,9 @@ from onnx_kvtool.analysis.index_map import (
     Lookup,
     Modulo,
     Quotient,
+    variable,
 )
+from onnx_kvtool.shapes.sizes import read_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,11 @@ def _atom(atom: object, at: Sequence[int], world: World) -> int:
         case Coordinate(axis):
             return at[axis]
         case Dimension(name):
-            return world.sizes[name]
+            if name in world.sizes:
+                return world.sizes[name]
+            formula = read_size(name)  # what inference writes of a size that is computed
+            assert formula != variable(Dimension(name)), name
+            return evaluate(formula, at, world)
         case Extent(value, axis):
             return int(world.array(value).shape[evaluate(axis, at, world)])
         case Element(value, index):
