@@ -14,6 +14,7 @@ from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.shapes.completion import Completion
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.knowledge import Lost
+from onnx_kvtool.shapes.sizes import is_composed
 from onnx_kvtool.shapes.writing import Writer
 
 __all__ = ["fill"]
@@ -26,6 +27,10 @@ def fill(
     completion: Completion,
 ) -> dict[ir.Value, Lost]:
     """Write the types and shapes that `infer` finds on values that lack them, in place.
+
+    A rewrite may rest on every size that is written. So a size that is computed from several names
+    stays unknown, and so does every size where the model contradicts itself, or where one is known
+    only if another one is not 0: of such a model, types and ranks are written.
 
     Args:
         model: The model.
@@ -45,9 +50,18 @@ def fill(
             if value.type is not type_:
                 value.type = type_
     writer = Writer(run, frozen=True)
+    is_certain = not (run.knowledge.conflicts or run.knowledge.assumed)
+
+    def annotate(value: ir.Value) -> None:
+        writer.annotate(value)
+        dims = () if value.shape is None else tuple(value.shape)
+        kept = [dim if is_certain and not is_composed(dim) else None for dim in dims]
+        if any(one is not dim for one, dim in zip(kept, dims, strict=True)):
+            value.shape = ir.Shape(kept)
+
     for value in lacking:
         if value in run.knowledge.types:
-            completion.complete(value, writer.annotate)
+            completion.complete(value, annotate)
     return run.knowledge.lost
 
 

@@ -14,6 +14,8 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 
+import onnx_ir as ir
+
 from onnx_kvtool.analysis.index_map import (
     Dimension,
     Expr,
@@ -33,6 +35,7 @@ __all__ = [
     "HEAVIEST",
     "Shape",
     "exact_quotient",
+    "is_composed",
     "is_invented",
     "names_in",
     "number",
@@ -61,6 +64,16 @@ _FACTS = Facts()
 def number(n: int) -> Expr:
     """Return the expression of a number; one object for each."""
     return integer(n)
+
+
+def is_composed(dim: int | ir.SymbolicDim) -> bool:
+    """Return whether a size is a sum or product of names, or one of the kind.
+
+    The same text may stand on an input. That the two are one size is the exporter's word.
+    """
+    if isinstance(dim, int) or dim.value is None:
+        return False
+    return not isinstance(read_size(dim.value).atom, Dimension)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Dimension
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.shapes.everything import infer_everything
-from onnx_kvtool.shapes.sizes import read_size
+from onnx_kvtool.shapes.sizes import is_composed
 
 __all__ = ["LACKS_A_SIZE", "FullSizes", "full_sizes"]
 
@@ -73,19 +72,9 @@ def full_sizes(model: ir.Model) -> FullSizes | None:
         elif value.shape is not None:
             old = () if shape is None else tuple(shape)
             value.shape = ir.Shape(
-                [d if d in old or not _is_composed(d) else None for d in value.shape]
+                [d if d in old or not is_composed(d) else None for d in value.shape]
             )
     return found
-
-
-def _is_composed(dim: int | ir.SymbolicDim) -> bool:
-    """Return whether a size is a sum or product of names.
-
-    The same text may stand on an input. That the two are one size is the exporter's word.
-    """
-    if isinstance(dim, int) or dim.value is None:
-        return False
-    return not isinstance(read_size(dim.value).atom, Dimension)
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

@@ -27,7 +27,7 @@ _WRITE = """
 
 
 def model(nodes: str, inputs: str = "float[B,1,6] x", cache: str = "float[B,7,6]") -> ir.Model:
-    text = f"""<ir_version: 8, opset_import: ["": 18]>
+    text = f"""<ir_version: 8, opset_import: ["": 18, "com.microsoft": 1]>
     decoder ({cache} cache, {inputs}, int64[B] start) => ({cache} present) {{ {nodes} {_WRITE} }}"""
     return ir.from_proto(onnx.parser.parse_model(text))
 
@@ -57,6 +57,11 @@ def test_nothing_of_it_is_written() -> None:
             "rows = Concat <axis = 2> (x, y)",
             'float[B,1,N] x, float[B,1,M] y, float["N + M"] named',
             id="a sum of names, which an input may have as its name",
+        ),
+        pytest.param(
+            "rows = Concat <axis = 2> (x, y) other = com.microsoft.QuickGelu (x)",
+            'float[B,1,N] x, float[B,1,M] y, float["N + M"] named',
+            id="a sum of names, where onnx does not know another node",
         ),
         pytest.param(
             f"{_HALVES.replace('rows =', 'mixed =')} rows = Reshape (mixed, unknown)",
