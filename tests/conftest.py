@@ -35,7 +35,8 @@ _PROCESSES = 8
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Share many tests out among processes, where pytest-xdist is there and `-n` is not given.
 
-    Not so the slow ones, which take the memory or measure the time of the whole machine.
+    Not so the slow ones, which take the memory or measure the time of the whole machine, nor those
+    of other releases, which install an environment where there is none.
     """
     option = config.option
     # A worker runs this hook as well, and is not to have workers of its own.
@@ -43,8 +44,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     if option.numprocesses is not None:
         return
-    is_slow = "slow" in option.markexpr and "not slow" not in option.markexpr
-    if is_slow or option.collectonly or option.usepdb or option.trace:
+    asked = option.markexpr
+    is_alone = any(mark in asked and f"not {mark}" not in asked for mark in ("slow", "compat"))
+    if is_alone or option.collectonly or option.usepdb or option.trace:
         return
     paths = [Path(path.partition("::")[0]) for path in config.args]
     if sum(len([*path.rglob("test_*.py")]) for path in paths if path.is_dir()) >= _WIDE:
