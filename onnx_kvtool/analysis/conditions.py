@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from onnx_kvtool.analysis.dims import Dim, contradict, dims_of
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,13 +11,13 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache, bound
 from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood
-from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.schema import type_name
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["InspectReport", "ModelFacts", "NodeFacts", "ValueFacts", "describe", "list_nodes"]
 

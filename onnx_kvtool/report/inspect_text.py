@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.footprint import footprint
-from onnx_kvtool.analysis.dims import Dim
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.cache_groups import cache_groups
+from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = [
     "blocks",

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import clone, origin
@@ -32,6 +31,7 @@ from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.stamp import normalise_domains
 from onnx_kvtool.rewrite.upgrade import upgrade
 from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["LOWEST_OPSET", "RaiseOutcome", "raise_updates"]
 

@@ -12,7 +12,7 @@ from onnx_kvtool.shapes.bodies import at, body_graph, malformed, run_body
 from onnx_kvtool.shapes.knowledge import Lost
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.site import Unknown
-from onnx_kvtool.shapes.sizes import Shape, shape_words, words
+from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope

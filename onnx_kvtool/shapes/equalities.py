@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onnx_kvtool.analysis.index_map import Dimension, Expr, Extent, Facts, interval, substitute
-from onnx_kvtool.analysis.index_map.atoms import Atom, Element
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.shapes.sizes import HEAVIEST, words
+from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.sizes import HEAVIEST, words
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Equality", "SizeEqualities"]
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Element, Expr, Extent, variable
-from onnx_kvtool.analysis.index_map.atoms import Atom
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.core.model import origin
@@ -17,8 +15,10 @@ from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.knowledge import Conflict, Lost
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
-from onnx_kvtool.shapes.sizes import shape_words, words
 from onnx_kvtool.shapes.writing import Writer
+from onnx_kvtool.symbolic.atoms import Atom, Element, Extent
+from onnx_kvtool.symbolic.expression import Expr, variable
+from onnx_kvtool.symbolic.sizes import shape_words, words
 
 __all__ = ["Inference", "infer_everything"]
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Dimension, Expr, Facts, substitute
-from onnx_kvtool.analysis.index_map.atoms import Atom
-from onnx_kvtool.shapes.sizes import number, read_size, words
+from onnx_kvtool.symbolic.atoms import Atom, Dimension
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.sizes import number, read_size, words
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["fix_dims"]
 

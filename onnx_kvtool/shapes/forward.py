@@ -8,16 +8,6 @@ from dataclasses import dataclass, replace
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import (
-    Dimension,
-    Expr,
-    Facts,
-    Largest,
-    Modulo,
-    Quotient,
-    substitute,
-)
-from onnx_kvtool.analysis.index_map.atoms import Atom
 from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.misdeclared import is_misdeclared
@@ -34,8 +24,12 @@ from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.contrib import CONTRIB, Contrib
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
 from onnx_kvtool.shapes.rules.table import OTHER_RULES, RULES
-from onnx_kvtool.shapes.sizes import HEAVIEST, Shape, is_invented, names_in, number, read_size
 from onnx_kvtool.shapes.versions import report_wrong_opset
+from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, names_in, number, read_size
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Forward", "Scope"]
 

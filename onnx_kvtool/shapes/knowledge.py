@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Expr, Extent, IndexMap, IndexMaps, integer, variable
-from onnx_kvtool.analysis.index_map.atoms import Atom
+from onnx_kvtool.analysis.index_map import IndexMap, IndexMaps
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.shapes.equalities import SizeEqualities
-from onnx_kvtool.shapes.sizes import Shape
+from onnx_kvtool.symbolic.atoms import Atom, Extent
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Conflict", "Contents", "Knowledge", "Lost"]
 

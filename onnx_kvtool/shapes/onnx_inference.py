@@ -13,7 +13,6 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from onnx_kvtool.analysis.index_map import Expr
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.ops.schema import NEWEST, NEWEST_OF
@@ -22,7 +21,8 @@ from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.propagation import infer_with_data
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.sizes import Shape, number
 
 __all__ = ["Told", "of_model", "of_node", "refusals"]
 

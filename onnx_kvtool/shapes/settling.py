@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Expr, Extent
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
@@ -16,7 +15,9 @@ from onnx_kvtool.shapes.knowledge import Conflict, Lost
 from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.site import Unknown
-from onnx_kvtool.shapes.sizes import HEAVIEST, Shape, is_invented, number, shape_words
+from onnx_kvtool.symbolic.atoms import Extent
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, number, shape_words
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope

@@ -6,19 +6,11 @@ import functools
 import itertools
 from collections.abc import Iterator
 
-from onnx_kvtool.analysis.index_map import (
-    Dimension,
-    Expr,
-    Extent,
-    Facts,
-    Largest,
-    Quotient,
-    interval,
-    substitute,
-    variable,
-)
-from onnx_kvtool.analysis.index_map.atoms import Atom, Element
-from onnx_kvtool.shapes.sizes import number
+from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent, Largest, Quotient
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.expression import Expr, variable
+from onnx_kvtool.symbolic.sizes import number
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["stretched"]
 

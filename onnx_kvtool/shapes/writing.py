@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Expr
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.shapes.sizes import is_invented, read_size, words
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.sizes import is_invented, read_size, words
 
 __all__ = ["Writer"]
 

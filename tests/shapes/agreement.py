@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Dimension, Expr, Facts, integer, substitute
-from onnx_kvtool.analysis.index_map.atoms import Atom
 from onnx_kvtool.shapes.everything import Inference
-from onnx_kvtool.shapes.sizes import read_size, words
+from onnx_kvtool.symbolic.atoms import Atom, Dimension
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.sizes import read_size, words
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["bindings", "disagreements", "size_at"]
 

@@ -16,7 +16,7 @@ import onnx.shape_inference
 
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.shapes.everything import Inference, infer_everything
-from onnx_kvtool.shapes.sizes import names_in, read_size
+from onnx_kvtool.symbolic.sizes import names_in, read_size
 
 __all__ = ["INFERENCES", "Counts", "by_kvtool", "counts", "known_values", "value_infos"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from onnx_kvtool.shapes.everything import Inference, infer_everything
 from onnx_kvtool.shapes.message_types import innermost
-from onnx_kvtool.shapes.sizes import shape_words
+from onnx_kvtool.symbolic.sizes import shape_words
 
 
 def model(text: str, opset: int = 24, more: str = "") -> ir.Model:

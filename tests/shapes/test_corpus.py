@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from onnx_kvtool.shapes.everything import Inference, infer_everything
-from onnx_kvtool.shapes.sizes import read_size
+from onnx_kvtool.symbolic.sizes import read_size
 from tests.conformance.corpus import Case, cases
 from tests.shapes.agreement import bindings, disagreements, size_at
 

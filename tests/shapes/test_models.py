@@ -18,7 +18,7 @@ from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.shapes.everything import infer_everything
-from onnx_kvtool.shapes.sizes import names_in, read_size
+from onnx_kvtool.symbolic.sizes import names_in, read_size
 from tests.shapes.agreement import bindings, disagreements
 from tests.shapes.comparison import by_kvtool, by_onnx, by_symbolic, known_values
 from tests.shapes.page import MODELS, rows

@@ -8,9 +8,12 @@ import onnx.shape_inference
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.analysis.index_map import Dimension, Facts, integer, substitute
 from onnx_kvtool.shapes.everything import infer_everything
-from onnx_kvtool.shapes.sizes import read_size, shape_words
+from onnx_kvtool.symbolic.atoms import Dimension
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.sizes import read_size, shape_words
+from onnx_kvtool.symbolic.substitute import substitute
 
 CONV = "m (float[2, 6, S] x, float[4, 3, 5] w) => (y) { y = Conv <group = 2%s> (x, w) }"
 POOL = "m (float[2, 6, S] x) => (y) { y = %s <kernel_shape = [%d]%s> (x) }"

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, product
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.symbolic.dims import Dim, product
 
 __all__ = ["Cache", "CacheKind", "InPlace", "bound"]
 

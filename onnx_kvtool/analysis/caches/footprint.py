@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onnx_kvtool.analysis.caches.cache import Cache
-from onnx_kvtool.analysis.dims import Dim
+from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["Footprint", "Share", "footprint", "kept"]
 

@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.caches.links import Link
 from onnx_kvtool.analysis.caches.routes import Route
 from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.caches.updates import Update
-from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["judge_in_place"]
 

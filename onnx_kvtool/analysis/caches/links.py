@@ -8,7 +8,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["UNKNOWN_AXES", "AxisMap", "Link", "compose", "inverted", "link", "map_axis"]
 

@@ -11,8 +11,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.links import AxisMap, Link, compose, inverted, link
 from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.analysis.dims import contradict, dims_of
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.symbolic.dims import contradict, dims_of
 
 __all__ = ["Route", "Routes"]
 

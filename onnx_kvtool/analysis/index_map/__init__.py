@@ -21,53 +21,8 @@ its axis, or counts from the end, is judged by whoever asks: `as_index` and `ind
 
 from __future__ import annotations
 
-from onnx_kvtool.analysis.index_map.atoms import (
-    Choice,
-    Coordinate,
-    Dimension,
-    Element,
-    Extent,
-    IsNegative,
-    IsZero,
-    Largest,
-    Lookup,
-    Modulo,
-    Quotient,
-)
-from onnx_kvtool.analysis.index_map.bounds import OUTSIDE, Facts, at_least, below, interval
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.analysis.index_map.maps import IndexMaps
 from onnx_kvtool.analysis.index_map.site import Unrelated
-from onnx_kvtool.analysis.index_map.substitute import as_index, simplified, substitute
-from onnx_kvtool.analysis.index_map.words import text
 
-__all__ = [
-    "OUTSIDE",
-    "Choice",
-    "Coordinate",
-    "Dimension",
-    "Element",
-    "Expr",
-    "Extent",
-    "Facts",
-    "IndexMap",
-    "IndexMaps",
-    "IsNegative",
-    "IsZero",
-    "Largest",
-    "Lookup",
-    "Modulo",
-    "Quotient",
-    "Unrelated",
-    "as_index",
-    "at_least",
-    "below",
-    "coordinate",
-    "integer",
-    "interval",
-    "simplified",
-    "substitute",
-    "text",
-    "variable",
-]
+__all__ = ["IndexMap", "IndexMaps", "Unrelated"]

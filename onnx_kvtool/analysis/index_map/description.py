@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.bounds import Facts
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
-from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["MOST_PARTS", "IndexMap"]
 

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.backward import fill
-from onnx_kvtool.analysis.dims import Dim, Equalities, dims_of
-from onnx_kvtool.analysis.index_map.atoms import Atom, Dimension, Element, Extent
-from onnx_kvtool.analysis.index_map.bounds import Facts, interval
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.analysis.index_map.rules.constants import stored
 from onnx_kvtool.analysis.index_map.rules.table import RULES
 from onnx_kvtool.analysis.index_map.site import Site, Unrelated
-from onnx_kvtool.analysis.index_map.substitute import substitute
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.dims import Dim, Equalities, dims_of
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["HEAVIEST", "IndexMaps"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.atoms import Extent
-from onnx_kvtool.analysis.index_map.bounds import Facts
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, integer, variable
-from onnx_kvtool.analysis.index_map.forms import largest
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.atoms import Extent
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.forms import largest
 
 __all__ = ["Rule", "Site", "Unrelated", "broadcast_size"]
 

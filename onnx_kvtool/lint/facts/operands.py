@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, dims_of
-from onnx_kvtool.analysis.index_map import Expr, Facts, IndexMaps, integer, substitute
+from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["FIRST_OPSET", "Operands", "Start", "declared", "operands", "rows"]
 

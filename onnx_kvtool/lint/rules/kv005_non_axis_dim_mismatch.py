@@ -59,9 +59,9 @@ class NonAxisDimMismatch(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the dimensions one by one."""
-        from onnx_kvtool.analysis.index_map import Facts, interval
         from onnx_kvtool.lint.facts.operands import operands
         from onnx_kvtool.lint.facts.words import shape_words
+        from onnx_kvtool.symbolic.bounds import Facts, interval
 
         found = operands(context, site)
         if found is None or found.axis is None:

@@ -57,8 +57,8 @@ class UpdateLongerThanCache(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the rows."""
-        from onnx_kvtool.analysis.index_map import Facts, below
         from onnx_kvtool.lint.facts.operands import operands
+        from onnx_kvtool.symbolic.bounds import Facts, below
 
         found = operands(context, site)
         sizes = None if found is None else found.sizes(context.index_maps(site))

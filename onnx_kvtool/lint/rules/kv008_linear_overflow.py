@@ -60,8 +60,8 @@ class LinearOverflow(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare the end of what is written with the size of the cache, row by row."""
-        from onnx_kvtool.analysis.index_map import Facts, below, interval
         from onnx_kvtool.lint.facts.operands import operands, rows
+        from onnx_kvtool.symbolic.bounds import Facts, below, interval
 
         found = operands(context, site)
         if found is None or found.mode != "linear" or found.write_indices is None:

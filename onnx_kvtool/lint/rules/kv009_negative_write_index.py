@@ -60,8 +60,8 @@ class NegativeWriteIndex(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Look at the starts row by row."""
-        from onnx_kvtool.analysis.index_map import interval
         from onnx_kvtool.lint.facts.operands import operands, rows
+        from onnx_kvtool.symbolic.bounds import interval
 
         found = operands(context, site)
         if found is None or found.write_indices is None or found.mode is None:

@@ -84,9 +84,9 @@ class WriteIndicesDtype(NodeRule):
 def _cast(site: Site) -> Fix:
     import onnx_ir as ir
 
-    from onnx_kvtool.analysis.dims import dims_of
     from onnx_kvtool.lint.edits import convert_input
     from onnx_kvtool.lint.finding import Fix
+    from onnx_kvtool.symbolic.dims import dims_of
 
     def cast(value: ir.Value) -> list[ir.Node]:
         return [ir.node("Cast", [value], {"to": int(ir.DataType.INT64)})]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from onnx_kvtool.lint.rule import NodeRule
 
 if TYPE_CHECKING:
-    from onnx_kvtool.analysis.index_map import Expr
     from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.lint.facts.operands import Operands
     from onnx_kvtool.lint.finding import Finding, Fix
+    from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = ["WriteIndicesShape"]
 
@@ -64,10 +64,10 @@ class WriteIndicesShape(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Look at the rank, then at the length."""
-        from onnx_kvtool.analysis.dims import dims_of
-        from onnx_kvtool.analysis.index_map import Facts, interval
         from onnx_kvtool.lint.facts.operands import operands
         from onnx_kvtool.lint.facts.words import shape_words
+        from onnx_kvtool.symbolic.bounds import Facts, interval
+        from onnx_kvtool.symbolic.dims import dims_of
 
         found = operands(context, site)
         if found is None or found.write_indices is None:
@@ -109,10 +109,10 @@ def _flatten(site: Site, shape: tuple[Expr, ...], batch: Expr | None) -> Fix | N
     """Return the fix where the starts are certainly as many as the rows of the batch."""
     import onnx_ir as ir
 
-    from onnx_kvtool.analysis.dims import dims_of
-    from onnx_kvtool.analysis.index_map.expression import product
     from onnx_kvtool.lint.edits import convert_input
     from onnx_kvtool.lint.finding import Fix
+    from onnx_kvtool.symbolic.dims import dims_of
+    from onnx_kvtool.symbolic.expression import product
 
     if batch is None or product(shape) != batch:
         return None

@@ -80,7 +80,7 @@ class PresentDeclMismatch(NodeRule):
 
 
 def _differ(found: Operands) -> bool:
-    from onnx_kvtool.analysis.dims import contradict, dims_of
+    from onnx_kvtool.symbolic.dims import contradict, dims_of
 
     past, present = found.past, found.present
     if past.dtype is not None and present.dtype is not None and past.dtype != present.dtype:
@@ -94,8 +94,8 @@ def _differ(found: Operands) -> bool:
 def _declare(found: Operands) -> Fix:
     import onnx_ir as ir
 
-    from onnx_kvtool.analysis.dims import dims_of
     from onnx_kvtool.lint.finding import Applicability, Fix
+    from onnx_kvtool.symbolic.dims import dims_of
 
     # Taken now: what inference has written on the values is gone when the fix is applied.
     present, type_, dims = found.present, found.past.type, dims_of(found.past)

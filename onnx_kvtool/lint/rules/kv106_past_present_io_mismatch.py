@@ -79,9 +79,9 @@ class PastPresentIoMismatch(ModelRule):
 
 
 def _differences(cache: Cache, past: ir.Value, present: ir.Value) -> Iterator[str]:
-    from onnx_kvtool.analysis.dims import contradict, dims_of
     from onnx_kvtool.lint.facts.words import shape_words
     from onnx_kvtool.ops.element_type import dtype_name
+    from onnx_kvtool.symbolic.dims import contradict, dims_of
 
     if past.dtype is not None and present.dtype is not None and past.dtype != present.dtype:
         yield f"in type: {dtype_name(past.dtype)} and {dtype_name(present.dtype)}"

@@ -107,7 +107,7 @@ _Names = tuple["Cache", str, Sequence[str]]
 
 def _declared(value: ir.Value | None, axis: int | None) -> str | None:
     """Return the plain name that a dimension of a graph input or output is declared with."""
-    from onnx_kvtool.analysis.dims import dims_of
+    from onnx_kvtool.symbolic.dims import dims_of
 
     dims = dims_of(value)
     if dims is None or axis is None or not 0 <= axis < len(dims):

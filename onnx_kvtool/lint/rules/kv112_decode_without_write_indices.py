@@ -60,7 +60,7 @@ class DecodeWithoutWriteIndices(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Look at the updates of caches that go round."""
-        from onnx_kvtool.analysis.dims import dims_of
+        from onnx_kvtool.symbolic.dims import dims_of
 
         if "prefill" in (context.model.graph.name or "").lower():
             return

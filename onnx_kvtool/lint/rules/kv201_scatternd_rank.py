@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from onnx_kvtool.lint.rule import NodeRule
 
 if TYPE_CHECKING:
-    from onnx_kvtool.analysis.dims import Dim
     from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.lint.finding import Finding
+    from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["ScatterndRank"]
 
@@ -59,9 +59,9 @@ class ScatterndRank(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare rank, then dimensions."""
-        from onnx_kvtool.analysis.dims import dims_of
         from onnx_kvtool.lint.facts.words import shape_words
         from onnx_kvtool.ops.view import NodeView
+        from onnx_kvtool.symbolic.dims import dims_of
 
         view = site.view(NodeView)
         if view is None:
@@ -88,7 +88,7 @@ class ScatterndRank(NodeRule):
 def _problem(
     data: tuple[Dim, ...], indices: tuple[Dim, ...], updates: tuple[Dim, ...] | None
 ) -> str | None:
-    from onnx_kvtool.analysis.dims import contradict
+    from onnx_kvtool.symbolic.dims import contradict
 
     r, q = len(data), len(indices)
     if r == 0 or q == 0:

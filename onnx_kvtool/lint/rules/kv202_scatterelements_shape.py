@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from onnx_kvtool.lint.rule import NodeRule
 
 if TYPE_CHECKING:
-    from onnx_kvtool.analysis.dims import Dim
     from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.lint.finding import Finding
+    from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["ScatterelementsShape"]
 
@@ -60,9 +60,9 @@ class ScatterelementsShape(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Compare ranks, then dimensions."""
-        from onnx_kvtool.analysis.dims import dims_of
         from onnx_kvtool.lint.facts.words import shape_words
         from onnx_kvtool.ops.view import MalformedNode, NodeView
+        from onnx_kvtool.symbolic.dims import dims_of
 
         view = site.view(NodeView)
         if view is None:
@@ -93,7 +93,7 @@ def _problem(
     updates: tuple[Dim, ...] | None,
     axis: int,
 ) -> str | None:
-    from onnx_kvtool.analysis.dims import contradict
+    from onnx_kvtool.symbolic.dims import contradict
 
     if data is not None:
         if not -len(data) <= axis < len(data):

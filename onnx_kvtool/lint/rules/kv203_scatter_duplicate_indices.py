@@ -91,8 +91,8 @@ class ScatterDuplicateIndices(NodeRule):
 
 
 def _constant_twice(view: Scatter, indices: NDArray[np.int64]) -> str | None:
-    from onnx_kvtool.analysis.dims import dims_of
     from onnx_kvtool.ops.scatter import ScatterND
+    from onnx_kvtool.symbolic.dims import dims_of
 
     sizes = dims_of(view.data)
     if indices.ndim == 0 or indices.size == 0:
@@ -147,8 +147,8 @@ def _element_twice(indices: NDArray[np.int64], axis: int, size: object) -> str |
 
 def _repeated_axis(context: Context, site: Site, view: Scatter) -> int | None:
     """Return a dimension of the indices along which nothing changes and that has two or more."""
-    from onnx_kvtool.analysis.index_map import Facts, interval
     from onnx_kvtool.ops.scatter import ScatterElements
+    from onnx_kvtool.symbolic.bounds import Facts, interval
 
     maps = context.index_maps(site)
     described = maps.of(view.indices)

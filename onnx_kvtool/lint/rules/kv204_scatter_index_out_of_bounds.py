@@ -84,8 +84,8 @@ class ScatterIndexOutOfBounds(NodeRule):
 def _constant_outside(view: Scatter, indices: NDArray[np.int64]) -> str | None:
     import numpy as np
 
-    from onnx_kvtool.analysis.dims import dims_of
     from onnx_kvtool.ops.scatter import ScatterND
+    from onnx_kvtool.symbolic.dims import dims_of
 
     sizes = dims_of(view.data)
     if sizes is None or indices.ndim == 0:
@@ -111,8 +111,8 @@ def _constant_outside(view: Scatter, indices: NDArray[np.int64]) -> str | None:
 
 
 def _provably_outside(context: Context, site: Site, view: Scatter) -> str | None:
-    from onnx_kvtool.analysis.index_map import at_least, below
     from onnx_kvtool.lint.facts.scatter_indices import components, corners
+    from onnx_kvtool.symbolic.bounds import at_least, below
 
     for one in components(context, site, view):
         for index, facts in corners(one.described):

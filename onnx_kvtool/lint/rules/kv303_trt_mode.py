@@ -87,8 +87,8 @@ class TrtMode(TargetRule):
 
 def _never_wraps(view: TensorScatter, context: Context) -> bool:
     """Return whether no row passes the end of the cache in any run that TensorScatter allows."""
-    from onnx_kvtool.analysis.dims import dims_of
     from onnx_kvtool.ops.view import MalformedNode
+    from onnx_kvtool.symbolic.dims import dims_of
 
     if view.write_indices is None:
         return True  # from 0 on, more rows than the cache has are refused in both modes

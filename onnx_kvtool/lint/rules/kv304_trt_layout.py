@@ -86,10 +86,10 @@ class TrtLayout(TargetRule):
 
 
 def _reasons(site: Site, limit: Limit) -> Iterator[str]:
-    from onnx_kvtool.analysis.dims import dims_of
     from onnx_kvtool.lint.facts.release import dtype_word
     from onnx_kvtool.ops.tensor_scatter import TensorScatter
     from onnx_kvtool.ops.view import MalformedNode
+    from onnx_kvtool.symbolic.dims import dims_of
 
     view = site.view(TensorScatter)
     if view is None:

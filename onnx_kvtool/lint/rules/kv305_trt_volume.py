@@ -63,9 +63,9 @@ class TrtVolume(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Count the elements of each operand whose dimensions are numbers."""
-        from onnx_kvtool.analysis.dims import dims_of, product
         from onnx_kvtool.lint.facts.release import runtime_words
         from onnx_kvtool.lint.facts.words import shape_words
+        from onnx_kvtool.symbolic.dims import dims_of, product
 
         for site in context.sites:
             if site.node.op_type not in _OPERATORS or site.node.domain:

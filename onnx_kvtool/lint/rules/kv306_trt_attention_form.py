@@ -83,7 +83,7 @@ class TrtAttentionForm(TargetRule):
 
 
 def _reasons(view: Attention) -> Iterator[str]:
-    from onnx_kvtool.analysis.dims import dims_of
+    from onnx_kvtool.symbolic.dims import dims_of
 
     inputs = {
         "past_key": view.past_key,

@@ -62,9 +62,9 @@ class OrtAttentionNonpad(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Look at each Attention that has the input."""
-        from onnx_kvtool.analysis.dims import dims_of
         from onnx_kvtool.lint.facts.release import limits_named, lowering_command, runtime_words
         from onnx_kvtool.ops.attention import Attention
+        from onnx_kvtool.symbolic.dims import dims_of
 
         for limit in limits_named(target, "attention-nonpad-ignored", "attention-causal-nonpad"):
             for site in context.sites:

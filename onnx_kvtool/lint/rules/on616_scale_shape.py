@@ -61,9 +61,9 @@ class ScaleShape(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Hold the shapes against those that axis and block size give."""
-        from onnx_kvtool.analysis.dims import dims_of
         from onnx_kvtool.ops.quantization import scale_misfit
         from onnx_kvtool.ops.view import MalformedNode, NodeView
+        from onnx_kvtool.symbolic.dims import dims_of
 
         view = site.view(NodeView)
         if view is None or site.node.domain != "":

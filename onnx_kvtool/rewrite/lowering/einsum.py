@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
@@ -13,6 +12,7 @@ from onnx_kvtool.rewrite.lowering.equation import Labels, parse
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.lowering.sizes import positions
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_einsum_12"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import contradict, dims_of, product
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.forms import cast, reduce
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.symbolic.dims import contradict, dims_of, product
 
 __all__ = ["lower_layer_normalization_17"]
 

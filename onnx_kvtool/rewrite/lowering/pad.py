@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_pad_19"]
 

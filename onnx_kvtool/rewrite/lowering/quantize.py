@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import dims_of, product
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.dtypes import takes
@@ -14,6 +13,7 @@ from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.quantized_blocks import Layout, layout_of
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.symbolic.dims import dims_of, product
 
 __all__ = ["dequantized", "lower_dequantize_linear", "lower_quantize_linear"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.forms import unsqueeze
 from onnx_kvtool.rewrite.lowering.sizes import positions
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["Layout", "layout_of"]
 

@@ -6,11 +6,11 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_scatter_18"]
 

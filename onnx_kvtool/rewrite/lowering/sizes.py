@@ -7,8 +7,8 @@ from collections.abc import Hashable
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim
 from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["dim_key", "positions", "size"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_split_18"]
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, Equalities, dims_of
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.symbolic.dims import Dim, Equalities, dims_of
 
 __all__ = ["KINDS", "Assumptions", "Kind", "ValueKind"]
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import graphs
 from onnx_kvtool.shapes.everything import infer_everything
-from onnx_kvtool.shapes.sizes import is_composed
+from onnx_kvtool.symbolic.sizes import is_composed
 
 __all__ = ["LACKS_A_SIZE", "FullSizes", "full_sizes"]
 

@@ -6,22 +6,15 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import (
-    Element,
-    Expr,
-    Facts,
-    IsZero,
-    at_least,
-    below,
-    coordinate,
-    integer,
-    substitute,
-    text,
-)
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.unproven import Unproven
+from onnx_kvtool.symbolic.atoms import Element, IsZero
+from onnx_kvtool.symbolic.bounds import Facts, at_least, below
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Mask", "prove_one_hot", "read_mask"]
 

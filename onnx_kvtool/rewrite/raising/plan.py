@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim
-from onnx_kvtool.analysis.index_map import Expr, Facts, coordinate, integer, substitute, text
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.raising.arrangement import (
     Arrangement,
@@ -22,6 +20,11 @@ from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.run_dims import implied
 from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
 from onnx_kvtool.rewrite.raising.unproven import Unproven
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Plan", "plan"]
 

@@ -7,31 +7,23 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import (
+from onnx_kvtool.ops.tensor_scatter import Mode
+from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
+from onnx_kvtool.rewrite.raising.unproven import Unproven
+from onnx_kvtool.symbolic.atoms import (
     Choice,
     Dimension,
     Element,
-    Expr,
     Extent,
-    Facts,
     IsNegative,
     Largest,
     Lookup,
     Modulo,
-    as_index,
-    at_least,
-    below,
-    coordinate,
-    integer,
-    interval,
-    simplified,
-    substitute,
-    text,
-    variable,
 )
-from onnx_kvtool.ops.tensor_scatter import Mode
-from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
-from onnx_kvtool.rewrite.raising.unproven import Unproven
+from onnx_kvtool.symbolic.bounds import Facts, at_least, below, interval
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Positions", "check_start", "legal_index", "read_positions", "unrelated"]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Equalities
-from onnx_kvtool.analysis.index_map import Dimension, IndexMaps
+from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, step_path, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
@@ -21,6 +20,8 @@ from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
 from onnx_kvtool.rewrite.raising.unproven import Unproven
+from onnx_kvtool.symbolic.atoms import Dimension
+from onnx_kvtool.symbolic.dims import Equalities
 
 __all__ = ["Planned", "Proving", "is_candidate"]
 

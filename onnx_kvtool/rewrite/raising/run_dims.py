@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onnx_kvtool.analysis.dims import Dim, Equalities
-from onnx_kvtool.analysis.index_map import Dimension, Expr
+from onnx_kvtool.symbolic.atoms import Dimension
+from onnx_kvtool.symbolic.dims import Dim, Equalities
+from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = ["dims_to_run", "implied"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Expr, coordinate, text
 from onnx_kvtool.ops.scatter import ScatterElements
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.overflow import check_no_overflow
@@ -16,6 +15,8 @@ from onnx_kvtool.rewrite.raising.positions import (
 )
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.unproven import Unproven
+from onnx_kvtool.symbolic.expression import Expr, coordinate
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["raise_scatter_elements"]
 

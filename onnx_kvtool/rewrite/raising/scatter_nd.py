@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Coordinate, Expr, Facts, integer, substitute, text
-from onnx_kvtool.analysis.index_map import coordinate as at
 from onnx_kvtool.ops.scatter import ScatterND
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.overflow import check_no_overflow
@@ -19,6 +17,12 @@ from onnx_kvtool.rewrite.raising.positions import (
 )
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.unproven import Unproven
+from onnx_kvtool.symbolic.atoms import Coordinate
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.expression import coordinate as at
+from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["raise_scatter_nd"]
 

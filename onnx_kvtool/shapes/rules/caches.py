@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.analysis.index_map import Facts, interval
-from onnx_kvtool.analysis.index_map.forms import divided
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number, shape_words, words
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.forms import divided
+from onnx_kvtool.symbolic.sizes import Shape, number, shape_words, words
 
 __all__ = ["attention", "tensor_scatter"]
 

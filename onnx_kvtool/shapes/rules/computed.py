@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Expr, Facts, at_least
-from onnx_kvtool.analysis.index_map.expression import product
-from onnx_kvtool.analysis.index_map.forms import divided, largest
 from onnx_kvtool.analysis.index_map.rules.reshape import means_itself
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.shapes.rules.elementwise import broadcast_shapes
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, exact_quotient, number, quotient, shape_words, words
+from onnx_kvtool.symbolic.bounds import Facts, at_least
+from onnx_kvtool.symbolic.expression import Expr, product
+from onnx_kvtool.symbolic.forms import divided, largest
+from onnx_kvtool.symbolic.sizes import Shape, exact_quotient, number, quotient, shape_words, words
 
 __all__ = [
     "constant",

@@ -21,7 +21,7 @@ from onnx_kvtool.shapes.rules.elementwise import like
 from onnx_kvtool.shapes.rules.linear import product_shape
 from onnx_kvtool.shapes.rules.reduction import normalized
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, exact_quotient, number
+from onnx_kvtool.symbolic.sizes import Shape, exact_quotient, number
 
 __all__ = ["CONTRIB", "Contrib"]
 

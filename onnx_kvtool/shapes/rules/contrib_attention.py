@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Expr, Facts
-from onnx_kvtool.analysis.index_map.forms import largest
 from onnx_kvtool.ops.contrib import ContribAttention
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, exact_quotient, number
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.forms import largest
+from onnx_kvtool.symbolic.sizes import Shape, exact_quotient, number
 
 __all__ = ["fused_attention", "group_query_attention", "multi_head_attention"]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.analysis.index_map import Element, Expr, Facts, interval
-from onnx_kvtool.analysis.index_map.forms import largest
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number, words
 from onnx_kvtool.shapes.stretching import stretched
+from onnx_kvtool.symbolic.atoms import Element
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.forms import largest
+from onnx_kvtool.symbolic.sizes import Shape, number, words
 
 __all__ = ["broadcast", "broadcast_shapes", "broadcast_size", "like"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx_kvtool.shapes.rules.elementwise import broadcast_shapes
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["gemm", "mat_mul", "product_shape"]
 

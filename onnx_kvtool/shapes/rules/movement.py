@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.analysis.index_map import Facts
-from onnx_kvtool.analysis.index_map.expression import product
-from onnx_kvtool.analysis.index_map.forms import divided, largest, smallest
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number, shape_words
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import product
+from onnx_kvtool.symbolic.forms import divided, largest, smallest
+from onnx_kvtool.symbolic.sizes import Shape, number, shape_words
 
 __all__ = [
     "concat",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number
+from onnx_kvtool.symbolic.sizes import Shape, number
 
 __all__ = ["arg_reduce", "layer_normalization", "normalized", "reduce"]
 

@@ -8,12 +8,13 @@ from fractions import Fraction
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Expr, Facts
-from onnx_kvtool.analysis.index_map.forms import divided
 from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.forms import divided
+from onnx_kvtool.symbolic.sizes import Shape, number
 
 __all__ = ["depth_to_space", "resize", "space_to_depth", "upsample"]
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import Dimension, Element, Expr, Extent, IndexMap
+from onnx_kvtool.analysis.index_map import IndexMap
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.shapes.knowledge import Conflict, Contents, Knowledge, Lost
-from onnx_kvtool.shapes.sizes import Shape, shape_words
+from onnx_kvtool.symbolic.atoms import Dimension, Element, Extent
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.sizes import Shape, shape_words
 
 __all__ = ["Rule", "Site", "Unknown"]
 

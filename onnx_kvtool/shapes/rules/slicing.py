@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.analysis.index_map import (
-    Element,
-    Expr,
-    Extent,
-    Facts,
-    Largest,
-    substitute,
-    variable,
-)
 from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number
+from onnx_kvtool.symbolic.atoms import Element, Extent, Largest
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, variable
+from onnx_kvtool.symbolic.sizes import Shape, number
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["non_zero", "scalar", "shape_vector", "slice_"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnx_kvtool.analysis.index_map import Expr, Facts
-from onnx_kvtool.analysis.index_map.forms import divided, smallest
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.shapes.sizes import Shape, number
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.forms import divided, smallest
+from onnx_kvtool.symbolic.sizes import Shape, number
 
 __all__ = ["conv", "conv_transpose", "deform_conv", "pool"]
 

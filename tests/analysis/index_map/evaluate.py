@@ -8,12 +8,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import (
+from onnx_kvtool.symbolic.atoms import (
     Choice,
     Coordinate,
     Dimension,
     Element,
-    Expr,
     Extent,
     IsNegative,
     IsZero,
@@ -21,9 +20,9 @@ from onnx_kvtool.analysis.index_map import (
     Lookup,
     Modulo,
     Quotient,
-    variable,
 )
-from onnx_kvtool.shapes.sizes import read_size
+from onnx_kvtool.symbolic.expression import Expr, variable
+from onnx_kvtool.symbolic.sizes import read_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.analysis.dims import Equalities
-from onnx_kvtool.analysis.index_map import IndexMap, IndexMaps, text
+from onnx_kvtool.analysis.index_map import IndexMap, IndexMaps
 from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.symbolic.dims import Equalities
+from onnx_kvtool.symbolic.words import text
 from tests.grids import rest
 
 _INPUTS = (

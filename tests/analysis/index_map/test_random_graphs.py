@@ -20,17 +20,12 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from onnx_kvtool.analysis.index_map import (
-    Element,
-    Expr,
-    Facts,
-    IndexMaps,
-    as_index,
-    integer,
-    simplified,
-    variable,
-)
+from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.symbolic.atoms import Element
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.substitute import as_index, simplified
 from tests.analysis.index_map.evaluate import World, evaluate
 
 _OPSET = 18

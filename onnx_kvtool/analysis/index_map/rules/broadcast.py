@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from onnx_kvtool.analysis.index_map.bounds import Facts
 from onnx_kvtool.analysis.index_map.description import MOST_PARTS, IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
 from onnx_kvtool.analysis.index_map.site import Site, Unrelated, broadcast_size
-from onnx_kvtool.analysis.index_map.substitute import substitute
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["broadcast"]
 

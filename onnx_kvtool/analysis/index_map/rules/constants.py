@@ -8,12 +8,12 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.analysis.index_map.bounds import Facts
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
-from onnx_kvtool.analysis.index_map.forms import lookup, modulo
 from onnx_kvtool.analysis.index_map.site import Site
 from onnx_kvtool.analysis.stored import elements
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.forms import lookup, modulo
 
 __all__ = ["constant", "described", "stored"]
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.atoms import Largest
-from onnx_kvtool.analysis.index_map.bounds import Facts, at_least, interval
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, integer, total
-from onnx_kvtool.analysis.index_map.forms import (
+from onnx_kvtool.analysis.index_map.rules.broadcast import broadcast
+from onnx_kvtool.analysis.index_map.site import Rule, Site
+from onnx_kvtool.symbolic.atoms import Largest
+from onnx_kvtool.symbolic.bounds import Facts, at_least, interval
+from onnx_kvtool.symbolic.expression import Expr, integer, total
+from onnx_kvtool.symbolic.forms import (
     choose,
     divided,
     is_less,
@@ -20,8 +22,6 @@ from onnx_kvtool.analysis.index_map.forms import (
     negation,
     smallest,
 )
-from onnx_kvtool.analysis.index_map.rules.broadcast import broadcast
-from onnx_kvtool.analysis.index_map.site import Rule, Site
 
 __all__ = [
     "absolute",

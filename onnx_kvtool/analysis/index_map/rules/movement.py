@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.analysis.index_map.bounds import Facts
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
-from onnx_kvtool.analysis.index_map.forms import modulo
 from onnx_kvtool.analysis.index_map.rules.broadcast import broadcast
 from onnx_kvtool.analysis.index_map.site import Site
-from onnx_kvtool.analysis.index_map.substitute import substitute
 from onnx_kvtool.ops.view import MalformedNode, counted_axes
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.forms import modulo
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["expand", "identity", "renumbered", "squeeze", "tile", "transpose", "unsqueeze"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnx_kvtool.analysis.index_map.bounds import Facts, at_least
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer, product
-from onnx_kvtool.analysis.index_map.forms import divided, modulo
 from onnx_kvtool.analysis.index_map.site import Site
-from onnx_kvtool.analysis.index_map.substitute import substitute
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.symbolic.bounds import Facts, at_least
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product
+from onnx_kvtool.symbolic.forms import divided, modulo
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["means_itself", "reshape"]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.atoms import Extent
-from onnx_kvtool.analysis.index_map.bounds import Facts
 from onnx_kvtool.analysis.index_map.description import MOST_PARTS, IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer, total
-from onnx_kvtool.analysis.index_map.forms import choose, is_less
 from onnx_kvtool.analysis.index_map.site import Site
-from onnx_kvtool.analysis.index_map.substitute import substitute
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
+from onnx_kvtool.symbolic.atoms import Extent
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, total
+from onnx_kvtool.symbolic.forms import choose, is_less
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["concat", "cumulative_sum", "gather", "scatter_elements"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_kvtool.analysis.index_map.bounds import Facts, at_least
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer
-from onnx_kvtool.analysis.index_map.forms import choose, divided, is_less, largest, smallest
 from onnx_kvtool.analysis.index_map.site import Site
-from onnx_kvtool.analysis.index_map.substitute import substitute
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
+from onnx_kvtool.symbolic.bounds import Facts, at_least
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.forms import choose, divided, is_less, largest, smallest
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Cut", "cut_along", "slice_", "split"]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.atoms import Extent
-from onnx_kvtool.analysis.index_map.bounds import Facts
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.analysis.index_map.expression import Expr, coordinate, integer, product, variable
-from onnx_kvtool.analysis.index_map.forms import choose, is_less, is_zero, largest
 from onnx_kvtool.analysis.index_map.rules.constants import described
 from onnx_kvtool.analysis.index_map.site import Site
-from onnx_kvtool.analysis.index_map.substitute import substitute
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
+from onnx_kvtool.symbolic.atoms import Extent
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product, variable
+from onnx_kvtool.symbolic.forms import choose, is_less, is_zero, largest
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["constant_of_shape", "one_hot", "range_", "shape", "size"]
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import dims_of
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.attention.flat_cache import flat_operand, rows_stay
@@ -34,6 +33,7 @@ from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
 from onnx_kvtool.rewrite.lowering.context import Replacement
 from onnx_kvtool.rewrite.lowering.forms import cast, reduce, unsqueeze
 from onnx_kvtool.rewrite.lowering.sizes import size
+from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["grouped_attention"]
 

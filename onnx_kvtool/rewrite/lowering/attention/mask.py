@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, dims_of
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.forms import cast, reduce
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["Window", "allowed_keys", "empty_rows", "window_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["mask_fits"]
 

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.dtypes import exact_carrier
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
@@ -37,6 +36,7 @@ from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.tensor_scatter.element_index import element_index
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update
 from onnx_kvtool.rewrite.lowering.tensor_scatter.row_tuples import row_tuples
+from onnx_kvtool.symbolic.dims import product
 
 __all__ = ["lower_tensor_scatter_24"]
 

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
@@ -20,6 +19,7 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
     outside_where_negative,
 )
 from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.symbolic.dims import product
 
 __all__ = ["element_index"]
 

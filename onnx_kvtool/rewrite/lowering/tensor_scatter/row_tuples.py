@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.dims import product
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
 from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start
+from onnx_kvtool.symbolic.dims import product
 
 __all__ = ["row_tuples"]
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.atoms import Atom, Coordinate, Element, IsNegative, IsZero
+from onnx_kvtool.symbolic.atoms import Atom, Coordinate, Element, IsNegative, IsZero
 
 __all__ = [
     "Expr",
@@ -163,7 +163,7 @@ class Expr:
     __rmul__ = __mul__
 
     def __str__(self) -> str:
-        from onnx_kvtool.analysis.index_map.words import text
+        from onnx_kvtool.symbolic.words import text
 
         return text(self)
 

@@ -16,20 +16,10 @@ from collections.abc import Iterator, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import (
-    Dimension,
-    Expr,
-    Facts,
-    Largest,
-    Modulo,
-    Quotient,
-    integer,
-    interval,
-    variable,
-)
-from onnx_kvtool.analysis.index_map.atoms import Atom
-from onnx_kvtool.analysis.index_map.expression import Monomial
-from onnx_kvtool.analysis.index_map.forms import divided, largest, modulo, smallest
+from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.expression import Expr, Monomial, integer, variable
+from onnx_kvtool.symbolic.forms import divided, largest, modulo, smallest
 
 __all__ = [
     "HEAVIEST",

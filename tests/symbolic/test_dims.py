@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.analysis.dim_text import normal
-from onnx_kvtool.analysis.dims import Dim, Equalities
+from onnx_kvtool.symbolic.dim_text import normal
+from onnx_kvtool.symbolic.dims import Dim, Equalities
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onnx_kvtool.analysis.index_map.atoms import (
-    Choice,
-    IsNegative,
-    IsZero,
-    Largest,
-    Lookup,
-    Modulo,
-    Quotient,
-)
-from onnx_kvtool.analysis.index_map.bounds import Facts, at_least, below, interval
-from onnx_kvtool.analysis.index_map.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.atoms import Choice, IsNegative, IsZero, Largest, Lookup, Modulo, Quotient
+from onnx_kvtool.symbolic.bounds import Facts, at_least, below, interval
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
 
 __all__ = [
     "choose",

@@ -12,20 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnx_kvtool.analysis.index_map import (
-    Dimension,
-    Element,
-    Expr,
-    Facts,
-    as_index,
-    coordinate,
-    integer,
-    interval,
-    simplified,
-    substitute,
-    variable,
-)
-from onnx_kvtool.analysis.index_map.forms import (
+from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
+from onnx_kvtool.runtime.kernels.movement.slice import slice_10
+from onnx_kvtool.symbolic.atoms import Dimension, Element
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.forms import (
     choose,
     divided,
     is_less,
@@ -36,8 +28,7 @@ from onnx_kvtool.analysis.index_map.forms import (
     negation,
     smallest,
 )
-from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
-from onnx_kvtool.runtime.kernels.movement.slice import slice_10
+from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
 from tests.analysis.index_map.evaluate import World, evaluate
 
 _W = variable(Element(ir.Value(name="w", type=ir.TensorType(ir.DataType.INT64)), ()))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from onnx_kvtool.analysis.dim_text import normal
+from onnx_kvtool.symbolic.dim_text import normal
 
 if TYPE_CHECKING:
     import onnx_ir as ir

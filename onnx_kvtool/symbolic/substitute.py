@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from onnx_kvtool.analysis.index_map.atoms import (
+from onnx_kvtool.symbolic.atoms import (
     Atom,
     Choice,
     Coordinate,
@@ -19,17 +19,9 @@ from onnx_kvtool.analysis.index_map.atoms import (
     Modulo,
     Quotient,
 )
-from onnx_kvtool.analysis.index_map.bounds import Facts, at_least, below, truths
-from onnx_kvtool.analysis.index_map.expression import Expr, integer, variable
-from onnx_kvtool.analysis.index_map.forms import (
-    choose,
-    divided,
-    is_less,
-    is_zero,
-    largest,
-    lookup,
-    modulo,
-)
+from onnx_kvtool.symbolic.bounds import Facts, at_least, below, truths
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.forms import choose, divided, is_less, is_zero, largest, lookup, modulo
 
 __all__ = ["as_index", "simplified", "substitute"]
 

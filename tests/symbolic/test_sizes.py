@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.analysis.index_map import Expr, Facts
-from onnx_kvtool.analysis.index_map.forms import divided, largest, modulo, smallest
-from onnx_kvtool.shapes.sizes import exact_quotient, number, quotient, read_size, words
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.forms import divided, largest, modulo, smallest
+from onnx_kvtool.symbolic.sizes import exact_quotient, number, quotient, read_size, words
 from tests.shapes.agreement import size_at
 
 _FACTS = Facts()

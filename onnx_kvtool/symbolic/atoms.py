@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from onnx_kvtool.analysis.index_map.expression import Expr
+    from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = [
     "Atom",

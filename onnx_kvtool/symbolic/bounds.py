@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.atoms import (
+from onnx_kvtool.symbolic.atoms import (
     Atom,
     Choice,
     Coordinate,
@@ -27,7 +27,7 @@ from onnx_kvtool.analysis.index_map.atoms import (
     Modulo,
     Quotient,
 )
-from onnx_kvtool.analysis.index_map.expression import Expr, Monomial, variable
+from onnx_kvtool.symbolic.expression import Expr, Monomial, variable
 
 __all__ = ["OUTSIDE", "Facts", "at_least", "below", "interval", "truths"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map.atoms import (
+from onnx_kvtool.symbolic.atoms import (
     Atom,
     Choice,
     Coordinate,
@@ -20,7 +20,7 @@ from onnx_kvtool.analysis.index_map.atoms import (
     Modulo,
     Quotient,
 )
-from onnx_kvtool.analysis.index_map.expression import Expr, Monomial
+from onnx_kvtool.symbolic.expression import Expr, Monomial
 
 __all__ = ["text"]
 

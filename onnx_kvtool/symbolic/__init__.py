@@ -1,0 +1,1 @@
+"""Sizes and elements as expressions: what they are, how they are read, written and compared."""
