@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.rewrite.emit import Emitter
 
-__all__ = ["cast", "reduce", "unsqueeze"]
+__all__ = ["cast", "reduce", "unsqueeze", "where"]
 
 _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
 """Opset from which each reduction takes its axes as an input."""
@@ -23,6 +23,19 @@ def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None)
         return value
     saturate = {"saturate": 0} if to == ir.DataType.FLOAT8E5M2 else {}
     return em.op("Cast", value, attributes={"to": to.value} | saturate, dtype=to, hint=hint)
+
+
+def where(
+    em: Emitter, condition: ir.Value, yes: ir.Value, no: ir.Value, hint: str | None = None
+) -> ir.Value:
+    """Return `yes` where `condition` is true, else `no`, both of one element type.
+
+    Below opset 16 Where takes no bfloat16; float32 holds every one of them.
+    """
+    dtype = yes.dtype or ir.DataType.UNDEFINED
+    wide = ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 and em.opset < 16 else dtype
+    operands = cast(em, yes, wide), cast(em, no, wide)
+    return cast(em, em.op("Where", condition, *operands, dtype=wide, hint=hint), dtype)
 
 
 def unsqueeze(

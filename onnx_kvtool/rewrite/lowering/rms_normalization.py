@@ -12,7 +12,7 @@ from onnx_kvtool.rewrite.lowering.forms import cast, reduce
 
 __all__ = ["lower_rms_normalization_23"]
 
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16)
 
 
 def lower_rms_normalization_23(

@@ -15,7 +15,7 @@ from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_rotary_embedding_23"]
 
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16)
 
 
 def lower_rotary_embedding_23(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -13,13 +14,16 @@ from onnx import helper
 
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
+from onnx_kvtool.runtime import reference
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, value
 
 _B, _H, _L, _D = 2, 3, 5, 8
 
 
-def _source(rank: int, rotated: int, positions: bool, symbolic: bool, **more: Any) -> Any:
+def _source(
+    rank: int, rotated: int, positions: bool, symbolic: bool, dtype: int = T.FLOAT, **more: Any
+) -> Any:
     attributes = {"rotary_embedding_dim": rotated, **more}
     if rank == 3:
         attributes["num_heads"] = _H
@@ -27,13 +31,13 @@ def _source(rank: int, rotated: int, positions: bool, symbolic: bool, **more: An
     batch, length = ("B", "L") if symbolic else (_B, _L)
     shape = [batch, length, _H * _D] if rank == 3 else [batch, _H, length, _D]
     table = [11, width] if positions else [batch, length, width]
-    inputs = [value("x", T.FLOAT, shape)]
-    inputs += [value(name, T.FLOAT, table) for name in ("cos", "sin")]
+    inputs = [value("x", dtype, shape)]
+    inputs += [value(name, dtype, table) for name in ("cos", "sin")]
     if positions:
         inputs.append(value("ids", T.INT64, [batch, length]))
     names = [v.name for v in inputs]
     node = helper.make_node("RotaryEmbedding", names, ["y"], name="rotary", **attributes)
-    return model([node], inputs, [value("y", T.FLOAT, shape)], opset=23, ir_version=11)
+    return model([node], inputs, [value("y", dtype, shape)], opset=23, ir_version=11)
 
 
 def _expected(feeds: dict[str, np.ndarray], rank: int, rotated: int) -> np.ndarray:
@@ -50,14 +54,22 @@ def _expected(feeds: dict[str, np.ndarray], rank: int, rotated: int) -> np.ndarr
     return y.transpose(0, 2, 1, 3).reshape(_B, _L, _H * _D) if rank == 3 else y
 
 
-@pytest.mark.parametrize("opset", [11, 13, 18, 22])
+@pytest.mark.parametrize(
+    ("dtype", "opset"),
+    [
+        *(pytest.param(T.FLOAT, opset, id=f"float, opset {opset}") for opset in (11, 13, 18, 22)),
+        *(pytest.param(T.BFLOAT16, opset, id=f"bfloat16, opset {opset}") for opset in (13, 18)),
+    ],
+)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("positions", [True, False], ids=["positions", "tables by row"])
 @pytest.mark.parametrize("rotated", [0, 4], ids=["whole head", "half a head"])
 @pytest.mark.parametrize("rank", [3, 4])
-def test_results(rank: int, rotated: int, positions: bool, symbolic: bool, opset: int) -> None:
+def test_results(
+    rank: int, rotated: int, positions: bool, symbolic: bool, dtype: int, opset: int
+) -> None:
     result, report = lower(
-        ir.from_proto(_source(rank, rotated, positions, symbolic)), opset=opset, verify=False
+        ir.from_proto(_source(rank, rotated, positions, symbolic, dtype)), opset=opset, verify=False
     )
     assert [done.rule for done in report.lowered] == ["rotary_embedding"]
     onnx.checker.check_model(ir.to_proto(result), full_check=True)
@@ -65,13 +77,15 @@ def test_results(rank: int, rotated: int, positions: bool, symbolic: bool, opset
     width = (rotated or _D) // 2
     table = (11, width) if positions else (_B, _L, width)
     shape = (_B, _L, _H * _D) if rank == 3 else (_B, _H, _L, _D)
+    kind = np.float32 if dtype == T.FLOAT else ml_dtypes.bfloat16
     feeds: dict[str, np.ndarray] = {
-        name: rng.standard_normal(dims).astype(np.float32)
+        name: rng.standard_normal(dims).astype(kind)
         for name, dims in (("x", shape), ("cos", table), ("sin", table))
     }
     if positions:
         feeds["ids"] = rng.integers(0, 11, (_B, _L))
-    actual = Session(serialize(result), "").run(feeds)["y"]
+    session = Session if dtype == T.FLOAT else reference.Session
+    actual = session(serialize(result), "").run(feeds)["y"]
     assert actual.tobytes() == _expected(feeds, rank, rotated).tobytes()
 
 

@@ -31,13 +31,13 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
 )
 from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
 from onnx_kvtool.rewrite.lowering.context import Replacement
-from onnx_kvtool.rewrite.lowering.forms import cast, reduce, unsqueeze
+from onnx_kvtool.rewrite.lowering.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["grouped_attention"]
 
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE)
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16)
 
 
 def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Replacement | None:
@@ -51,7 +51,7 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
 
     Returns:
         None, for the schema's body, where head counts or sizes are no numbers, the element types
-        are bfloat16 or differ, the scores themselves are an output, the user's mask may be shorter
+        differ or are unknown, the scores themselves are an output, the user's mask may be shorter
         than the keys or differs between grouped heads.
     """
     heads, sizes, dtype = view.heads(), view.head_sizes(), view.query.dtype
@@ -251,7 +251,7 @@ class _Grouped:
         if seen is None:
             assert mask is not None
             return mask
-        bias = self._op("Where", seen, self._number(0.0), self._number(-np.inf), hint="bias")
+        bias = where(em, seen, self._number(0.0), self._number(-np.inf), hint="bias")
         return bias if mask is None else self._op("Add", bias, mask, hint="bias")
 
     def _all_hidden(self, bias: ir.Value) -> ir.Value:
@@ -271,7 +271,7 @@ class _Grouped:
     def _output(self, weighted: ir.Value, empty: ir.Value | None) -> ir.Value:
         """Return the result in the layout of the query, zero for rows that saw no key."""
         if empty is not None:
-            weighted = self._op("Where", empty, self._number(0.0), weighted, hint="output")
+            weighted = where(self.em, empty, self._number(0.0), weighted, hint="output")
         if self.view.rank == 4:
             split = [0, self.heads, -1, self.value_size]
             return weighted if self.group == 1 else self._reshape(weighted, split)
