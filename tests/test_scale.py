@@ -37,7 +37,7 @@ def peak_kilobytes():
     line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1])
 
-sys.argv[1:] = ["lower", sys.argv[1], "--format", "json"]
+sys.argv[1:] = ["lower", *sys.argv[1:], "--format", "json"]
 try:
     main()
 except SystemExit as end:
