@@ -10,19 +10,10 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import onnx
 import onnx.shape_inference
-from numpy.typing import NDArray
 
-from onnx_kvtool.core.messages.small_constants import op_types, small_constants
-
-__all__ = ["infer_apart", "may_run_out"]
-
-_READERS = frozenset({"Gather", "Slice"})
-_LONG_DECLARED = 1 << 20
-_LARGE, _END = 1 << 15, 1 << 62
-"""Between them lies a number that may be a size; above the second it means the end of an axis."""
+__all__ = ["infer_apart"]
 
 _CONTRADICTION = 10
 _CHILD = f"""
@@ -41,20 +32,6 @@ except onnx.shape_inference.InferenceError as error:
     sys.exit({_CONTRADICTION})
 sys.stdout.buffer.write(inferred.SerializeToString())
 """
-
-
-def may_run_out(message: onnx.ModelProto) -> bool:
-    """Return whether inference with data propagation may write down a very long vector.
-
-    That is so where a Gather or Slice is there to read one, and a size is declared or told that
-    makes one by itself or times another. Sizes that many small ones make are not found.
-    """
-    if op_types(message).isdisjoint(_READERS):
-        return False
-    infos = (*message.graph.input, *message.graph.value_info, *message.graph.output)
-    if any(_is_long(info.type.tensor_type.shape) for info in infos):
-        return True
-    return bool(small_constants(message, _may_be_a_large_size))
 
 
 def infer_apart(
@@ -87,12 +64,3 @@ def infer_apart(
     inferred = onnx.ModelProto()
     inferred.ParseFromString(child.stdout)
     return inferred
-
-
-def _is_long(shape: onnx.TensorShapeProto) -> bool:
-    return len(shape.dim) == 1 and shape.dim[0].dim_value > _LONG_DECLARED
-
-
-def _may_be_a_large_size(numbers: NDArray[np.float64]) -> bool:
-    sizes = np.abs(numbers)
-    return bool(((sizes > _LARGE) & (sizes < _END)).any())

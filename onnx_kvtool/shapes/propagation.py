@@ -11,7 +11,8 @@ from onnx_kvtool.core.memory import bounded_memory
 from onnx_kvtool.core.messages.distinct_names import infer_with_distinct_names
 from onnx_kvtool.core.messages.negative_sizes import infer_past_negative_sizes
 from onnx_kvtool.core.messages.untyped_inputs import infer_past_untyped_inputs
-from onnx_kvtool.shapes.apart import infer_apart, may_run_out
+from onnx_kvtool.shapes.apart import infer_apart
+from onnx_kvtool.shapes.large_sizes import may_run_out
 from onnx_kvtool.shapes.long_vectors import makes_long_vector
 
 __all__ = ["infer_with_data"]
@@ -27,10 +28,10 @@ def infer_with_data(
 ) -> onnx.ModelProto:
     """Return a message with inferred types, the values of shape tensors taken into account.
 
-    onnx 1.23.2 writes down each element of a rank-1 value that Gather or Slice reads, also of one
-    that is declared or computed to have 10^9 of them. Where that would take too much memory, the
-    values are left out of account; so is what may have a negative size, where it is sliced. Bodies
-    may name their values alike.
+    onnx 1.23.2 writes down each element of a rank-1 value that Add, Gather or Slice reads, also of
+    one that is declared or computed to have 10^9 of them. Where that would take too much memory,
+    the values are left out of account; so is what may have a negative size, where it is sliced.
+    Bodies may name their values alike.
 
     Args:
         message: The model, without weights.

@@ -8,7 +8,7 @@ import sys
 import onnx
 import pytest
 
-from onnx_kvtool.shapes.apart import may_run_out
+from onnx_kvtool.shapes.large_sizes import HANDED_ON, may_run_out
 from onnx_kvtool.shapes.propagation import infer_with_data
 
 _ENDS = "a = Constant <value_ints = [0]> () b = Constant <value_ints = [9]> ()"
@@ -32,6 +32,49 @@ BOMBS = [
         f"r = Reshape (x, t) {_ENDS} y = Slice (r, a, b) }}",
         id="a size that is computed",
     ),
+    pytest.param(
+        "g (float[600000000] x) => (float[M] y) { y = Add (x, x) }",
+        id="a declared size, added to",
+    ),
+    pytest.param(
+        "g (bool c, int64[N] x) => (int64 y) {"
+        "  s = If (c) <then_branch = a () => (int64[1] t) <int64[1] t = {3000000000}> { },"
+        "              else_branch = b () => (int64[1] e) <int64[1] e = {3000000000}> { }>"
+        "  r = Reshape (x, s) y = Size (r) }",
+        id="a size that branches return",
+    ),
+]
+
+HARMLESS = [
+    pytest.param(
+        "g (float[N, 8] x) => (float[M, 8] y) <int64[1] a = {0}, int64[1] b = {2147483647}>"
+        "{ y = Slice (x, a, b) }",
+        id="the end of a Slice",
+    ),
+    pytest.param(
+        "g (int64[N] x, bool[N] c) => (int64[N] y) <int64 m = {2147483647}>"
+        "{ w = Where (c, x, m) z = Mod (w, m) y = Add (z, x) }",
+        id="what Where puts in",
+    ),
+    pytest.param(
+        "g (float[N] x) => (float[N] y) <float m = {-65504.0}, int64[1] a = {1}>"
+        "{ w = Add (x, m) s = Unsqueeze (w, a) y = MatMul (w, s) }",
+        id="the filling of a mask",
+    ),
+    pytest.param(
+        "g (float[N] x) => (float[1] y) <int64[1] i = {70000}> { y = Gather (x, i) }",
+        id="an index",
+    ),
+    pytest.param(
+        "g (int64[N] x) => (int64[N] y) <int64 m = {151936}>"
+        "{ w = Mul (x, m) z = Cast <to = 1> (w) y = Cast <to = 7> (z) }",
+        id="an offset that reaches no size",
+    ),
+    pytest.param(
+        "g (int64[N] x) => (int64[N] y) <int64[1] m = {131072}>"
+        "{ w = com.example.Cache (x, m) y = Add (w, x) }",
+        id="what an operator reads that inference does not know",
+    ),
 ]
 
 
@@ -51,6 +94,21 @@ def test_a_huge_size_does_not_fill_the_memory(text: str) -> None:
 def test_a_huge_size_is_looked_at_in_a_process_of_its_own(text: str) -> None:
     model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 18]>' + text)
     assert may_run_out(model)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_a_large_number_that_is_no_size_needs_no_process(text: str) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 18, "com.example": 1]>' + text
+    )
+    assert not may_run_out(model)
+
+
+def test_the_operators_that_inference_computes_the_elements_of_are_those_of_onnx() -> None:
+    schemas = onnx.defs.get_all_schemas_with_history()
+    assert {schema.name for schema in schemas if schema.has_data_propagation_function} == set(
+        HANDED_ON
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +140,7 @@ def test_a_contradiction_found_in_another_process_is_an_error_when_strict() -> N
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 18]> g (float[70000] x, float[3] z) => (float[A] y)'
         "{ i = Constant <value_ints = [70000]> () j = Constant <value_int = 0> ()"
-        "  n = Gather (i, j) y = Add (x, z) }"
+        "  n = Gather (i, j) t = Reshape (x, i) y = Add (x, z) }"
     )
     assert may_run_out(model)
     with pytest.raises(onnx.shape_inference.InferenceError, match="Incompatible dimensions"):

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 __all__ = [
+    "FLOATS",
     "HOLDERS",
+    "INTEGERS",
     "Sizes",
     "Sizing",
     "bodies",
@@ -26,8 +28,10 @@ HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 _SMALL_BYTES = 1024
 _T = onnx.TensorProto
-_TYPES = (_T.INT32, _T.INT64, _T.FLOAT, _T.DOUBLE)
-"""Element types of sizes, and of the scales that sizes are multiplied with."""
+INTEGERS = frozenset({_T.INT32, _T.INT64})
+"""Element types of sizes."""
+FLOATS = frozenset({_T.FLOAT, _T.DOUBLE})
+"""Element types of the scales that sizes are multiplied with."""
 
 Test = Callable[[NDArray[np.float64]], bool]
 
@@ -68,16 +72,26 @@ def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
             yield from attribute.graphs
 
 
-def small_constants(message: onnx.ModelProto, test: Test) -> set[str]:
-    """Return the names of the constants up to 1 KiB, of any graph, whose numbers pass a test."""
+def small_constants(
+    message: onnx.ModelProto, test: Test, types: Set[int] = INTEGERS | FLOATS
+) -> set[str]:
+    """Return the names of the constants up to 1 KiB, of any graph, whose numbers pass a test.
+
+    Args:
+        message: The model.
+        test: The test.
+        types: The element types that a constant has to have.
+    """
     found = set()
     graphs = [message.graph]
     for node in every_node(message):
         graphs.extend(bodies(node))
-        if node.op_type == "Constant" and any(_attribute_holds(a, test) for a in node.attribute):
+        if node.op_type == "Constant" and any(
+            _attribute_holds(attribute, test, types) for attribute in node.attribute
+        ):
             found.update(node.output)
     for graph in graphs:
-        found.update(tensor.name for tensor in graph.initializer if _tensor_holds(tensor, test))
+        found.update(t.name for t in graph.initializer if _tensor_holds(t, test, types))
     return found
 
 
@@ -97,16 +111,22 @@ def is_told(node: onnx.NodeProto, sizes: Sizing, names: Set[str], test: Test) ->
     return any(a.name in attributes and _attribute_holds(a, test) for a in node.attribute)
 
 
-def _attribute_holds(attribute: onnx.AttributeProto, test: Test) -> bool:
+def _attribute_holds(
+    attribute: onnx.AttributeProto, test: Test, types: Set[int] = INTEGERS | FLOATS
+) -> bool:
     if attribute.type == _A.TENSOR:
-        return _tensor_holds(attribute.t, test)
-    numbers = (attribute.i, attribute.f, *attribute.ints, *attribute.floats)
+        return _tensor_holds(attribute.t, test, types)
+    numbers: list[float] = []
+    if _T.INT64 in types:
+        numbers += (attribute.i, *attribute.ints)
+    if _T.FLOAT in types:
+        numbers += (attribute.f, *attribute.floats)
     return test(np.array(numbers, np.float64))
 
 
-def _tensor_holds(tensor: onnx.TensorProto, test: Test) -> bool:
+def _tensor_holds(tensor: onnx.TensorProto, test: Test, types: Set[int]) -> bool:
     """Return whether a tensor may pass a test; a large one holds no sizes, nor does a text."""
-    if tensor.ByteSize() > _SMALL_BYTES or tensor.data_type not in _TYPES:
+    if tensor.ByteSize() > _SMALL_BYTES or tensor.data_type not in types:
         return False
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return False

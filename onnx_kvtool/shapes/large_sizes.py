@@ -1,0 +1,93 @@
+"""Models with numbers that onnx's inference may make very long vectors of."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from onnx_kvtool.core.messages.small_constants import (
+    FLOATS,
+    INTEGERS,
+    bodies,
+    every_node,
+    op_types,
+    small_constants,
+)
+from onnx_kvtool.shapes.rules.table import BROADCAST, LIKE_FIRST
+
+__all__ = ["HANDED_ON", "may_run_out"]
+
+_LONG_DECLARED = 1 << 20
+_LARGE, _END = 1 << 15, 1 << 62
+"""Between them lies a number that may be a size; above the second it means the end of an axis."""
+
+_ALL, _FIRST = slice(None), slice(1)
+HANDED_ON = {
+    **dict.fromkeys(("Add", "Cast", "Concat", "Mul", "Sub"), _ALL),
+    **dict.fromkeys(("Gather", "Slice", "Squeeze", "Unsqueeze"), _FIRST),
+    **dict.fromkeys(("Shape", "Size"), slice(0)),
+}
+"""The operators that onnx 1.23.2 computes the elements of, with the inputs whose elements come to
+be, or make, those of the output; what else they read only chooses among them."""
+
+_TAKES_NO_SIZE = frozenset((*BROADCAST, *LIKE_FIRST))
+
+
+def may_run_out(message: onnx.ModelProto) -> bool:
+    """Return whether inference with data propagation may write down a very long vector.
+
+    It writes down each element of a value of rank 1 that an operator of `HANDED_ON` reads. Such a
+    value is long where that is declared, or where a node is told a large number by a constant, or
+    what was computed of one. Sizes that many small ones make are not found.
+    """
+    if op_types(message).isdisjoint(HANDED_ON):
+        return False
+    infos = (*message.graph.input, *message.graph.value_info, *message.graph.output)
+    if any(_is_long(info.type.tensor_type.shape) for info in infos):
+        return True
+    large = small_constants(message, _may_be_a_large_size, INTEGERS)
+    scales = small_constants(message, _may_be_a_large_size, FLOATS)
+    return bool(large or scales) and _tells_a_node(message, large, scales)
+
+
+def _is_long(shape: onnx.TensorShapeProto) -> bool:
+    return len(shape.dim) == 1 and shape.dim[0].dim_value > _LONG_DECLARED
+
+
+def _may_be_a_large_size(numbers: NDArray[np.float64]) -> bool:
+    sizes = np.abs(numbers)
+    return bool(((sizes > _LARGE) & (sizes < _END)).any())
+
+
+def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -> bool:
+    """Return whether a node may be told a size by one of these constants.
+
+    Most large numbers tell none: the end of a Slice, what Where or Clip puts in, a mask's filling.
+
+    Args:
+        message: The model.
+        large: Names of constants of integers; those of what is computed of them are added.
+        scales: Names of constants of floats, with which inference computes nothing further.
+    """
+    calls = {(function.domain, function.name) for function in message.functions}
+    returned = {name for function in message.functions for name in function.output}
+    for node in every_node(message):
+        for graph in bodies(node):
+            returned.update(value.name for value in graph.output)
+        if large.isdisjoint(node.input) and scales.isdisjoint(node.input):
+            continue
+        if (node.domain, node.op_type) in calls:
+            return True
+        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+        if op in HANDED_ON:
+            if not large.isdisjoint(node.input[HANDED_ON[op]]):
+                large.update(node.output)
+        elif op not in _TAKES_NO_SIZE and _has_a_rule(node):
+            return True
+    return not large.isdisjoint(returned)
+
+
+def _has_a_rule(node: onnx.NodeProto) -> bool:
+    """Return whether inference may know an operator, of any opset."""
+    return bool(onnx.defs.has(node.op_type, "" if node.domain == "ai.onnx" else node.domain))
