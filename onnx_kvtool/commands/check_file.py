@@ -16,13 +16,14 @@ from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin, read, write
 from onnx_kvtool.core.shortage import as_shortage
-from onnx_kvtool.lint.binding import bound, dim_names
+from onnx_kvtool.lint.binding import bound
 from onnx_kvtool.lint.engine import look
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.lint.fixing import apply_fixes, fixable
 from onnx_kvtool.lint.onnx_text import changes, snapshot
 from onnx_kvtool.lint.report import Applied, Failure, FileReport
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.symbolic.dims import dim_names
 from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, plan_with
 from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
 from onnx_kvtool.runtime.evaluation.part import main_values
-from onnx_kvtool.runtime.inputs.expressions import evaluate
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.symbolic.sizes import evaluate
 
 __all__ = ["ReferenceEvaluator"]
 

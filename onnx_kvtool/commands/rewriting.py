@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Protocol
@@ -19,6 +18,8 @@ from onnx_kvtool.core.files.external_data import check_external_data, place_exte
 from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.model import origin, read, serialize, write
 from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.symbolic.dims import dim_names, dims_of
+from onnx_kvtool.symbolic.sizes import evaluate, names_in
 
 __all__ = [
     "Report",
@@ -76,18 +77,22 @@ def check_data(model: ir.Model, request: Request) -> None:
 
 
 def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
-    """Refuse a value for a dimension that no input has, or that is no positive integer."""
+    """Refuse a value for a dimension that no input has, or with which one would be negative."""
     check_sizes(dims)
-    text = " ".join(
-        d.value or ""
-        for value in model.graph.inputs
-        for d in value.shape or ()
-        if isinstance(d, ir.SymbolicDim)
-    )
-    names = set(re.findall(r"[^\W\d]\w*", text))
+    names = dim_names(model)
     for name in dims:
         if name not in names:
             raise unknown_name(f"no input has a dimension called `{name}`", name, sorted(names))
+    for value in model.graph.inputs if dims else ():
+        for axis, dim in enumerate(dims_of(value) or ()):
+            if isinstance(dim, str) and dims.keys() >= set(names_in(dim)):
+                place = f"dimension {axis} of input `{value.name}`"
+                try:
+                    size = evaluate(dim, dims)
+                except ZeroDivisionError as error:
+                    raise UsageError(f"{place} would be divided by 0: `{dim}`") from error
+                if size < 0:
+                    raise UsageError(f"{place} would be {size}: `{dim}`, expected at least 0")
 
 
 def check_output(request: Request, remedy: str = "use `--in-place` to replace the input") -> None:

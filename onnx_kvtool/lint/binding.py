@@ -8,26 +8,16 @@ from collections.abc import Iterator, Mapping
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.symbolic.sizes import bind_dim
 
-__all__ = ["bound", "dim_names"]
-
-
-def dim_names(model: ir.Model) -> set[str]:
-    """Return the names of symbolic dimensions of the inputs of a model."""
-    return {
-        dim.value
-        for value in model.graph.inputs
-        for dim in value.shape or ()
-        if isinstance(dim, ir.SymbolicDim) and dim.value
-    }
+__all__ = ["bound"]
 
 
 @contextlib.contextmanager
 def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
     """Put sizes in the place of names, in the shapes of all values, for the block.
 
-    Shapes that say more than a name (`past + 1`) stay. After the block, values that still have the
-    shape they got here have the one they had before.
+    After the block, values that still have the shape they got here have the one they had before.
 
     Args:
         model: The model.
@@ -50,7 +40,7 @@ def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
 def _bind(shape: ir.Shape, dims: Mapping[str, int]) -> ir.Shape | None:
     """Return a shape with sizes for names; None when it has none of the names."""
     found = [d.value if isinstance(d, ir.SymbolicDim) else d for d in shape]
-    sizes = [dims.get(d, d) if isinstance(d, str) else d for d in found]
+    sizes = [bind_dim(d, dims) for d in found]
     if sizes == found:
         return None
     return ir.Shape(sizes, denotations=[shape.get_denotation(i) for i in range(len(shape))])

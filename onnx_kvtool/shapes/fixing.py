@@ -6,11 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
-from onnx_kvtool.symbolic.atoms import Atom, Dimension
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.sizes import number, read_size, words
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.sizes import bind_dim
 
 __all__ = ["fix_dims"]
 
@@ -26,26 +22,13 @@ def fix_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
         model: The model.
         dims: Sizes by the name of a dimension.
     """
-    bound: dict[Atom, Expr] = {Dimension(name): number(n) for name, n in dims.items()}
-    texts: dict[str, int | str] = {}
-
-    def fixed(dim: int | ir.SymbolicDim) -> int | str | None:
-        if isinstance(dim, int) or dim.value is None:
-            return dim if isinstance(dim, int) else None
-        text = dim.value
-        if text not in texts:
-            size = read_size(text)
-            found = substitute(size, {}, Facts(), bound)
-            known = found.number if found.number is not None else words(found)
-            texts[text] = text if found == size or known is None else known
-        return texts[text]
-
     for value in _values(model.graph) if dims else ():  # a walk takes a tenth of a lowering
         old = value.shape
         if old is None or old.is_static():
             continue
-        sizes = [fixed(dim) for dim in old]
-        if sizes != [dim if isinstance(dim, int) else dim.value for dim in old]:
+        declared = [dim if isinstance(dim, int) else dim.value for dim in old]
+        sizes = [bind_dim(dim, dims) for dim in declared]
+        if sizes != declared:
             value.shape = ir.Shape(sizes, [old.get_denotation(axis) for axis in range(len(old))])
 
 

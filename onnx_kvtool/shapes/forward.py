@@ -27,8 +27,8 @@ from onnx_kvtool.shapes.rules.table import OTHER_RULES, RULES
 from onnx_kvtool.shapes.versions import report_wrong_opset
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, names_in, number, read_size
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, dimensions_in, is_invented, read_size
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Forward", "Scope"]
@@ -90,14 +90,14 @@ class Forward:
         self.told = told
         self.calls: list[ir.Function] = []
         self.is_too_large = bool(model.functions) and expanded_nodes(model) > MOST_RUN
-        self._bound: dict[Atom, Expr] = {Dimension(name): number(n) for name, n in dims.items()}
+        self._bound: dict[Atom, Expr] = {Dimension(name): integer(n) for name, n in dims.items()}
         self._contents: dict[int, Contents] = {}
         self._names = {
             name
             for value in model.graph.inputs
             for size in self.declared(value) or ()
             if size is not None
-            for name in names_in(size)
+            for name in dimensions_in(size)
         }
         self._known: dict[Expr, bool] = {}
         # By identity: most nodes hand on the very shape of an input.
@@ -156,7 +156,7 @@ class Forward:
             return None
         made = value.producer() is not None
         return [
-            number(dim)
+            integer(dim)
             if isinstance(dim, int)
             else None
             if dim.value is None or (made and is_invented(dim.value))
@@ -208,7 +208,7 @@ class Forward:
         if tensor is None or (value.is_graph_input() and value in self.knowledge.shapes):
             return
         self.knowledge.types[value] = ir.TensorType(tensor.dtype)
-        self.knowledge.shapes[value] = tuple(number(n) for n in tensor.shape.numpy())
+        self.knowledge.shapes[value] = tuple(integer(n) for n in tensor.shape.numpy())
         if value.type is None:
             value.type = ir.TensorType(tensor.dtype)
 

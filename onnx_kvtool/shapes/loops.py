@@ -14,9 +14,8 @@ from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.site import Unknown
 from onnx_kvtool.symbolic.atoms import Element, Extent
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import largest
-from onnx_kvtool.symbolic.sizes import number
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope
@@ -235,11 +234,11 @@ def _iterations(node: ir.Node, body: ir.Graph, scope: Scope) -> Expr | None:
     start = node.inputs[1] if len(node.inputs) > 1 else None
     if limit is None:
         return None
-    first = number(1) if start is None else scope.contents.of(start).scalar()
+    first = integer(1) if start is None else scope.contents.of(start).scalar()
     again = scope.contents.of(body.outputs[0]).scalar()
     passed = scope.contents.of(body.inputs[1]).scalar()
     goes_on = again is not None and (again.number == 1 or again == passed)
     trips = scope.contents.of(limit).scalar()
     if first is None or first.number != 1 or not goes_on or trips is None:
         return None
-    return largest((trips, number(0)), Facts())
+    return largest((trips, integer(0)), Facts())

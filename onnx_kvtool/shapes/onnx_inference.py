@@ -21,8 +21,8 @@ from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.propagation import infer_with_data
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.sizes import Shape, number
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Told", "of_model", "of_node", "refusals"]
 
@@ -254,7 +254,7 @@ def _result(
     # onnx's rules take a size without number for 0 here and there, and compute on with it.
     least = 0 if names.unused else 1
     return type_, tuple(
-        number(dim.dim_value)
+        integer(dim.dim_value)
         if dim.HasField("dim_value") and dim.dim_value >= least
         else (names.size(dim.dim_param) or site.lost(axis, why, code=code, output=output))
         for axis, dim in enumerate(tensor.shape.dim)

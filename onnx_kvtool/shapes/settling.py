@@ -16,8 +16,8 @@ from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.rules.site import Unknown
 from onnx_kvtool.symbolic.atoms import Extent
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, number, shape_words
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, shape_words
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope
@@ -110,7 +110,7 @@ def _told(
         return type_, None
     # onnx's rules take a size without number for 0 here and there, and compute on with it.
     return type_, [
-        number(dim.dim_value)
+        integer(dim.dim_value)
         if dim.dim_value > 0
         else None
         if not dim.dim_param or is_invented(dim.dim_param)

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent, Largest, Quotient
 from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.expression import Expr, variable
-from onnx_kvtool.symbolic.sizes import number
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["stretched"]
@@ -101,7 +100,7 @@ def _product(factors: list[tuple[Atom, int]], target: int) -> list[_Case] | None
 def _atom(atom: Atom, target: int) -> list[_Case] | None:
     match atom:
         case Dimension() | Extent() | Element():
-            return [{atom: number(target)}]
+            return [{atom: integer(target)}]
         case Largest(of):
             ways = [_ways(expr, target) for expr in of]
             return None if None in ways else [case for way in ways for case in way or ()]

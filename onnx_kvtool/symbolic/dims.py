@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from onnx_kvtool.symbolic.dim_text import normal
+from onnx_kvtool.symbolic.sizes import names_in, normal
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Dim", "Equalities", "contradict", "dims_of", "merge", "product"]
+__all__ = ["Dim", "Equalities", "contradict", "dim_names", "dims_of", "merge", "product"]
 
 Dim = int | str | None
 """A size, the name of a symbolic size, or None for a size of which nothing is known."""
@@ -26,6 +26,15 @@ def dims_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
         return None
     dims = (d if isinstance(d, int) else d.value for d in value.shape)
     return tuple(None if isinstance(d, int) and d < 0 else d for d in dims)
+
+
+def dim_names(model: ir.Model) -> set[str]:
+    """Return the names in the symbolic dimensions of a model's inputs, to which sizes may be given.
+
+    That of `past + 1` is `past`.
+    """
+    dims = (dim for value in model.graph.inputs for dim in dims_of(value) or ())
+    return {name for dim in dims if dim is not None for name in names_in(dim)}
 
 
 def contradict(a: Dim, b: Dim) -> bool:

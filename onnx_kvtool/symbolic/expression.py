@@ -11,6 +11,7 @@ leaves the range of its element type (see the package's docstring).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -168,9 +169,10 @@ class Expr:
         return text(self)
 
 
+@functools.lru_cache(maxsize=4096)
 def integer(number: int) -> Expr:
-    """Return the expression of a number."""
-    return Expr.of({_ONE: number})
+    """Return the expression of a number; one object for each."""
+    return Expr.of({_ONE: int(number)})  # a number of numpy would overflow
 
 
 def variable(atom: Atom) -> Expr:

@@ -1,35 +1,33 @@
-"""Sizes as expressions: reading and writing the text of a symbolic dimension.
+"""Sizes as expressions, and the text of a symbolic dimension: how it is read and written.
 
-The algebra is that of `analysis.index_map`: polynomials over names with maximum, floor division and
-modulo, exact and in a canonical form. sympy, which onnx_ir brings along, would take longer for one
-sum than onnx's inference takes for a node.
+Every command reads the text of a dimension here. The algebra is exact and has a canonical form;
+sympy, which onnx_ir brings along, would take longer for one sum than onnx's inference takes for a
+node.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
-import math
-import re
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
 from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.expression import Expr, Monomial, integer, variable
-from onnx_kvtool.symbolic.forms import divided, largest, modulo, smallest
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.reading import HEAVIEST, SizeText, read_text
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = [
     "HEAVIEST",
     "Shape",
-    "exact_quotient",
+    "bind_dim",
+    "dimensions_in",
+    "evaluate",
     "is_composed",
     "is_invented",
     "names_in",
-    "number",
-    "quotient",
+    "normal",
     "read_size",
     "shape_words",
     "words",
@@ -38,22 +36,7 @@ __all__ = [
 Shape = tuple[Expr, ...]
 """The size of each axis."""
 
-HEAVIEST = 64
-"""Largest weight of a size that is kept; a larger one is unknown."""
-
-_LONGEST = 200
-"""Characters. Real expressions are far shorter; a longer text is taken as one name."""
-
-_MOST_STEPS = 32
-"""Most terms of a quotient that is looked for."""
-
 _FACTS = Facts()
-
-
-@functools.lru_cache(maxsize=4096)
-def number(n: int) -> Expr:
-    """Return the expression of a number; one object for each."""
-    return integer(n)
 
 
 def is_composed(dim: int | ir.SymbolicDim) -> bool:
@@ -66,61 +49,67 @@ def is_composed(dim: int | ir.SymbolicDim) -> bool:
     return not isinstance(read_size(dim.value).atom, Dimension)
 
 
-@functools.lru_cache(maxsize=4096)
 def read_size(text: str) -> Expr:
-    """Return the size that the text of a symbolic dimension stands for.
+    """Return the size that the text of a symbolic dimension stands for; see `read_text`."""
+    return read_text(text).size
 
-    Understood are names, integers, + - *, and // % Min Max of such expressions, as exporters write
-    them; a divisor is taken to be positive. Any other text is one name, without the spaces around
-    it: `batch-size` is a name that someone chose.
+
+def names_in(dim: int | str) -> tuple[str, ...]:
+    """Return the names that a dimension is computed from, in order, without repetition."""
+    return () if isinstance(dim, int) else read_text(dim).names
+
+
+@functools.lru_cache(maxsize=4096)
+def normal(text: str) -> int | str:
+    """Return the one form of all texts that stand for the same size: a number, or a text."""
+    size = read_size(text)
+    return size.number if size.number is not None else words(size) or text
+
+
+def evaluate(dim: int | str, sizes: Mapping[str, int]) -> int:
+    """Return the size of a dimension; it may be negative.
+
+    Args:
+        dim: A number, a name or an expression.
+        sizes: The size of every name; a whole expression may stand there as well, and then wins.
+
+    Raises:
+        KeyError: If a name has no size.
+        ZeroDivisionError: If the expression divides by a size that is 0.
     """
-    stripped = text.strip()
-    if stripped.isidentifier() and stripped.isascii():
-        return variable(Dimension(stripped))
-    whole = variable(Dimension(stripped))
-    # Python folds some letters outside ASCII into others, which would change a name.
-    if len(text) > _LONGEST or not text.isascii() or re.search(r"\w[-+]\w", text):
-        return whole
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python warns of odd spellings such as `1is 2`
-            tree = ast.parse(stripped, mode="eval").body
-        found = _read(tree)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return whole
-    return whole if found.weight > HEAVIEST else found
+    if isinstance(dim, int):
+        return dim
+    if dim in sizes:
+        return sizes[dim]
+    read = read_text(dim)
+    found = _with(read, {name: sizes[name] for name in read.names})
+    if found.number is None:
+        raise ZeroDivisionError(dim)
+    return found.number
 
 
-def _read(node: ast.expr) -> Expr:
-    match node:
-        case ast.Name(id=name):
-            return variable(Dimension(name))
-        case ast.Constant(value=value) if type(value) is int:
-            return number(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_read(operand)
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _read(left) + _read(right)
-        case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return _read(left) - _read(right)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _read(left) * _read(right)
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
-            return divided(_read(left), _divisor(right), _FACTS)
-        case ast.BinOp(left=left, op=ast.Mod(), right=right):
-            return modulo(_read(left), _divisor(right), _FACTS)
-        case ast.Call(func=ast.Name(id="Max" | "max"), args=[_, *_] as args, keywords=[]):
-            return largest([_read(a) for a in args], _FACTS)
-        case ast.Call(func=ast.Name(id="Min" | "min"), args=[_, *_] as args, keywords=[]):
-            return smallest([_read(a) for a in args], _FACTS)
-    raise ValueError("not an expression")
+def bind_dim(dim: int | str | None, sizes: Mapping[str, int]) -> int | str | None:
+    """Return a dimension with sizes put in for its names.
+
+    A text without any of the names stays as it is, and so does one that would be negative; what is
+    left of others is written anew.
+    """
+    if not isinstance(dim, str) or not sizes:
+        return dim
+    if dim in sizes:
+        return sizes[dim]
+    read = read_text(dim)
+    if read.names and sizes.keys().isdisjoint(read.names):
+        return dim
+    found = _with(read, sizes)
+    if found.number is None:
+        return words(found)
+    return found.number if found.number >= 0 else dim
 
 
-def _divisor(node: ast.expr) -> Expr:
-    by = _read(node)
-    if by.number is not None and by.number < 1:
-        raise ValueError("not a divisor of a size")
-    return by
+def _with(read: SizeText, sizes: Mapping[str, int]) -> Expr:
+    known: dict[Atom, Expr] = {Dimension(n): integer(sizes[n]) for n in read.names if n in sizes}
+    return substitute(read.size, {}, _FACTS, known)
 
 
 def words(size: Expr) -> str | None:
@@ -189,73 +178,8 @@ def _operand(size: Expr) -> str:
     return text if simple else f"({text})"
 
 
-def exact_quotient(a: Expr, b: Expr) -> Expr | None:
-    """Return `a / b` where that is a polynomial; None otherwise, or where `b` is 0."""
-    if not b.terms:
-        return None
-    lead, k = _leading(b)
-    result, rest = number(0), a
-    for _ in range(_MOST_STEPS):
-        if not rest.terms:
-            return result
-        head, c = _leading(rest)
-        if not _divides(lead, head) or c % k:
-            return None
-        term = Expr.of({_less(head, lead): c // k})
-        result, rest = result + term, rest - term * b
-    return None
-
-
-def quotient(a: Expr, b: Expr) -> Expr:
-    """Return `a / b` rounded down, in lowest terms; `b` is taken to be at least 1."""
-    exact = exact_quotient(a, b)
-    if exact is not None:
-        return exact
-    k = math.gcd(*(c for _, c in (*a.terms, *b.terms)))
-    shared = Expr.of({_common((*a.terms, *b.terms)): k})
-    numerator, denominator = exact_quotient(a, shared), exact_quotient(b, shared)
-    if numerator is None or denominator is None:
-        return divided(a, b, _FACTS)
-    return divided(numerator, denominator, _FACTS)
-
-
-def _common(terms: Sequence[tuple[Monomial, int]]) -> Monomial:
-    """Return the atoms, with their powers, that every term has."""
-    powers = [dict(monomial) for monomial, _ in terms]
-    shared = set(powers[0]).intersection(*powers[1:])
-    return frozenset((atom, min(p[atom] for p in powers)) for atom in shared)
-
-
-def _leading(size: Expr) -> tuple[Monomial, int]:
-    """Return the first term in an order that products respect: by degree, then by names."""
-    return max(size.terms, key=lambda term: (_degree(term[0]), _order(term[0])))
-
-
-def _degree(monomial: Monomial) -> int:
-    return sum(power for _, power in monomial)
-
-
-def _order(monomial: Monomial) -> list[tuple[tuple[int, ...], int]]:
-    """Return a key that is the greater, the higher the power of the first name that differs."""
-    named = sorted((str(variable(atom)), power) for atom, power in monomial)
-    return [((*(-ord(letter) for letter in name), 1), power) for name, power in named]
-
-
-def _divides(a: Monomial, b: Monomial) -> bool:
-    powers = dict(b)
-    return all(powers.get(atom, 0) >= power for atom, power in a)
-
-
-def _less(a: Monomial, b: Monomial) -> Monomial:
-    """Return the monomial `a / b`, of which `b` is a part."""
-    powers = dict(a)
-    for atom, power in b:
-        powers[atom] -= power
-    return frozenset((atom, power) for atom, power in powers.items() if power)
-
-
-def names_in(size: Expr) -> Iterator[str]:
-    """Yield the names of dimensions inside; one perhaps several times."""
+def dimensions_in(size: Expr) -> Iterator[str]:
+    """Yield the names of dimensions inside; one perhaps several times, in no order."""
     for atom in size.atoms():
         if isinstance(atom, Dimension):
             yield atom.name

@@ -16,7 +16,7 @@ import onnx.shape_inference
 
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.shapes.everything import Inference, infer_everything
-from onnx_kvtool.symbolic.sizes import names_in, read_size
+from onnx_kvtool.symbolic.sizes import dimensions_in, read_size
 
 __all__ = ["INFERENCES", "Counts", "by_kvtool", "counts", "known_values", "value_infos"]
 
@@ -42,7 +42,7 @@ def known_values(model: onnx.ModelProto) -> set[str]:
         for value in model.graph.input
         for dim in value.type.tensor_type.shape.dim
         if dim.dim_param
-        for name in names_in(read_size(dim.dim_param))
+        for name in dimensions_in(read_size(dim.dim_param))
     }
     return {name for name, type_ in value_infos(model.graph) if _is_known(type_, names)}
 
@@ -56,7 +56,7 @@ def _is_known(type_: onnx.TypeProto | None, names: set[str]) -> bool:
         and tensor.HasField("shape")
         and all(
             dim.HasField("dim_value")
-            or (bool(dim.dim_param) and set(names_in(read_size(dim.dim_param))) <= names)
+            or (bool(dim.dim_param) and set(dimensions_in(read_size(dim.dim_param))) <= names)
             for dim in tensor.shape.dim
         )
     )

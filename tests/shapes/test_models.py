@@ -18,7 +18,7 @@ from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.shapes.everything import infer_everything
-from onnx_kvtool.symbolic.sizes import names_in, read_size
+from onnx_kvtool.symbolic.sizes import dimensions_in, read_size
 from tests.shapes.agreement import bindings, disagreements
 from tests.shapes.comparison import by_kvtool, by_onnx, by_symbolic, known_values
 from tests.shapes.page import MODELS, rows
@@ -112,7 +112,7 @@ def bound(model: ir.Model, path: Path) -> dict[str, int]:
             for value in model.graph.inputs
             for dim in value.shape or ()
             if isinstance(dim, ir.SymbolicDim) and dim.value
-            for name in names_in(read_size(dim.value))
+            for name in dimensions_in(read_size(dim.value))
         }
     )
     found = {name: number + 2 for number, name in enumerate(names)}

@@ -4,34 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.symbolic.dim_text import normal
 from onnx_kvtool.symbolic.dims import Dim, Equalities
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("s6", "s6"),
-        (" s6 ", "s6"),
-        ("1 + s6", "s6 + 1"),
-        ("s6 - Min(16, s6) + 16", "-Min(16, s6) + s6 + 16"),
-        ("16 - Min(s6, 16) + s6", "-Min(16, s6) + s6 + 16"),
-        ("a*2*b", "2 * a * b"),
-        ("b * (a + 1)", "a * b + b"),
-        ("a - a", "0"),
-        ("n // 2 + 0", "(n // 2)"),
-        ("n % 2", "(n % 2)"),
-        ("batch-size", "batch-size"),
-        ("past.len", "past.len"),
-        ("f(x)", "f(x)"),
-        ("a if b else c", "a if b else c"),
-        ("(((", "((("),
-        ("größe + 1", "größe + 1"),
-    ],
-)
-def test_a_text_has_one_normal_form(text: str, expected: str) -> None:
-    assert normal(text) == expected
-    assert normal(normal(text)) == expected
 
 
 @pytest.mark.parametrize(

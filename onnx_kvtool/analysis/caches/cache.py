@@ -13,6 +13,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.symbolic.dims import Dim, product
+from onnx_kvtool.symbolic.sizes import bind_dim
 
 __all__ = ["Cache", "CacheKind", "InPlace", "bound"]
 
@@ -137,9 +138,7 @@ class Cache:
 
 def bound(shape: tuple[Dim, ...] | None, dims: Mapping[str, int]) -> tuple[Dim, ...] | None:
     """Return `shape` with the values that `dims` has for its names; others stay as they are."""
-    if shape is None:
-        return None
-    return tuple(dims.get(d, d) if isinstance(d, str) else d for d in shape)
+    return None if shape is None else tuple(bind_dim(dim, dims) for dim in shape)
 
 
 def _bits(count: int | None, dtype: ir.DataType | None) -> int | None:

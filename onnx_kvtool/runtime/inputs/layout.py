@@ -9,11 +9,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.runtime.errors import CannotDraw, TooLarge
-from onnx_kvtool.runtime.inputs.expressions import evaluate
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.memory import available_memory
+from onnx_kvtool.symbolic.sizes import evaluate
 
 __all__ = ["Layout"]
 

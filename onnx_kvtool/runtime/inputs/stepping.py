@@ -9,12 +9,12 @@ import numpy as np
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.drawing import Integers
-from onnx_kvtool.runtime.inputs.expressions import names_in
 from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import kinds_of, sizes_for
 from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.symbolic.sizes import names_in
 
 __all__ = ["advance"]
 

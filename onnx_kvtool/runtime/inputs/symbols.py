@@ -8,8 +8,8 @@ from functools import lru_cache
 from itertools import islice
 
 from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Reading
-from onnx_kvtool.runtime.inputs.expressions import names_in
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.symbolic.sizes import names_in
 
 __all__ = ["attempts", "kinds_of", "sizes_for"]
 

@@ -9,8 +9,9 @@ from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.sizes import Shape, number, shape_words, words
+from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 __all__ = ["attention", "tensor_scatter"]
 
@@ -81,7 +82,7 @@ def attention(site: Site) -> Sequence[Shape | Unknown]:
         numbers = [n for n in counts if isinstance(n, int) and n > 0]
         if len(numbers) != 2:
             raise Unknown("malformed", "`q_num_heads` or `kv_num_heads` is absent at rank 3")
-        heads, kv_heads, length, rows = number(numbers[0]), number(numbers[1]), q[1], k[1]
+        heads, kv_heads, length, rows = integer(numbers[0]), integer(numbers[1]), q[1], k[1]
         site.same(rows, v[1], 2, 1, "number of rows")
         # A width that is no multiple of the number of heads fails.
         key_size, value_size = (divided(width, kv_heads, _FACTS) for width in (k[2], v[2]))

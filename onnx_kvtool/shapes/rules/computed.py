@@ -12,9 +12,10 @@ from onnx_kvtool.shapes.rules.elementwise import broadcast_shapes
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.bounds import Facts, at_least
-from onnx_kvtool.symbolic.expression import Expr, product
+from onnx_kvtool.symbolic.division import exact_quotient, quotient
+from onnx_kvtool.symbolic.expression import Expr, integer, product
 from onnx_kvtool.symbolic.forms import divided, largest
-from onnx_kvtool.symbolic.sizes import Shape, exact_quotient, number, quotient, shape_words, words
+from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 __all__ = [
     "constant",
@@ -28,7 +29,7 @@ __all__ = [
     "top_k",
 ]
 
-_ZERO, _ONE = number(0), number(1)
+_ZERO, _ONE = integer(0), integer(1)
 _MOST_AXES = 1024
 """Longest vector of sizes; no runtime has tensors of more than some dozen axes."""
 _FACTS = Facts()
@@ -60,7 +61,7 @@ def reshape(site: Site) -> Sequence[Shape | Unknown]:
     """Reshape: what is asked for, with 0 and -1 resolved."""
     data, target = site.value(0), site.given(1)
     if target is None:
-        wanted: tuple[Expr | None, ...] = tuple(number(n) for n in site.listed("shape") or ())
+        wanted: tuple[Expr | None, ...] = tuple(integer(n) for n in site.listed("shape") or ())
     else:
         wanted = asked(site, target)
     names = "`shape`" if target is None else f"`{target.name}`"
@@ -158,9 +159,9 @@ def constant(site: Site) -> Sequence[Shape | Unknown]:
         if attribute.is_ref() or attribute.value is None:
             break
         if attribute.type == ir.AttributeType.TENSOR:
-            return (tuple(number(n) for n in attribute.value.shape.numpy()),)
+            return (tuple(integer(n) for n in attribute.value.shape.numpy()),)
         if isinstance(attribute.value, (list, tuple)):
-            return ((number(len(attribute.value)),),)
+            return ((integer(len(attribute.value)),),)
         if name in ("value_int", "value_float", "value_string"):
             return ((),)
     raise Unknown("unbound-attribute", "its attribute has no value here")
@@ -192,7 +193,7 @@ def range_(site: Site) -> Sequence[Shape | Unknown]:
     if step is None or step == 0:
         return ((site.lost(0, f"the step `{operands[2].name}` is not constant"),),)
     way = (limit - start) if step > 0 else (start - limit)
-    count = divided(way + (abs(step) - 1), number(abs(step)), _FACTS)
+    count = divided(way + (abs(step) - 1), integer(abs(step)), _FACTS)
     return ((largest((count, _ZERO), _FACTS),),)
 
 
@@ -209,7 +210,7 @@ def pad(site: Site) -> Sequence[Shape | Unknown]:
     """Pad: what is added before and behind, perhaps on some axes only; negative numbers crop."""
     shape = site.shape(0)
     if "pads" in site.view.facts.attributes:
-        pads: tuple[Expr, ...] | None = tuple(number(n) for n in site.listed("pads") or ())
+        pads: tuple[Expr, ...] | None = tuple(integer(n) for n in site.listed("pads") or ())
         axes: Sequence[int] = range(len(shape))
         name = "pads"
     else:
@@ -242,7 +243,7 @@ def top_k(site: Site) -> Sequence[Shape | Unknown]:
     results = []
     for output in range(len(site.node.outputs)):
         if "k" in site.view.facts.attributes:
-            size = number(site.view.integer("k"))
+            size = integer(site.view.integer("k"))
         else:
             value = site.value(1)
             count = site.elements(value)

@@ -21,7 +21,9 @@ from onnx_kvtool.shapes.rules.elementwise import like
 from onnx_kvtool.shapes.rules.linear import product_shape
 from onnx_kvtool.shapes.rules.reduction import normalized
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.symbolic.sizes import Shape, exact_quotient, number
+from onnx_kvtool.symbolic.division import exact_quotient
+from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["CONTRIB", "Contrib"]
 
@@ -56,7 +58,7 @@ def skip_normalization(site: Site) -> Sequence[Shape | Unknown]:
 def bias_split_gelu(site: Site) -> Sequence[Shape | Unknown]:
     """BiasSplitGelu: half of the last axis."""
     shape = site.shape(0)
-    half = exact_quotient(shape[-1], number(2)) if shape else None
+    half = exact_quotient(shape[-1], integer(2)) if shape else None
     if half is None:
         return ((*shape[:-1], site.lost(len(shape) - 1, "half of it is no expression")),)
     return ((*shape[:-1], half),)
@@ -68,8 +70,8 @@ def mat_mul_nbits(site: Site) -> Sequence[Shape | Unknown]:
     inner, columns = site.integer("K", 0), site.integer("N", 0)
     if not shape or inner < 1 or columns < 1:
         raise Unknown("malformed", "`MatMulNBits` lacks its input, `K` or `N`")
-    site.same(number(inner), shape[-1], 0, len(shape) - 1, "size `K`")
-    return ((*shape[:-1], number(columns)),)
+    site.same(integer(inner), shape[-1], 0, len(shape) - 1, "size `K`")
+    return ((*shape[:-1], integer(columns)),)
 
 
 def fused_mat_mul(site: Site) -> Sequence[Shape | Unknown]:

@@ -9,13 +9,14 @@ import onnx_ir as ir
 from onnx_kvtool.ops.contrib import ContribAttention
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.division import exact_quotient
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import largest
-from onnx_kvtool.symbolic.sizes import Shape, exact_quotient, number
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["fused_attention", "group_query_attention", "multi_head_attention"]
 
-_TWO = number(2)
+_TWO = integer(2)
 
 
 def _heads(site: Site, name: str) -> int:
@@ -26,7 +27,7 @@ def _heads(site: Site, name: str) -> int:
 
 
 def _part(width: Expr, count: int) -> Expr:
-    part = exact_quotient(width, number(count))
+    part = exact_quotient(width, integer(count))
     if part is None:
         raise Unknown("no-expression", "the head size is no whole part of the width")
     return part
@@ -55,12 +56,12 @@ def group_query_attention(site: Site) -> Sequence[Shape | Unknown]:
             site.same(size * kv_heads, rows[2], 1, 2, "width of the key")
     total = _scalar(site, view.input("total_sequence_length"))
     presents = [
-        _grown(site, view.input(name), output_index, query[0], number(kv_heads), size, total)
+        _grown(site, view.input(name), output_index, query[0], integer(kv_heads), size, total)
         for output_index, name in ((1, "past_key"), (2, "past_value"))
     ]
     scores: Shape | Unknown = Unknown("data-dependent", "total_sequence_length is not known")
     if total is not None:
-        scores = (query[0], number(heads), query[1], total)
+        scores = (query[0], integer(heads), query[1], total)
     return (output, *presents, scores)
 
 
@@ -125,7 +126,7 @@ def multi_head_attention(site: Site) -> Sequence[Shape | Unknown]:
             raise Unknown("malformed", "past_key is not of rank 4")
         site.same(batch, shape[0], view.index("past_key"), 0, "batch size")
         total = shape[2] if shared else shape[2] + rows
-    count = number(heads)
+    count = integer(heads)
     return (
         (batch, length, count * value_size),
         (batch, count, total, size),
@@ -144,7 +145,7 @@ def fused_attention(site: Site) -> Sequence[Shape | Unknown]:
         raise Unknown("malformed", "input or weights are not of rank 3 and 2")
     given = site.node.attributes.get("qkv_hidden_sizes")
     if given is not None and not given.is_ref() and len(widths := given.as_ints()) == 3:
-        size, width = _part(number(widths[0]), heads), number(widths[2])
+        size, width = _part(integer(widths[0]), heads), integer(widths[2])
     else:
         width = _part(weights[1], 3)
         size = _part(width, heads)
@@ -154,4 +155,4 @@ def fused_attention(site: Site) -> Sequence[Shape | Unknown]:
         if len(shape) != 5:
             raise Unknown("malformed", "past is not of rank 5")
         total = shape[3] if view.is_sharing else shape[3] + x[1]
-    return ((x[0], x[1], width), (_TWO, x[0], number(heads), total, size))
+    return ((x[0], x[1], width), (_TWO, x[0], integer(heads), total, size))

@@ -8,13 +8,13 @@ from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
 from onnx_kvtool.shapes.stretching import stretched
 from onnx_kvtool.symbolic.atoms import Element
 from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import largest
-from onnx_kvtool.symbolic.sizes import Shape, number, words
+from onnx_kvtool.symbolic.sizes import Shape, words
 
 __all__ = ["broadcast", "broadcast_shapes", "broadcast_size", "like"]
 
-_ONE = number(1)
+_ONE = integer(1)
 _FACTS = Facts()
 _FIRST_NUMPY = 7
 """Below this opset an input is fitted to the first one, whose shape the result has."""

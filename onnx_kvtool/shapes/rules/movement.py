@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import product
+from onnx_kvtool.symbolic.expression import integer, product
 from onnx_kvtool.symbolic.forms import divided, largest, smallest
-from onnx_kvtool.symbolic.sizes import Shape, number, shape_words
+from onnx_kvtool.symbolic.sizes import Shape, shape_words
 
 __all__ = [
     "concat",
@@ -23,7 +23,7 @@ __all__ = [
     "unsqueeze",
 ]
 
-_ONE = number(1)
+_ONE = integer(1)
 _FACTS = Facts()
 _FIRST_UNEQUAL = 18
 """From this opset on the last part of a Split may be smaller than the others."""
@@ -128,13 +128,13 @@ def split(site: Site) -> Sequence[Shape | Unknown]:
             raise Unknown(
                 "malformed", f"`split` has {counted(len(sizes), 'number')} for more outputs"
             )
-        site.same(number(sum(sizes)), shape[axis], 0, axis, "sum of `split`")
-        parts = [number(n) for n in sizes]
+        site.same(integer(sum(sizes)), shape[axis], 0, axis, "sum of `split`")
+        parts = [integer(n) for n in sizes]
     elif site.opset < _FIRST_UNEQUAL:
-        parts = [divided(shape[axis], number(count), _FACTS)] * count
+        parts = [divided(shape[axis], integer(count), _FACTS)] * count
     else:
-        chunk = divided(shape[axis] + (count - 1), number(count), _FACTS)
-        rest = [largest((shape[axis] - chunk * i, number(0)), _FACTS) for i in range(count)]
+        chunk = divided(shape[axis] + (count - 1), integer(count), _FACTS)
+        rest = [largest((shape[axis] - chunk * i, integer(0)), _FACTS) for i in range(count)]
         parts = [smallest((chunk, left), _FACTS) for left in rest]
     return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
-from onnx_kvtool.symbolic.sizes import Shape, number
+from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["arg_reduce", "layer_normalization", "normalized", "reduce"]
 
-_ONE = number(1)
+_ONE = integer(1)
 
 
 def reduce(site: Site) -> Sequence[Shape | Unknown]:

@@ -12,9 +12,9 @@ from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.sizes import Shape, number
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["depth_to_space", "resize", "space_to_depth", "upsample"]
 
@@ -81,14 +81,14 @@ def _times(
     for axis, scale in zip(axes, scales, strict=True):
         size = shape[axis].number
         if size is not None:
-            found.append(number(math.floor(size * scale)))
+            found.append(integer(math.floor(size * scale)))
             continue
         plain = Fraction(scale).limit_denominator(_PLAINEST)
         if scale <= 0 or float(plain) != scale or plain.numerator > _PLAINEST:
             found.append(site.lost(axis, f"no expression is `{shape[axis]}` times {scale}"))
             continue
         whole = shape[axis] * plain.numerator
-        found.append(divided(whole, number(plain.denominator), _FACTS))
+        found.append(divided(whole, integer(plain.denominator), _FACTS))
     return found
 
 
@@ -122,4 +122,4 @@ def _image(site: Site) -> Shape:
 
 def _part(size: Expr, parts: int) -> Expr:
     """Return `size / parts`; one that is no multiple fails."""
-    return divided(size, number(parts), _FACTS)
+    return divided(size, integer(parts), _FACTS)

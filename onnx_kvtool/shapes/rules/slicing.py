@@ -9,8 +9,8 @@ from onnx_kvtool.shapes.rules.movement import placed
 from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.atoms import Element, Extent, Largest
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, variable
-from onnx_kvtool.symbolic.sizes import Shape, number
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.sizes import Shape
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["non_zero", "scalar", "shape_vector", "slice_"]
@@ -39,7 +39,7 @@ def slice_(site: Site) -> Sequence[Shape | Unknown]:
 
 def _bounds(site: Site, name: str, is_old: bool) -> tuple[Expr, ...] | None:
     if is_old:
-        return tuple(number(n) for n in site.listed(name) or ())
+        return tuple(integer(n) for n in site.listed(name) or ())
     value = site.view.required(name)
     return site.elements(value)
 
@@ -95,14 +95,14 @@ def _cut(site: Site, size: Expr, axis: int, start: Expr, end: Expr, step: int) -
         found = cut_along(size, start, end, step)
         return None if found is None else found.length
     # A size is not negative, which its expression need not show.
-    atom = Extent(site.value(0), number(axis))
+    atom = Extent(site.value(0), integer(axis))
     found = cut_along(variable(atom), start, end, step)
     if found is None or found.length is None:
         return None
     length = substitute(found.length, {}, _FACTS, {atom: size})
     largest = length.atom
-    if isinstance(largest, Largest) and number(0) in largest.of and len(largest.of) == 2:
-        (other,) = largest.of - {number(0)}
+    if isinstance(largest, Largest) and integer(0) in largest.of and len(largest.of) == 2:
+        (other,) = largest.of - {integer(0)}
         return other if other in site.knowledge.legal else length
     return length
 
@@ -117,7 +117,7 @@ def shape_vector(site: Site) -> Sequence[Shape | Unknown]:
     start = site.view.integer("start") if "start" in facts.attributes else 0
     end = site.view.attribute("end") if "end" in facts.attributes else None
     picked = range(rank)[start : end if isinstance(end, int) else None]
-    return ((number(len(picked)),),)
+    return ((integer(len(picked)),),)
 
 
 def scalar(site: Site) -> Sequence[Shape | Unknown]:
@@ -129,4 +129,4 @@ def non_zero(site: Site) -> Sequence[Shape | Unknown]:
     """NonZero: a column for each element that is not zero."""
     value = site.value(0)
     rank = len(site.shape(0))
-    return ((number(rank), site.lost(1, f"it counts elements of `{value.name}`")),)
+    return ((integer(rank), site.lost(1, f"it counts elements of `{value.name}`")),)

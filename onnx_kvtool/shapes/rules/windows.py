@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import divided, smallest
-from onnx_kvtool.symbolic.sizes import Shape, number
+from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["conv", "conv_transpose", "deform_conv", "pool"]
 
 _FACTS = Facts()
-_ONE = number(1)
+_ONE = integer(1)
 _FIRST_CLEAR = 22
 """The opset whose pooling says that windows which begin in the padding behind are left out."""
 
@@ -51,7 +51,7 @@ class _Window:
 
         With `ceil` it may begin inside and reach out behind, but not begin behind the axis.
         """
-        stride = number(self.stride)
+        stride = integer(self.stride)
         if self.auto_pad.startswith("SAME"):
             return divided(size + (self.stride - 1), stride, _FACTS)
         padded = size if self.auto_pad == "VALID" else size + self.before + self.after
@@ -88,7 +88,7 @@ def _convolved(site: Site, weight: int) -> Shape:
     group = site.view.integer("group")
     site.same(filters[1] * group, shape[1], 0, 1, "number of channels")
     given = _numbers(site, "kernel_shape")
-    kernel = filters[2:] if given is None else tuple(map(number, given))
+    kernel = filters[2:] if given is None else tuple(map(integer, given))
     windows = _windows(site, kernel, len(shape) - 2)
     return (shape[0], filters[0], *_slid(site, shape[2:], windows, ceil=False))
 
@@ -103,9 +103,9 @@ def conv_transpose(site: Site) -> Sequence[Shape | Unknown]:
     channels = filters[1] * site.view.integer("group")
     asked = _numbers(site, "output_shape")
     if asked is not None and len(asked) >= rank:
-        return ((shape[0], channels, *map(number, asked[-rank:])),)
+        return ((shape[0], channels, *map(integer, asked[-rank:])),)
     given = _numbers(site, "kernel_shape")
-    kernel = filters[2:] if given is None else tuple(map(number, given))
+    kernel = filters[2:] if given is None else tuple(map(integer, given))
     more = _numbers(site, "output_padding") or (0,) * rank
     sizes = []
     for size, window, extra in zip(shape[2:], _windows(site, kernel, rank), more, strict=True):
@@ -120,7 +120,7 @@ def conv_transpose(site: Site) -> Sequence[Shape | Unknown]:
 def pool(site: Site) -> Sequence[Shape | Unknown]:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
     shape = site.shape(0)
-    kernel = tuple(map(number, _numbers(site, "kernel_shape") or ()))
+    kernel = tuple(map(integer, _numbers(site, "kernel_shape") or ()))
     if len(shape) < 3:
         raise Unknown("malformed", f"`{site.node.op_type}` takes data of rank 3 or more")
     has_ceil = "ceil_mode" in site.view.facts.attributes
