@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -246,6 +247,28 @@ def test_a_size_stays_if_one_model_computed_a_number_from_it() -> None:
     assert found.status == "equal"
     assert dims(shrunk(wide(mean), wide(total)).b, "w") == (128, 24)
     assert dims(shrunk(wide(mean), wide(mean)).b, "w") == (24, 32)
+
+
+def test_a_number_that_was_rounded_still_tells_the_size_it_comes_from() -> None:
+    """1/96 in bfloat16 is 0.2 % off."""
+    mean = "p = MatMul (x, w) a = Constant <value_ints = [1]> () y = ReduceMean (p, a)"
+    rounded = float(np.float32(1 / 96).astype(ml_dtypes.bfloat16))
+    total = mean.replace(
+        "y = ReduceMean (p, a)",
+        f"k = Constant <value_float = {rounded}> () n = ReduceSum (p, a) y = Mul (n, k)",
+    )
+    assert dims(shrunk(wide(mean), wide(total)).a, "w") == (24, 96)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_a_scale_that_one_model_holds_rounded_keeps_no_size(dtype: str, tmp_path: Path) -> None:
+    """1/sqrt(32) is an attribute of Attention, and a constant of 16 bits in what it becomes."""
+    configuration = replace(tiny(CONFIGURATIONS["llama-7b-fp16"]), head_size=32, dtype=dtype)
+    source = kv.load(write(configuration, tmp_path))
+    lowered, _ = kv.lower(source, opset=18, verify=False)
+    found = compared(source, lowered)
+    assert (found.status, found.detail) == ("equal", None)
+    assert "elements of a head" in {entry.what for entry in found.shrunken}
 
 
 def test_a_weight_that_differs_is_a_difference_of_models_that_are_alike() -> None:

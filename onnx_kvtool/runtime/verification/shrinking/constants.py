@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
@@ -118,25 +119,41 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
     """Keep a size from which one model computed a number that the other does not have.
 
     The mean of 4096 columns may be written as a sum times 1/4096. The scale of an Attention that
-    gives none is known to follow from the size of its heads.
+    gives none is known to follow from the size of its heads. A number that one model has as a
+    float32 attribute and the other as a constant of 16 bits is the same but for rounding.
     """
     here, there = ({*_numbers(m.message.graph.node), *_scalars(m.message)} for m in (a, b))
     known = {*_scales(one), *_scales(other)}
-    differing = {number for number in here ^ there if not _is_close(number, known)}
+    differing = {*_lacking(here, there | known), *_lacking(there, here | known)}
+    made: dict[int, bool] = {}
     for sizes in (one, other):
         for shape in sizes.shapes.values():
             for size in shape or ():
                 number = size.root().number
-                if number is not None and number > _TELLING and _stems(number, differing):
+                if number is None or number <= _TELLING:
+                    continue
+                if number not in made:
+                    made[number] = _stems(number, differing)
+                if made[number]:
                     size.pin()
 
 
 _TELLING = 8
 """A size from which numbers are made that are hardly anything else: half of what computes is 2."""
 
+_CLOSE = 2.0**-8
+"""Relative; bfloat16 rounds by half as much."""
 
-def _is_close(number: float, others: Iterable[float]) -> bool:
-    return any(math.isclose(number, other, rel_tol=1e-3) for other in others)
+
+def _lacking(numbers: Set[float], others: Set[float]) -> Iterator[float]:
+    """Yield the numbers to which none of `others` is close."""
+    ordered = sorted(number for number in others if math.isfinite(number))
+    for number in numbers - others:
+        if math.isfinite(number):
+            place = bisect_left(ordered, number)
+            near = ordered[max(place - 1, 0) : place + 1]
+            if not any(math.isclose(number, one, rel_tol=_CLOSE) for one in near):
+                yield number
 
 
 def _scales(sizes: Sizes) -> Iterator[float]:
@@ -147,7 +164,7 @@ def _scales(sizes: Sizes) -> Iterator[float]:
 
 def _stems(size: int, numbers: Iterable[float]) -> bool:
     made = (size, 1 / size, math.sqrt(size), 1 / math.sqrt(size), size**-0.25)
-    return any(math.isclose(n, m, rel_tol=1e-3) for n in numbers for m in made)
+    return any(math.isclose(n, m, rel_tol=_CLOSE) for n in numbers for m in made)
 
 
 def _numbers(nodes: Iterable[onnx.NodeProto]) -> Iterator[float]:
