@@ -393,7 +393,8 @@ def test_a_quantised_product_is_as_large_as_what_is_multiplied() -> None:
     )
     message = ir.to_proto(source)
     del message.graph.input[1:]
-    for name, dtype, shape in (("w", ir.DataType.INT4, [96, 96]), ("s", ir.DataType.FLOAT, [3, 96])):
+    types = {"w": (ir.DataType.INT4, [96, 96]), "s": (ir.DataType.FLOAT, [3, 96])}
+    for name, (dtype, shape) in types.items():
         message.graph.initializer.add(name=name, data_type=int(dtype), dims=shape)
     quantised = quantised_of(message, {"w": [96, 96], "s": [3, 96]})
     assert (quantised.values, list(quantised.scales)) == ({"w"}, ["s"])
