@@ -23,6 +23,7 @@ from onnx_kvtool.ops.knowledge import (
     VersionEntry,
 )
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_history, operators
+from onnx_kvtool.ops.traits import Trait, traits_of
 from onnx_kvtool.rewrite.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS
@@ -83,11 +84,12 @@ def _nearest(name: str) -> str | None:
 
 def _operator(op: str) -> Operator:
     history = op_history(op)
+    written = history[0].inputs[0].name if Trait.UPDATES in traits_of(op) else None
     return Operator(
         op=op,
         versions=tuple(_version(facts) for facts in reversed(history)),
         function_body=not history[0].deprecated and has_body(op),
-        kernels=tuple(KernelEntry(one.since, one.in_place) for one in KERNELS.get(op, ())),
+        kernels=tuple(KernelEntry(one.since, written) for one in KERNELS.get(op, ())),
         lowerings=_lowerings(op),
         upgrades=_upgrades(op),
         raisings=tuple(

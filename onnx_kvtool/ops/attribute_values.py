@@ -1,4 +1,4 @@
-"""Which strings an attribute takes, and which element types an attribute may name.
+"""Which strings an attribute takes.
 
 Schemas say so in prose only. The lists are those of the descriptions of onnx 1.23.2, all versions
 of each operator together; when a value came later than its attribute is in `changes.VALUE_LIMITS`.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from onnx_kvtool.core.table import Table
 
-__all__ = ["STRINGS", "TYPES"]
+__all__ = ["STRINGS"]
 
 _PADDING = frozenset({"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"})
 _DIRECTIONS = frozenset({"forward", "reverse", "bidirectional"})
@@ -93,17 +93,3 @@ STRINGS: Mapping[tuple[str, str], frozenset[str]] = Table(
     ],
 )
 """The strings of an attribute, by operator of the default domain and name of the attribute."""
-
-TYPES: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("Bernoulli", "dtype"),
-        ("Cast", "to"),
-        ("EyeLike", "dtype"),
-        ("Multinomial", "dtype"),
-        ("RandomNormal", "dtype"),
-        ("RandomNormalLike", "dtype"),
-        ("RandomUniform", "dtype"),
-        ("RandomUniformLike", "dtype"),
-    }
-)
-"""Integer attributes that name the element type of the first output, with their operators."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.core.misdeclared import held, is_misdeclared
+from onnx_kvtool.ops.traits import traits
 
 __all__ = [
     "DTYPE_NAMES",
@@ -12,6 +13,7 @@ __all__ = [
     "contradiction",
     "dtype_name",
     "dtype_named",
+    "given_type",
 ]
 
 ELEMENT_TYPE_ATTRIBUTES = frozenset(
@@ -55,6 +57,45 @@ def dtype_named(name: str) -> ir.DataType | None:
     (`float8_e4m3fn`) are understood too.
     """
     return _BY_SPELLING.get(name.lower().replace("_", ""))
+
+
+_CONSTANTS = {
+    "value_float": ir.DataType.FLOAT,
+    "value_floats": ir.DataType.FLOAT,
+    "value_int": ir.DataType.INT64,
+    "value_ints": ir.DataType.INT64,
+    "value_string": ir.DataType.STRING,
+    "value_strings": ir.DataType.STRING,
+}
+"""Attributes of Constant that have one element type each."""
+
+
+def given_type(node: ir.Node) -> ir.DataType | int | None:
+    """Return the element type of an output that stands in an attribute, as that of Cast does.
+
+    Returns:
+        The type; or the position of the input that has the same one, as EyeLike says by leaving the
+        attribute out; None for all other operators, and where the attribute is that of a function's
+        caller or names no type.
+    """
+    source = traits(node).element_type
+    if source is None:
+        return None
+    attribute = node.attributes.get(source.attribute)
+    if attribute is None:
+        known = (dtype for name, dtype in _CONSTANTS.items() if name in node.attributes)
+        return next(known, source.otherwise) if node.op_type == "Constant" else source.otherwise
+    if attribute.is_ref():
+        return None
+    if attribute.type == ir.AttributeType.TENSOR:
+        dtype: ir.DataType = attribute.value.dtype  # `as_tensor()` asks for the size
+        return dtype
+    if attribute.type != ir.AttributeType.INT:
+        return None
+    try:
+        return ir.DataType(attribute.as_int())
+    except ValueError:
+        return None
 
 
 def contradiction(value: ir.Value) -> str | None:

@@ -19,6 +19,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import contents
 from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.dtypes import takes
 from onnx_kvtool.rewrite.emit import Emitter, Scope
@@ -32,16 +33,6 @@ from onnx_kvtool.rewrite.report import Lowered
 __all__ = ["Carried", "carry_types"]
 
 _D = ir.DataType
-
-_MOVERS = frozenset(
-    {
-        "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements",
-        "GatherND", "Identity", "Pad", "Reshape", "ReverseSequence", "ScatterElements",
-        "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "TensorScatter", "Tile",
-        "Transpose", "Unsqueeze",
-    }
-)  # fmt: skip
-"""Operators that only put elements elsewhere; what they fill in is 0 in every type."""
 
 
 @dataclass(slots=True)
@@ -158,7 +149,7 @@ def _takes_carriers(node: ir.Node, values: set[ir.Value]) -> bool:
             # Of a float, the rounding itself would have to be written.
             return not made or _is_integer(node.outputs[0].dtype)
     reduction = node.attributes.get("reduction")
-    return node.op_type in _MOVERS and (reduction is None or reduction.value == "none")
+    return Trait.MOVES in traits(node) and (reduction is None or reduction.value == "none")
 
 
 def _is_integer(dtype: ir.DataType | None) -> bool:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.schema import NEWEST, op_facts, tensor_type
+from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["carrier_of", "detoured_parameter", "exact_carrier", "takes"]
@@ -90,12 +91,15 @@ class _Way:
     carriers: _Carriers
 
 
+_OWN = frozenset({"CenterCropPad", "Concat", "OneHot", *having(Trait.SAME), *having(Trait.UPDATES)})
+"""Movers that take every type which Cast takes, or whose lowering sees to types itself, and OneHot
+with its `T3`."""
+
 _WAYS: Mapping[str, _Way] = Table(
     "element type detour",
     [
-        *_each("Compress Expand Flatten Gather GatherElements GatherND Pad", "T", _MOVED),
-        *_each("Reshape ReverseSequence Slice Squeeze Tile Transpose", "T", _MOVED),
-        *_each("DepthToSpace SpaceToDepth Split Unique Unsqueeze Where", "T", _MOVED),
+        *((op, _Way("T", _MOVED)) for op in sorted(having(Trait.MOVES)) if op not in _OWN),
+        ("Unique", _Way("T", _MOVED)),
         ("OneHot", _Way("T3", _MOVED)),
         ("IsInf", _Way("T1", _ORDERED)),
         ("IsNaN", _Way("T1", _ORDERED)),

@@ -14,6 +14,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.admission import objections
 from onnx_kvtool.rewrite.border import missing_at_border
 from onnx_kvtool.rewrite.carry import carry_types
@@ -227,7 +228,7 @@ def _reader_of_types(scope: _Scope) -> Callable[[ir.Node], bool]:
             opset = node.version or scope.source
             changes = not same_version(node.op_type, opset, scope.target)
             needed = node.op_type in scope.watched or (changes and not scope.only)
-            answers[key] = needed or node.op_type in ("Shape", "Size")
+            answers[key] = needed or Trait.GIVES_SIZES in traits(node)
         return answers[key]
 
     return reads

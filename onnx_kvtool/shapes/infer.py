@@ -14,10 +14,10 @@ from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.misdeclared import held, is_misdeclared
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.completion import Addition, Completion
 from onnx_kvtool.shapes.knowledge import Lost
 from onnx_kvtool.shapes.propagation import infer_with_data
-from onnx_kvtool.symbolic.sizes import is_invented
 
 __all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]
 
@@ -164,7 +164,7 @@ def _domains(protos: Iterable[onnx.NodeProto]) -> set[str]:
     found: set[str] = set()
     for node in protos:
         found.add(node.domain)
-        if node.op_type in ("If", "Loop", "Scan", "SequenceMap"):
+        if Trait.HAS_BODY in traits(node):
             for _, graph in _proto_graphs(node):
                 found |= _domains(graph.node)
     return found
@@ -186,7 +186,9 @@ def forget_invented_names(graph: ir.Graph) -> None:
 
 
 def _is_invented(dim: int | ir.SymbolicDim) -> bool:
-    return dim == 0 if isinstance(dim, int) else is_invented(dim.value)
+    if isinstance(dim, int):
+        return dim == 0
+    return (dim.value or "").startswith("unk__")
 
 
 def _matches(

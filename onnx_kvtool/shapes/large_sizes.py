@@ -14,7 +14,7 @@ from onnx_kvtool.core.messages.small_constants import (
     op_types,
     small_constants,
 )
-from onnx_kvtool.shapes.rules.table import BROADCAST, LIKE_FIRST
+from onnx_kvtool.ops.traits import Trait, traits
 
 __all__ = ["HANDED_ON", "may_run_out"]
 
@@ -30,8 +30,6 @@ HANDED_ON = {
 }
 """The operators that onnx 1.23.2 computes the elements of, with the inputs whose elements come to
 be, or make, those of the output; what else they read only chooses among them."""
-
-_TAKES_NO_SIZE = frozenset((*BROADCAST, *LIKE_FIRST))
 
 
 def may_run_out(message: onnx.ModelProto) -> bool:
@@ -83,7 +81,9 @@ def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -
         if op in HANDED_ON:
             if not large.isdisjoint(node.input[HANDED_ON[op]]):
                 large.update(node.output)
-        elif op not in _TAKES_NO_SIZE and _has_a_rule(node):
+        elif traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS):
+            continue  # no operand tells it a size
+        elif _has_a_rule(node):
             return True
     return not large.isdisjoint(returned)
 

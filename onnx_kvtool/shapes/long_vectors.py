@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import onnx
 from numpy.typing import NDArray
@@ -13,22 +15,29 @@ from onnx_kvtool.core.messages.small_constants import (
     op_types,
     small_constants,
 )
+from onnx_kvtool.ops.schema import op_history
+from onnx_kvtool.ops.traits import Trait, having, traits_of
 
 __all__ = ["makes_long_vector"]
 
 _LONGEST = 1 << 20
-_MAKERS: Sizes = {
-    "ConstantOfShape": ((0,), ()),
-    "Expand": ((1,), ()),
-    "OneHot": ((1,), ()),
-    "Pad": ((1,), ("pads", "paddings")),
-    "RandomNormal": ((), ("shape",)),
-    "RandomUniform": ((), ("shape",)),
-    "Range": ((0, 1), ()),
-    "Resize": ((1, 2, 3), ()),
-    "Tile": ((1, 2), ()),
-    "Upsample": ((1,), ("scales",)),
-}
+
+
+@functools.cache
+def _makers() -> Sizes:
+    """Return where operators are told sizes whose result may be longer than their inputs."""
+    makers = {}
+    for op_type in sorted(having()):
+        kinds = traits_of(op_type)
+        if kinds.sizes and not kinds.any(Trait.VIEW, Trait.PART):
+            places = {
+                place
+                for facts in op_history(op_type)
+                for place, formal in enumerate(facts.inputs)
+                if formal.name in kinds.sizes
+            }
+            makers[op_type] = (tuple(sorted(places)), kinds.sizes)
+    return makers
 
 
 def makes_long_vector(message: onnx.ModelProto) -> bool:
@@ -36,11 +45,11 @@ def makes_long_vector(message: onnx.ModelProto) -> bool:
 
     Told so by a size that is computed, it is not found.
     """
-    if op_types(message).isdisjoint(_MAKERS):
+    if op_types(message).isdisjoint(_makers()):
         return False
     long: set[str] | None = None
     for node in every_node(message):
-        sizes = _MAKERS.get(node.op_type)
+        sizes = _makers().get(node.op_type)
         if sizes is None or node.domain not in ("", "ai.onnx"):
             continue
         if long is None:

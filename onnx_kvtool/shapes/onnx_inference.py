@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
 from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.ops.schema import NEWEST, NEWEST_OF
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.message_types import innermost, read_type
@@ -29,11 +30,6 @@ __all__ = ["Told", "of_model", "of_node", "refusals"]
 _A = onnx.AttributeProto
 _MOST_ELEMENTS = 256
 """Most elements of a constant that onnx's rule for a node is given."""
-
-_COUNTING = frozenset(
-    {"Compress", "NonMaxSuppression", "NonZero", "StringNormalizer", "StringSplit", "Unique"}
-)
-"""Operators whose result is as long as their input has elements of some kind."""
 
 
 def _takes_names_for_zero(node: ir.Node) -> bool:
@@ -263,7 +259,7 @@ def _result(
 
 def _reason(site: Site) -> tuple[str, str]:
     inputs = [value for value in site.node.inputs if value is not None]
-    if site.node.op_type in _COUNTING and inputs:
+    if Trait.COUNTS in traits(site.node) and inputs:
         return "data-dependent", f"it counts elements of `{inputs[0].name}`"
     return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"
 

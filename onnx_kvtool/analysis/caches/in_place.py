@@ -11,11 +11,10 @@ from onnx_kvtool.analysis.caches.links import Link
 from onnx_kvtool.analysis.caches.routes import Route
 from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.caches.updates import Update
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["judge_in_place"]
-
-_SIZES_ONLY = frozenset({"Shape", "Size"})
 
 
 def judge_in_place(
@@ -132,9 +131,9 @@ def _readers(program: Program, scope: Scope, update: Update, source: Route) -> I
             if inner is not None and inner.function is not None:
                 if index < len(inner.function.inputs):
                     following.append((inner.function.inputs[index], inner))
-            elif reader.op_type == "Identity" and not reader.domain:
+            elif Trait.SAME in traits(reader):
                 following.append((reader.outputs[0], here))
-            elif reader.op_type in _SIZES_ONLY and not reader.domain:
+            elif Trait.READS_SHAPE in traits(reader):
                 continue
             elif not (reader is update.node and here is scope and index in update.reads):
                 yield f"the past `{past.name}` is also read by {_named(reader)}"

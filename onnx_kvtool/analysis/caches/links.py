@@ -8,6 +8,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["UNKNOWN_AXES", "AxisMap", "Link", "compose", "inverted", "link", "map_axis"]
@@ -18,20 +19,6 @@ AxisMap = tuple[int | None, ...] | Literal["same"] | None
 UNKNOWN_AXES: AxisMap = None
 
 How = Literal["same", "view", "cast", "moved", "updated"]
-
-_SAME_AXES: dict[str, How] = {
-    "Identity": "same",
-    "Cast": "cast",
-    "CastLike": "cast",
-    "QuantizeLinear": "cast",
-    "DequantizeLinear": "cast",
-    "Slice": "moved",
-    "TensorScatter": "updated",
-    "ScatterND": "updated",
-    "ScatterElements": "updated",
-}
-_VIEWS = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
-_PARTS = frozenset({"Gather", "GatherND", "Split"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +42,37 @@ class Link:
 def link(value: ir.Value, folder: Folder) -> Link | None:
     """Return how `value` holds what an input of its producer holds; None when it is computed."""
     node = value.producer()
-    if node is None or node.domain not in ("", "ai.onnx") or not node.inputs:
+    if node is None or not node.inputs:
         return None
-    if node.op_type == "Concat":
+    kinds = traits(node)
+    if node.op_type == "Concat" and Trait.SHIFTS in kinds:
         return _concat(node)
     source = node.inputs[0]
     if source is None:
         return None
-    if (how := _SAME_AXES.get(node.op_type)) is not None:
-        return Link(node, source, how, "same")
-    if node.op_type in _PARTS:
-        return Link(node, source, "moved", "same" if node.op_type == "Split" else UNKNOWN_AXES)
-    if node.op_type in _VIEWS:
+    if Trait.PART in kinds:
+        return Link(node, source, "moved", "same" if Trait.KEEPS_AXES in kinds else UNKNOWN_AXES)
+    if value.index() != 0:
+        return None
+    for trait, how in _SAME_AXES:
+        if trait in kinds:
+            return Link(node, source, how, "same")
+    if Trait.REARRANGES in kinds:
         return Link(node, source, "view", _view_axes(node, source, value, folder))
     return None
+
+
+_SAME_AXES: tuple[tuple[Trait, How], ...] = (
+    (Trait.SAME, "same"),
+    (Trait.CONVERTS, "cast"),
+    (Trait.UPDATES, "updated"),
+)
 
 
 def base(value: ir.Value) -> ir.Value:
     """Return the tensor that `value` is a slice of; `value` itself when it is none."""
     node = value.producer()
-    if node is None or node.domain not in ("", "ai.onnx") or node.op_type not in ("Slice", "Split"):
+    if node is None or not {Trait.PART, Trait.KEEPS_AXES} <= traits(node).kinds:
         return value
     source = node.inputs[0] if node.inputs else None
     return value if source is None else source

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.traits import Trait, traits
 
 __all__ = ["Edge", "Neighbourhood", "Spot", "neighbourhood"]
 
@@ -102,7 +103,7 @@ class _Drawing:
                 way.update(map(id, passed))
         for value in cache.node.outputs:
             way.update(id(v) for v in _on(value, cache.present))
-        if not way and cache.node.op_type not in ("Where", "Add"):
+        if not way and Trait.BROADCASTS not in traits(cache.node):
             # In a function body the ends have other names; the first input is the past there.
             way.update(map(id, _back(cache.node.inputs[0])))
             way.add(id(cache.node.outputs[0]))
@@ -171,7 +172,7 @@ class _Drawing:
                     if self._is_full and target_key not in self._spots:
                         continue
                     self._edge(source, self._node(reader), value.name or "", value)
-                    if reader.op_type in _ON and depth + 1 < _LEVELS_DOWN:
+                    if traits(reader).any(*_ON) and depth + 1 < _LEVELS_DOWN:
                         following.extend(reader.outputs)
             level = following
 
@@ -187,10 +188,10 @@ def _is_setting(value: ir.Value) -> bool:
     return tensor is not None and tensor.dtype.is_integer() and tensor.size <= 16
 
 
-_ON = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast"})
+_ON = (Trait.REARRANGES, Trait.CONVERTS)
 """Operators behind which the present goes on to an output."""
 
-_BACK = _ON | {"Slice", "Gather", "GatherND", "Concat"}
+_BACK = (*_ON, Trait.SHIFTS)
 """Operators that hand the past on to the update, its rows moved by some of them."""
 
 
@@ -201,7 +202,7 @@ def _back(value: ir.Value | None) -> Iterator[ir.Value]:
             return
         yield value
         node = value.producer()
-        if node is None or node.op_type not in _BACK or not node.inputs:
+        if node is None or not traits(node).any(*_BACK) or not node.inputs:
             return
         value = node.inputs[0]
 
@@ -213,7 +214,7 @@ def _on(value: ir.Value, present: str | None, steps: int = _LEVELS_DOWN) -> list
     if steps == 0:
         return []
     for reader in value.consumers():
-        if reader.op_type in _ON and reader.outputs:
+        if traits(reader).any(*_ON) and reader.outputs:
             rest = _on(reader.outputs[0], present, steps - 1)
             if rest:
                 return [value, *rest]

@@ -12,11 +12,11 @@ from onnx_kvtool.analysis.caches.links import AxisMap, Link, compose, inverted, 
 from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dims import contradict, dims_of
 
 __all__ = ["Route", "Routes"]
 
-_DEFAULT = ("", "ai.onnx")
 _CHANGES = ("same", "view", "cast", "updated", "moved")
 _MOST_TARGETS = 4
 """Most outputs as which one value is taken to leave: a cache, and copies of it."""
@@ -156,7 +156,7 @@ class Routes:
                 yield _Step(inner.function.outputs[index], inner)
         elif (found := link(value, self.folder)) is not None:
             yield _Step(found.source, scope, found)
-        elif node.op_type in ("If", "Loop", "Scan") and node.domain in _DEFAULT:
+        elif traits(node).any(Trait.BRANCHES, Trait.LOOPS):
             yield from (_Step(inside, scope) for inside in _handed_out(node, value))
 
     def _into_caller(self, value: ir.Value, scope: Scope) -> Iterator[_Step]:
@@ -168,7 +168,7 @@ class Routes:
                 yield _Step(given, outer)
             return
         owned = self.program.body_owner(value)
-        if owned is None or owned[0].op_type not in ("Loop", "Scan"):
+        if owned is None or Trait.LOOPS not in traits(owned[0]):
             return
         node, index = owned
         states = range(2, len(node.inputs)) if node.op_type == "Loop" else range(_states(node))
@@ -219,4 +219,4 @@ def _states(node: ir.Node) -> int:
 def _is_choice(value: ir.Value) -> bool:
     """Return whether `value` is what a body hands out, of which there may be several forms."""
     node = value.producer()
-    return node is not None and node.op_type in ("If", "Loop", "Scan") and node.domain in _DEFAULT
+    return node is not None and traits(node).any(Trait.BRANCHES, Trait.LOOPS)

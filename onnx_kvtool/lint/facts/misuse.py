@@ -14,16 +14,13 @@ from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.release import runtime_words
 from onnx_kvtool.lint.facts.strangers import STRANGERS
-from onnx_kvtool.ops.attribute_values import STRINGS, TYPES
+from onnx_kvtool.ops.attribute_values import STRINGS
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST_OF, OpFacts, op_facts, operators, tensor_type, type_name
 from onnx_kvtool.ops.signature import signature
+from onnx_kvtool.ops.traits import Trait, traits
 
 __all__ = ["Misuse", "misuses"]
-
-_SCATTERS = frozenset({"ScatterND", "ScatterElements", "Scatter"})
-# What is wrong with a value of these is left to another rule if a certain input has its name.
-_JUDGED_BY_NAME = _SCATTERS | {"TensorScatter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,9 @@ def misuses(context: Context) -> Iterator[Misuse]:
                 if key not in sound:
                     found = tuple(_node(site, site.opset, facts))
                     yield from found
-                    if not found and node.op_type not in _JUDGED_BY_NAME:
+                    if not found and Trait.UPDATES not in traits(node):
+                        # What is wrong with a value of an update is left to another rule if a
+                        # certain input has its name.
                         sound.add(key)
             elif facts is None and not node.domain and node.op_type in STRANGERS:
                 strangers.setdefault((id(site.root), node.op_type), []).append(site)
@@ -119,7 +118,7 @@ def _is_said_elsewhere(site: Site, problem: Problem, facts: OpFacts) -> bool:
         return False
     if node.op_type == "TensorScatter":  # KV010
         return len(node.inputs) > 2 and _is(node.inputs[2], problem.subject)
-    if node.op_type in _SCATTERS:  # KV206
+    if Trait.UPDATES in traits(node):  # KV206
         moved = (*node.inputs[:1], *node.inputs[2:], *node.outputs)
         return any(_is(value, problem.subject) for value in moved)
     return False
@@ -228,6 +227,7 @@ def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
     node = site.node
     if node.op_type == "TensorScatter":  # KV003
         return
+    source = traits(node).element_type
     for name, given in node.attributes.data.items():
         if given.is_ref() or name not in facts.attributes:
             continue
@@ -241,7 +241,7 @@ def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
                 + ", ".join(f"`{text}`" for text in sorted(allowed)),
                 did_you_mean(value, sorted(allowed)),
             )
-        if (node.op_type, name) in TYPES and isinstance(value, int):
+        if source is not None and name == source.attribute and isinstance(value, int):
             yield from _type(site, facts, name, value)
 
 

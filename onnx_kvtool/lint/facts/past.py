@@ -6,6 +6,8 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from onnx_kvtool.ops.traits import Trait, traits
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -23,10 +25,7 @@ __all__ = [
     "through",
 ]
 
-_SIZES_ONLY = frozenset({"Shape", "Size"})
-_ARRANGING = frozenset(
-    {"Identity", "Transpose", "Reshape", "Cast", "Expand", "Squeeze", "Unsqueeze"}
-)
+_ARRANGING = (Trait.REARRANGES, Trait.CASTS, Trait.REPEATS)
 _FAR = 8
 
 Level = tuple["ir.Value", "ir.Node", int]
@@ -36,7 +35,7 @@ Level = tuple["ir.Value", "ir.Node", int]
 def through(value: ir.Value) -> ir.Value:
     """Return the value of which `value` is a copy by Identity nodes, or `value` itself."""
     node = value.producer()
-    while node is not None and node.op_type == "Identity" and not node.domain and node.inputs:
+    while node is not None and _is_identity(node) and node.inputs:
         source = node.inputs[0]
         if source is None:
             break
@@ -77,7 +76,7 @@ def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
         for reader, index in copy.uses():
             if _is_identity(reader):
                 continue
-            if reader.domain or reader.op_type not in _SIZES_ONLY:
+            if Trait.READS_SHAPE not in traits(reader):
                 yield reader, index
 
 
@@ -95,7 +94,7 @@ def copies(value: ir.Value) -> Iterator[ir.Value]:
 
 
 def _is_identity(node: ir.Node) -> bool:
-    return node.op_type == "Identity" and not node.domain
+    return Trait.SAME in traits(node)
 
 
 def scatter_behind(value: ir.Value) -> ir.Node | None:
@@ -110,7 +109,7 @@ def scatter_behind(value: ir.Value) -> ir.Node | None:
             return None
         if node.op_type == "TensorScatter":
             return node
-        if node.op_type not in _ARRANGING or not node.inputs:
+        if not traits(node).any(*_ARRANGING) or not node.inputs:
             return None
         current = node.inputs[0]
     return None

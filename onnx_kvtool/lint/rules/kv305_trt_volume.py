@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["TrtVolume"]
 
 _MOST = 2**31 - 1
-_OPERATORS = frozenset({"ScatterND", "ScatterElements", "Scatter", "TensorScatter"})
 
 
 class TrtVolume(TargetRule):
@@ -65,10 +64,11 @@ class TrtVolume(TargetRule):
         """Count the elements of each operand whose dimensions are numbers."""
         from onnx_kvtool.lint.facts.release import runtime_words
         from onnx_kvtool.lint.facts.words import shape_words
+        from onnx_kvtool.ops.traits import Trait, traits
         from onnx_kvtool.symbolic.dims import dims_of, product
 
         for site in context.sites:
-            if site.node.op_type not in _OPERATORS or site.node.domain:
+            if Trait.UPDATES not in traits(site.node):
                 continue
             for value in site.node.inputs:
                 dims = dims_of(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, seen_through
 from onnx_kvtool.rewrite.raising.proof import Proof
@@ -90,10 +91,10 @@ def _moves_rows(proof: Proof, node: ir.Node, axis: int, rank: int) -> bool:
         axis: The axis of its output.
         rank: Rank of its output.
     """
-    if node.op_type in ("GatherElements", "GatherND", "Pad", "ReverseSequence"):
-        return True
-    if node.op_type not in ("Concat", "Gather", "Slice", "Split"):
+    if Trait.SHIFTS not in traits(node):
         return False
+    if node.op_type not in ("Concat", "Gather", "Slice", "Split"):
+        return True
     view = NodeView(node, node.version if node.version is not None else proof.opset)
     if node.op_type == "Slice":
         axes = view.input("axes") if "axes" not in view.facts.attributes else None

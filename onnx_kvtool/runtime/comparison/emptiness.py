@@ -8,13 +8,11 @@ from contextlib import suppress
 import numpy as np
 import onnx
 
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.inputs.windows import WINDOWED
 from onnx_kvtool.runtime.sessions import Array, RuntimeName, Session, open_session
 
 __all__ = ["Emptiness"]
-
-_LOOKED_AT = WINDOWED | {"Slice"}
 
 
 class Emptiness:
@@ -58,7 +56,7 @@ class Emptiness:
         names = [
             name
             for node in message.graph.node
-            if node.op_type in _LOOKED_AT and node.domain in ("", "ai.onnx")
+            if Trait.WINDOWED in traits(node) or _is_slice(node)
             for name in node.output[:1]
         ]
         if names:
@@ -67,3 +65,7 @@ class Emptiness:
             with suppress(RuntimeUnavailable):
                 data = message.SerializeToString()
                 self._session = open_session(self._runtime, data, self._directory)
+
+
+def _is_slice(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Slice" and node.domain in ("", "ai.onnx")

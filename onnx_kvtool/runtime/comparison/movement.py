@@ -7,34 +7,11 @@ from collections.abc import Iterable, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.ops.element_type import given_type
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.inputs.flow import is_default
 
 __all__ = ["moved_outputs"]
-
-_MOVING = frozenset(
-    {
-        "Cast", "CastLike", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace",
-        "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "OneHot", "Pad",
-        "Reshape", "ReverseSequence", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth",
-        "Split", "Squeeze", "TensorScatter", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
-    }
-)  # fmt: skip
-"""Operators that put elements elsewhere; Cast rounds, but in one way only."""
-
-_TYPED_BY_ATTRIBUTE = frozenset({"Cast", "Constant", "ConstantOfShape"})
-_DECIDING = frozenset(
-    {
-        "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
-        "LessOrEqual", "NonZero",
-    }
-)  # fmt: skip
-"""Operators that take floats and give integers or booleans without rounding in between."""
-
-_OF_SHAPE = frozenset({"Shape", "Size"})
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
-     "RandomUniformLike"}
-)  # fmt: skip
 
 _MOST = 1_000_000
 """Nodes that are visited, each as often as its function is called with other arguments; a model
@@ -121,14 +98,14 @@ class _Walk:
         if bodies:
             self._bodies(node, bodies, is_exact)
             return
-        if not is_default(node) or node.op_type in _RANDOM:
+        if not is_default(node) or Trait.RANDOM in traits(node):
             return
         is_discrete = self._is_discrete(node, inputs)
         if is_discrete:
             self.discrete.update(id(value) for value in node.outputs)
         without_floats = is_discrete and all(self._holds_no_floats(value) for value in inputs)
-        is_faithful = without_floats or node.op_type in _DECIDING or _only_moves(node)
-        if node.op_type in _OF_SHAPE or (is_exact and is_faithful):
+        is_faithful = without_floats or Trait.DECIDES in traits(node) or _only_moves(node)
+        if Trait.READS_SHAPE in traits(node) or (is_exact and is_faithful):
             self.exact.update(id(value) for value in node.outputs)
 
     def _holds_no_floats(self, value: ir.Value) -> bool:
@@ -136,16 +113,21 @@ class _Walk:
 
     def _is_discrete(self, node: ir.Node, inputs: Iterable[ir.Value]) -> bool:
         """Return whether the outputs certainly hold no floats."""
-        if node.op_type in _OF_SHAPE:
+        kinds = traits(node)
+        if Trait.GIVES_SIZES in kinds:
             return True
         dtypes = [value.dtype for value in node.outputs]
         if None not in dtypes:
             return all(_is_discrete_type(dtype) for dtype in dtypes)
-        if node.op_type in _TYPED_BY_ATTRIBUTE:
-            return _is_discrete_type(_attribute_type(node))
-        if node.op_type in ("CastLike", "DequantizeLinear"):
+        if kinds.element_type is not None:
+            given = given_type(node)
+            if given is None or isinstance(given, ir.DataType):
+                return _is_discrete_type(given)
+            value = node.inputs[given] if given < len(node.inputs) else None
+            return value is not None and self._holds_no_floats(value)
+        if Trait.CONVERTS in kinds:
             return False
-        if node.op_type in _DECIDING:
+        if Trait.DECIDES in kinds:
             return True
         return bool(inputs) and all(self._holds_no_floats(value) for value in inputs)
 
@@ -189,24 +171,9 @@ class _Walk:
             self.exact.update(id(value) for value in node.outputs)
 
 
-def _attribute_type(node: ir.Node) -> ir.DataType | None:
-    """Return the element type that an attribute gives to the output of `node`; None if unclear."""
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.name == "to" and attribute.type == ir.AttributeType.INT:
-            number = attribute.as_int()
-            return ir.DataType(number) if number in set(ir.DataType) else None
-        if attribute.type == ir.AttributeType.TENSOR:
-            dtype: ir.DataType = attribute.value.dtype  # `as_tensor()` asks for the size
-            return dtype
-        if attribute.name in ("value_int", "value_ints"):
-            return ir.DataType.INT64
-    return None
-
-
 def _only_moves(node: ir.Node) -> bool:
-    if node.op_type not in _MOVING:
+    """Return whether a node puts elements elsewhere; a cast rounds, but in one way only."""
+    if not traits(node).any(Trait.MOVES, Trait.FILLS, Trait.CASTS):
         return False
     # The default of every version is `none`; a reference is left to the caller of the function.
     reduction = node.attributes.get("reduction")

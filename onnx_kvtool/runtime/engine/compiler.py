@@ -13,6 +13,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, step_path
 from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.schema import OpFacts, op_facts
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.runtime.engine.action import BodyProgram, call_function, call_kernel
 from onnx_kvtool.runtime.engine.binding import bound_attributes, resolve
@@ -146,6 +147,8 @@ class Compiler:
             kernel = CONTRIB_KERNELS.get((node.domain, node.op_type))
         if facts is not None and kernel is not None:
             self._prepare_kernel(step, kernel, facts, attributes, scope, slots, opset)
+            if Trait.UPDATES in traits(node):
+                step.in_place = 0
             return
         self.borrowed[step.location] = None
         step.runtime = "onnx.reference"
@@ -181,8 +184,6 @@ class Compiler:
 
         bound = bound_attributes(facts, attributes, compile_body)
         step.captured = tuple(slots.find(value) or ABSENT for value in captured.values())
-        if kernel.in_place is not None:
-            step.in_place = [formal.name for formal in facts.inputs].index(kernel.in_place)
         step.action = call_kernel(
             kernel,
             {name: value for name, value in bound.items() if name not in bodies},

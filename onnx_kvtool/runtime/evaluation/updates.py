@@ -10,13 +10,11 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.evaluation.loop import Outcome
 from onnx_kvtool.runtime.evaluation.report import Update
 
 __all__ = ["find_node", "updated_input", "updates_of"]
-
-_UPDATING = ("TensorScatter", "ScatterElements", "ScatterND", "Scatter")
-"""Operators whose first output is their first input with something written into it."""
 
 
 def find_node(model: ir.Model, name: str) -> tuple[int, ir.Node]:
@@ -47,7 +45,7 @@ def find_node(model: ir.Model, name: str) -> tuple[int, ir.Node]:
 def updated_input(model: ir.Model, name: str) -> list[str]:
     """Return the name of the value that a node writes into; none if it is no such node."""
     _, node = find_node(model, name)
-    if node.domain or node.op_type not in _UPDATING or not node.inputs or not node.outputs:
+    if Trait.UPDATES not in traits(node) or not node.inputs or not node.outputs:
         return []
     opset = model.opset_imports.get("")
     if opset is None or op_facts(node.op_type, opset) is None:

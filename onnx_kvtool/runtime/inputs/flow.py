@@ -12,18 +12,10 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 
 __all__ = ["Flow", "Place", "is_default", "small_integer"]
-
-_RESHAPED = frozenset(
-    {"Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Transpose"}
-)
-"""Operators whose first output holds the elements of their first input, only arranged or typed
-differently."""
-
-_PART = frozenset({"Slice", "Gather", "Split", "GatherElements", "GatherND"})
-"""Operators whose outputs hold some of the elements of their first input."""
 
 _DEEPEST = 16
 """Nested calls that are followed; more is a cycle, or nothing that an exporter writes."""
@@ -140,15 +132,16 @@ class Flow:
         if not is_default(node):
             return
         output = node.outputs[0] if node.outputs else None
-        if node.op_type in ("Loop", "Scan"):
+        kinds = traits(node)
+        if Trait.LOOPS in kinds:
             yield from _into_body(place, node, index)
         elif output is None:
             return
-        elif node.op_type == "Identity":
+        elif Trait.SAME in kinds:
             yield replace(place, value=output)
-        elif node.op_type in _RESHAPED and index == 0:
+        elif kinds.any(Trait.REARRANGES, Trait.CASTS, Trait.REPEATS) and index == 0:
             yield replace(place, value=output, is_same=False)
-        elif node.op_type in _PART and index == 0:
+        elif Trait.PART in kinds and index == 0:
             for part in node.outputs:
                 yield replace(place, value=part, is_same=False)
         elif node.op_type in ("Add", "Sub") and len(node.inputs) == 2:

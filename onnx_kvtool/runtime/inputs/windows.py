@@ -11,25 +11,10 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.walk import nodes, tensors
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.inputs.flow import is_default
 
-__all__ = ["WINDOWED", "Windows", "windows_of"]
-
-_CONVOLUTIONS = frozenset({"Conv", "ConvInteger", "QLinearConv"})
-_POOLS = frozenset({"AveragePool", "LpPool", "MaxPool"})
-
-WINDOWED = _CONVOLUTIONS | _POOLS
-"""Operators that move a window over their first input."""
-
-_ALIGNED = frozenset(
-    {
-        "Add", "BatchNormalization", "Cast", "CastLike", "Clip", "Div", "DynamicQuantizeLinear",
-        "Elu", "Erf", "Exp", "Gelu", "GroupNormalization", "HardSigmoid", "HardSwish", "Identity",
-        "InstanceNormalization", "LayerNormalization", "LeakyRelu", "Log", "Mul", "Neg", "PRelu",
-        "Pad", "Pow", "Relu", "Sigmoid", "Softplus", "Sqrt", "Sub", "Tanh", "Where",
-    }
-)  # fmt: skip
-"""Operators whose result has the axes of their first input that is followed."""
+__all__ = ["Windows", "windows_of"]
 
 _MOST_VISITS = 100_000
 _DEEPEST = 16
@@ -232,12 +217,12 @@ class _Walk:
                 seen[id(value)] = inside[id(result)]
 
     def _through(self, node: ir.Node, index: int, seen: _Seen) -> _Seen:
-        axes, op_type = seen.axes, node.op_type
+        axes, op_type, kinds = seen.axes, node.op_type, traits(node)
         if not is_default(node):
             return _Seen(seen.source, None, seen.stride)
-        if op_type in _CONVOLUTIONS and index == 0:
+        if Trait.CONVOLVES in kinds and index == 0:
             return self._convolved(node, seen)
-        if op_type in _POOLS:
+        if Trait.POOLS in kinds:
             self._windows(node, seen, axes)
             return _Seen(seen.source, axes, seen.stride * _stride(node))
         if op_type == "Transpose" and axes is not None:
@@ -248,7 +233,7 @@ class _Walk:
         if op_type == "Slice":
             steps = _integers(node.inputs[4]) if len(node.inputs) > 4 else ()
             return _Seen(seen.source, axes, seen.stride * max([1, *steps]))
-        if op_type in _ALIGNED:
+        if kinds.any(Trait.KEEPS_AXES, Trait.BROADCASTS):
             return seen
         return _Seen(seen.source, None, seen.stride)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.inputs.flow import is_default, small_integer
 
 __all__ = ["wrapping_capacities"]
@@ -14,17 +16,8 @@ __all__ = ["wrapping_capacities"]
 _MOST = 2000
 """Values that are looked at."""
 
-_CARRYING = frozenset(
-    {
-        "Add", "Cast", "Concat", "Expand", "Gather", "Identity", "Mul", "Reshape", "Slice",
-        "Squeeze", "Sub", "Transpose", "Unsqueeze",
-    }
-)  # fmt: skip
-"""Operators through which starts become the indices of a scatter; a Where chooses between them and
-one that fails."""
-
-_INDICES = {"ScatterElements": 1, "ScatterND": 1, "TensorScatter": 2}
-"""Position of the indices among the inputs of an operator."""
+_LINEAR = frozenset({"Add", "Mul", "Sub"})
+"""Arithmetic by which starts become the indices of a scatter."""
 
 
 def wrapping_capacities(start: ir.Value) -> Iterator[int]:
@@ -42,17 +35,36 @@ def wrapping_capacities(start: ir.Value) -> Iterator[int]:
         for node, index in value.uses():
             if not is_default(node) or not node.outputs:
                 continue
-            if index == _INDICES.get(node.op_type) and modulus is not None:
+            kinds = traits(node)
+            if Trait.UPDATES in kinds and modulus is not None and _is_position(node, index):
                 yield modulus
             following: tuple[ir.Value, int | None] | None = None
             if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
                 size = _number(node.inputs[1])
                 following = (node.outputs[0], size) if size is not None and size > 0 else None
-            elif node.op_type in _CARRYING or (node.op_type == "Where" and index):
+            elif _carries(node, index):
                 following = node.outputs[0], modulus
             if following is not None and (id(following[0]), following[1]) not in seen:
                 seen.add((id(following[0]), following[1]))
                 queue.append(following)
+
+
+def _is_position(node: ir.Node, index: int) -> bool:
+    facts = op_facts(node.op_type, NEWEST)
+    formal = None if facts is None else facts.input(index)
+    return formal is not None and formal.name == traits(node).positions
+
+
+def _carries(node: ir.Node, index: int) -> bool:
+    """Return whether starts become indices through a node.
+
+    A Where chooses between them and one that fails; what is written is no index any more.
+    """
+    if node.op_type == "Where":
+        return index > 0
+    if Trait.UPDATES in traits(node):
+        return False
+    return node.op_type in _LINEAR or traits(node).any(Trait.MOVES, Trait.CASTS)
 
 
 def _number(value: ir.Value | None, depth: int = 4) -> int | None:
@@ -64,7 +76,7 @@ def _number(value: ir.Value | None, depth: int = 4) -> int | None:
     producer = None if value is None else value.producer()
     if number is not None or producer is None or depth == 0 or not is_default(producer):
         return number
-    if producer.op_type in ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze"):
+    if traits(producer).any(Trait.VIEW, Trait.CASTS):
         return _number(producer.inputs[0], depth - 1) if producer.inputs else None
     if producer.op_type == "Max":
         known = [_number(operand, depth - 1) for operand in producer.inputs]

@@ -76,11 +76,10 @@ class Kernel:
     Attributes:
         since: The first version of the operator that it serves; it serves the later ones up to the
             next kernel of the same operator.
-        function: The kernel itself.
-        in_place: Name of the input whose buffer may become the first output when nothing else
-            reads it; the function then takes the keyword `in_place`. None for most.
+        function: The kernel itself. That of an operator which updates its input (`Trait.UPDATES`)
+            takes the keyword `in_place`: the buffer of its first input may become the first output,
+            as nothing else reads it.
     """
 
     since: int
     function: KernelFunction
-    in_place: str | None = None

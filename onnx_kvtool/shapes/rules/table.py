@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.schema import op_history
+from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.shapes.rules import (
     caches,
     computed,
@@ -16,39 +20,11 @@ from onnx_kvtool.shapes.rules import (
 from onnx_kvtool.shapes.rules.elementwise import broadcast, like
 from onnx_kvtool.shapes.rules.site import Rule
 
-__all__ = ["BROADCAST", "LIKE_FIRST", "OTHER_RULES", "REDUCTIONS", "RULES"]
+__all__ = ["OTHER_RULES", "RULES"]
 
-LIKE_FIRST = (
-    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Bernoulli", "BitCast", "BitwiseNot",
-    "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "Cosh", "CumProd", "CumSum",
-    "DequantizeLinear", "Elu", "Erf", "Exp", "Floor", "Gelu", "GroupNormalization", "HardSigmoid",
-    "HardSwish", "Hardmax", "Identity", "InstanceNormalization", "IsInf", "IsNaN", "LRN",
-    "LeakyRelu", "Log", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "Mish", "Neg",
-    "Not", "QuantizeLinear", "RMSNormalization", "RandomNormalLike", "RandomUniformLike",
-    "Reciprocal", "Relu", "ReverseSequence", "RotaryEmbedding", "Round", "Scatter",
-    "ScatterElements", "ScatterND", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax",
-    "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Trilu",
-)  # fmt: skip
-"""The output has the shape of input 0."""
-
-BROADCAST = (
-    "Add", "And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Equal", "Greater",
-    "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Mean", "Min", "Mod", "Mul", "Or", "Pow", "Sub",
-    "Sum", "Where", "Xor",
-)  # fmt: skip
-"""The output has the shape to which all inputs are broadcast."""
-
-REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-)  # fmt: skip
-
-RULES: Table[str, Rule] = Table(
-    "shape rule",
+_OWN: Table[str, Rule] = Table(
+    "shape rule of one operator",
     [
-        *((op, like(0)) for op in LIKE_FIRST),
-        *((op, broadcast) for op in BROADCAST),
-        *((op, reduction.reduce) for op in REDUCTIONS),
         ("ArgMax", reduction.arg_reduce),
         ("ArgMin", reduction.arg_reduce),
         ("Attention", caches.attention),
@@ -64,7 +40,6 @@ RULES: Table[str, Rule] = Table(
         ("Dropout", like(0, outputs=2)),
         ("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
         ("Expand", computed.expand),
-        ("EyeLike", like(0)),
         ("Flatten", movement.flatten),
         ("Gather", movement.gather),
         ("GatherElements", like(1)),
@@ -77,7 +52,6 @@ RULES: Table[str, Rule] = Table(
         ("MaxPool", windows.pool),
         ("NonZero", slicing.non_zero),
         ("OneHot", computed.one_hot),
-        ("PRelu", like(0)),
         ("Pad", computed.pad),
         ("QLinearConv", windows.conv(weight=3)),
         ("QLinearMatMul", linear.mat_mul(right=3)),
@@ -98,10 +72,31 @@ RULES: Table[str, Rule] = Table(
         ("Unsqueeze", movement.unsqueeze),
     ],
 )
+"""What the traits of an operator do not say."""
+
+
+def _by_traits() -> Iterator[tuple[str, Rule]]:
+    for op in sorted(having(Trait.BROADCASTS)):
+        yield op, broadcast
+    for op in sorted(having(Trait.REDUCES) - having(Trait.DECIDES)):
+        yield op, reduction.reduce
+    for op in sorted(having(Trait.KEEPS_SHAPE) - having(Trait.BROADCASTS)):
+        facts = op_history(op)
+        if facts and facts[0].max_outputs == 1:
+            yield op, like(0)
+
+
+RULES: Table[str, Rule] = Table(
+    "shape rule",
+    [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
+)
 """An operator that is not here is left to onnx's own rule for a single node."""
 
 OTHER_RULES: Table[str, Rule] = Table(
     "shape rule of another domain",
-    [(f"ai.onnx.ml::{op}", like(0)) for op in ("Imputer", "Normalizer", "Scaler")],
+    [
+        (f"ai.onnx.ml::{op}", like(0))
+        for op in sorted(having(Trait.KEEPS_SHAPE, domain="ai.onnx.ml"))
+    ],
 )
 """Of operators of other domains of ONNX, for which onnx has no rule."""

@@ -18,23 +18,23 @@ from onnx_kvtool.runtime.kernels.scatter.tensor_scatter import tensor_scatter
 __all__ = ["LINES"]
 
 LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
-    ("Scatter", (Kernel(9, scatter_elements_11, in_place="data"),)),
+    ("Scatter", (Kernel(9, scatter_elements_11),)),
     (
         "ScatterElements",
         (
-            Kernel(11, scatter_elements_11, in_place="data"),
-            Kernel(16, scatter_elements_16, in_place="data"),
-            Kernel(18, scatter_elements_18, in_place="data"),
+            Kernel(11, scatter_elements_11),
+            Kernel(16, scatter_elements_16),
+            Kernel(18, scatter_elements_18),
         ),
     ),
     (
         "ScatterND",
         (
-            Kernel(11, scatter_nd_11, in_place="data"),
-            Kernel(16, scatter_nd_16, in_place="data"),
-            Kernel(18, scatter_nd_18, in_place="data"),
+            Kernel(11, scatter_nd_11),
+            Kernel(16, scatter_nd_16),
+            Kernel(18, scatter_nd_18),
         ),
     ),
-    ("TensorScatter", (Kernel(24, tensor_scatter, in_place="past_cache"),)),
+    ("TensorScatter", (Kernel(24, tensor_scatter),)),
 )
 """Operators of this family with their kernels, oldest first."""
