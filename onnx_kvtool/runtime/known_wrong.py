@@ -8,8 +8,12 @@ from collections.abc import Iterable, Iterator
 import onnx
 
 from onnx_kvtool.core.messages.protobuf import DecodeError
+from onnx_kvtool.targets.target import find_target
 
 __all__ = ["known_wrong"]
+
+_NONPAD_LIMITS = frozenset({"attention-nonpad-ignored", "attention-causal-nonpad"})
+"""What `targets/runtimes.toml` says of releases that mask Attention by valid lengths wrongly."""
 
 _NONPAD_KV_SEQLEN = 6
 """Position of `nonpad_kv_seqlen` among the inputs of Attention-24."""
@@ -18,13 +22,9 @@ _NONPAD_KV_SEQLEN = 6
 def known_wrong(version: str, model: bytes) -> str | None:
     """Return why onnxruntime `version` must not be trusted with `model`; None when it may.
 
-    Observed:
-    - 1.24 ignores the input `nonpad_kv_seqlen` of Attention-24; 1.25 to 1.27 align the causal
-      limit to the left instead of to the valid length when there is more than one query (against
-      onnx.reference 1.23.2 and a plain numpy attention).
-    - 1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they
-      run it; 1.29 refuses to load it.
-    Earlier releases load neither.
+    Which releases mask Attention by `nonpad_kv_seqlen` wrongly stands in `targets/runtimes.toml`.
+    And 1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they
+    run it; 1.29 refuses to load it, and earlier releases do as well.
 
     Args:
         version: Version of onnxruntime.
@@ -38,8 +38,10 @@ def known_wrong(version: str, model: bytes) -> str | None:
         proto = onnx.ModelProto.FromString(model)
     except DecodeError:
         return None
-    if (1, 24) <= release < (1, 28) and any(_has_nonpad_kv_seqlen(node) for node in _nodes(proto)):
-        return "releases 1.24 to 1.27 do not mask Attention by `nonpad_kv_seqlen` rightly"
+    if any(_has_nonpad_kv_seqlen(node) for node in _nodes(proto)):
+        for limit in find_target(f"onnxruntime@{numbers[0]}").release.limits:
+            if limit.name in _NONPAD_LIMITS:
+                return f"it {limit.reason}"
     scatters = any(_is(node, "TensorScatter") for node in _nodes(proto))
     if release >= (1, 25) and scatters and _has_strings(proto):
         return "releases 1.25 to 1.28 corrupt memory when TensorScatter moves strings"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
-from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.runtime.inputs.flow import Flow, Place
+from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.analysis.caches import find_caches as cache_table
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.ops.tensor_scatter import Mode
 
 __all__ = ["CachePair", "Caches", "find_caches"]
 
@@ -50,24 +51,29 @@ class Caches:
     scatters: dict[int, CachePair]
 
 
-def find_caches(model: ir.Model, flow: Flow, inputs: Sequence[ir.Value]) -> Caches:
+def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     """Find the caches of `model` among `inputs`.
 
-    A cache is an input that TensorScatter, Attention or Concat takes as it is and whose updated
-    form is an output as it is, in the main graph or through functions and sub-graphs; or an
-    input and an output whose names exporters use for the two ends of a cache.
+    A cache is an input of which the cache table (`analysis.caches`) says that its updated form is
+    an output; or an input and an output whose names exporters use for the two ends of a cache, for
+    models in which neither operators nor their arrangement tell.
     """
     found: dict[str, CachePair] = {}
     scatters: dict[int, CachePair] = {}
-    for value in inputs:
-        presents = {pair.present for pair in found.values()}
-        for node, pair in _by_operator(flow, value):
-            if pair.present not in presents:
-                found[pair.past] = pair
-                if pair.kind == "fixed":
-                    scatters[id(node)] = pair
-                break
+    inner = {value.name: value for value in inputs}
     outputs = {output.name: output for output in model.graph.outputs if output.name}
+    for cache in _table(model):
+        past, present = cache.past, cache.present
+        if past is None or present not in outputs or past not in inner:
+            continue
+        if past in found or any(pair.present == present for pair in found.values()):
+            continue
+        # An operator that may share one buffer need not, where the two ends are declared apart.
+        grows = cache.is_growing or _changing_axis(inner[past], outputs[present]) is not None
+        kind: Literal["fixed", "growing"] = "growing" if grows else "fixed"
+        pair = found[past] = CachePair(past, present, kind, cache.axis, cache.mode)
+        if cache.kind == "tensor_scatter":
+            scatters[id(cache.node)] = pair
     for value in inputs:
         if value.name in found:
             continue
@@ -79,41 +85,11 @@ def find_caches(model: ir.Model, flow: Flow, inputs: Sequence[ir.Value]) -> Cach
     return Caches(tuple(found[v.name] for v in inputs if v.name in found), scatters)
 
 
-def _by_operator(flow: Flow, value: ir.Value) -> Iterator[tuple[ir.Node, CachePair]]:
-    for place in flow.closure(Place(value)):
-        if not place.is_same:
-            continue
-        for node, index in place.value.uses():
-            update = _update(flow, place, node, index)
-            if update is None:
-                continue
-            updated, pair = update
-            for present in flow.outputs(Place(updated, place.calls)):
-                yield node, CachePair(value.name or "", present, pair.kind, pair.axis, pair.mode)
-
-
-def _update(
-    flow: Flow, place: Place, node: ir.Node, index: int
-) -> tuple[ir.Value, CachePair] | None:
-    """Return the updated cache and how it is updated, if `node` updates its input `index`."""
-    formal = flow.formal(place, node, index)
-    rank = None if place.value.shape is None else len(place.value.shape)
-    if node.op_type == "TensorScatter" and formal == "past_cache":
-        try:
-            view = TensorScatter(node, flow.opset(place))
-            return view.present_cache, CachePair("", "", "fixed", view.sequence_axis, view.mode)
-        except MalformedNode:
-            return None
-    if node.op_type == "Attention" and formal in ("past_key", "past_value"):
-        # (B, heads, rows, head size), also where the other operands have rank 3
-        position = 1 if formal == "past_key" else 2
-        if position < len(node.outputs):
-            return node.outputs[position], CachePair("", "", "growing", 2)
-    if node.op_type == "Concat" and index == 0 and len(node.inputs) == 2:
-        axis = flow.axis(place, node)
-        if axis is not None and rank and -rank <= axis < rank:
-            return node.outputs[0], CachePair("", "", "growing", axis % rank)
-    return None
+def _table(model: ir.Model) -> tuple[Cache, ...]:
+    try:
+        return cache_table(model, prove=False)
+    except KvtoolError:
+        return ()  # calls that unfold without end
 
 
 _NAMED_ENDS: tuple[tuple[str, str], ...] = (

@@ -92,7 +92,7 @@ def plan(model: ir.Model) -> InputPlan:
     """
     flow = Flow(model)
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
-    caches = find_caches(model, flow, inputs)
+    caches = find_caches(model, inputs)
     return InputPlan(
         inputs=tuple(_spec(value, flow, caches) for value in inputs),
         pairs=caches.pairs,

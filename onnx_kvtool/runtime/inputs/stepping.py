@@ -130,7 +130,7 @@ class _Stepper:
                 values = _longer_mask(old.astype(np.int64), shape)
             case "free":
                 return old if old.shape == shape else moderate(self._rng, spec.dtype, shape)
-        return values.astype(spec.dtype.numpy())
+        return np.asarray(values, spec.dtype.numpy())  # sums of a single position are no arrays
 
     def _positions(self, spec: InputSpec, old: Integers) -> Integers:
         if not self._old.is_sequence(spec) or not old.size:

@@ -216,6 +216,20 @@ def test_the_next_step_of_a_growing_cache() -> None:
     run(source, second)
 
 
+def test_a_single_position_stays_an_array() -> None:
+    source = model(
+        "g (float[B, past_len, 5] past, float[B, L, 5] u, int64 pos)"
+        " => (float[B, total, 5] present, int64 next)"
+        "{ present = Concat <axis = 1> (past, u) next = Add (pos, pos) }"
+    )
+    found = plan(source)
+    first = draw(found, PROMPT, 0)
+    second = advance(found, first, run(source, first))
+    assert second is not None
+    assert isinstance(second["pos"], np.ndarray)
+    assert second["pos"] == first["pos"] + first["u"].shape[1]
+
+
 def test_a_bound_number_of_rows_stays() -> None:
     source = native("llama_static")
     found = plan(source)

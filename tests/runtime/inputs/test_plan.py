@@ -64,6 +64,31 @@ def test_growing_and_fixed_caches_stand_side_by_side() -> None:
     assert {spec.name: spec.role for spec in found.inputs}["attention_mask"] == "attention_mask"
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "axis"),
+    [
+        pytest.param("y = ScatterElements <axis = 1> (x, i, u)", "fixed", 1, id="ScatterElements"),
+        pytest.param(
+            "z = Transpose <perm = [1, 0, 2]> (x) v = Transpose <perm = [1, 0, 2]> (u)"
+            "j = Constant <value_ints = [3]> () n = Constant <value_ints = [-1, 1]> ()"
+            "p = Add (s, j) k = Reshape (p, n) w = ScatterND (z, k, v)"
+            "y = Transpose <perm = [1, 0, 2]> (w)",
+            "fixed",
+            None,
+            id="ScatterND between transpositions",
+        ),
+    ],
+)
+def test_caches_that_other_operators_update_go_round(
+    body: str, kind: str, axis: int | None
+) -> None:
+    text = (
+        "g (float[2, 7, 5] x, float[2, 1, 5] u, int64[2, 1, 5] i, int64[1] s)"
+        f" => (float[2, 7, 5] y) {{ {body} }}"
+    )
+    assert plan(model(text)).pairs == (CachePair("x", "y", kind, axis),)
+
+
 def test_what_is_no_cache_is_not_taken_for_one() -> None:
     found = plan(native("mobius_block_bias_int64_2d"))
     assert found.pairs == ()
