@@ -18,6 +18,7 @@ __all__ = [
     "Tolerance",
     "bits_differ",
     "compare",
+    "largest",
     "tolerance_of",
 ]
 
@@ -150,6 +151,28 @@ def compare(
     count = int(np.count_nonzero(broken))
     reason = f"output `{name}` {mismatch} ({count} of {differs.size} elements differ)"
     return OutputDifference(name, False, False, largest, mismatch, reason)
+
+
+def largest(values: Array, left_out: bool | Mask = False) -> float:
+    """Return the largest finite magnitude in `values`; 0.0 where there is none.
+
+    Args:
+        values: Numbers of any type. A cache is large: nothing wider is made of it than has to be.
+        left_out: Which elements are not looked at: an array of booleans that broadcasts to them.
+    """
+    numbers = values.reshape(-1)
+    looked_at = ~np.broadcast_to(np.asarray(left_out), values.shape).reshape(-1)
+    found = 0.0
+    for begin in range(0, numbers.size, _AT_A_TIME):
+        part = numbers[begin : begin + _AT_A_TIME]
+        magnitudes = np.abs(part.astype(np.complex128 if part.dtype.kind == "c" else np.float64))
+        where = np.isfinite(magnitudes) & looked_at[begin : begin + _AT_A_TIME]
+        found = max(found, float(np.max(magnitudes, initial=0.0, where=where)))
+    return found
+
+
+_AT_A_TIME = 1 << 18
+"""Elements that are made wider at a time."""
 
 
 def bits_differ(expected: Array, actual: Array) -> Mask:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import graphs
-from onnx_kvtool.runtime.comparison.compare import Tolerance, compare
+from onnx_kvtool.runtime.comparison.compare import Tolerance, compare, largest
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, RuntimeName, Session, open_session
 
 __all__ = ["Noise", "coarsest_type"]
@@ -83,9 +83,7 @@ class Noise:
         if expected.dtype.kind in "iu":
             # A value that was rounded to an integer may fall to either side.
             return Tolerance(0.0, min(noise, 1.0))
-        finite = np.abs(expected.astype(np.complex128))
-        scale = float(np.max(finite, initial=0.0, where=np.isfinite(finite)))
-        most = _MOST * (usual.atol + usual.rtol * scale)
+        most = _MOST * (usual.atol + usual.rtol * largest(expected))
         return Tolerance(usual.rtol, usual.atol + min(MARGIN * noise, most))
 
     def others(self, name: str, inputs: Mapping[str, Array]) -> Iterator[Array]:
@@ -95,7 +93,9 @@ class Noise:
         for session in self._sessions:
             # One that fails on these inputs has nothing to say about them.
             with suppress(RunFailed):
-                yield session.run(inputs)[name]
+                found = session.run(inputs)[name]
+                give_back()
+                yield found
 
     def _open(self) -> Iterator[Session]:
         ways: list[tuple[RuntimeName, bool]] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +16,7 @@ from onnx_kvtool.runtime.comparison.compare import (
     Tolerance,
     bits_differ,
     compare,
+    largest,
     tolerance_of,
 )
 from onnx_kvtool.runtime.comparison.measure import Measure
@@ -239,7 +240,7 @@ class Twins:
             return compare(name, a, b, exact=exact, rtol=0.0, atol=MARGIN * rounding)
         usual, own = self._narrow.of(a), tolerance_of(a.dtype)
         # Rows that were in the cache before say nothing of the size of those that were computed.
-        scale = _largest(twin, exact) or 1.0
+        scale = largest(twin, exact) or 1.0
         # To float8 values are rounded once more, to either side.
         rtol = own.rtol if a.dtype.itemsize == 1 else 0.0
         atol = max(MARGIN * rounding, usual.rtol * scale)
@@ -281,22 +282,19 @@ def _distance(one: Array, other: Array) -> float | None:
         other.dtype == np.dtype(object)
     ):
         return None
-    return compare("", _wide(one), _wide(other)).max_abs_diff
+    # A cache is large: nothing wider is made of it than has to be.
+    wide = np.float64 if max(one.dtype.itemsize, other.dtype.itemsize) > 4 else np.float32
+    return compare("", _wide(one, wide), _wide(other, wide)).max_abs_diff
 
 
-def _wide(value: Array) -> Array:
-    """Return floats of any type as float64, so that types may differ."""
+def _wide(value: Array, dtype: type[np.floating[Any]]) -> Array:
+    """Return floats of any type as `dtype`, so that types may differ."""
     if value.dtype == np.dtype(object) or value.dtype.kind in "biuc":
         return value
-    return value.astype(np.int64 if value.dtype.name in ("int4", "uint4") else np.float64)
+    is_integer = value.dtype.name in ("int4", "uint4")
+    return value.astype(np.int64 if is_integer else dtype, copy=False)
 
 
 def _finite(value: Array) -> Mask:
-    return np.asarray(np.isfinite(value.astype(np.complex128)))
-
-
-def _largest(values: Array, exact: bool | Mask) -> float:
-    """Return the largest finite magnitude of the elements that need not agree in every bit."""
-    magnitudes = np.abs(values.astype(np.complex128))
-    where = np.isfinite(magnitudes) & ~np.broadcast_to(np.asarray(exact), magnitudes.shape)
-    return float(np.max(magnitudes, initial=0.0, where=where))
+    wide = value if value.dtype.kind in "fc" else value.astype(np.float64)
+    return np.asarray(np.isfinite(wide))

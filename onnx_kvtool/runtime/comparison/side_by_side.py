@@ -118,6 +118,7 @@ def _run_case(
         except RunFailed as error:
             judge.fail(inputs, error, where)
             return
+        give_back()
         judge.compare(inputs, led, found, where)
         del found  # before the leader makes as much again
         give_back()

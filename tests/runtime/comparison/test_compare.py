@@ -12,6 +12,7 @@ from onnx_kvtool.runtime.comparison.compare import (
     OutputDifference,
     bits_differ,
     compare,
+    largest,
     tolerance_of,
 )
 
@@ -196,3 +197,27 @@ def test_the_unused_half_of_a_byte_does_not_count(dtype: Any) -> None:
 def test_rounding_cannot_reach_discrete_types(dtype: Any) -> None:
     tolerance = tolerance_of(np.dtype(dtype))
     assert (tolerance.rtol, tolerance.atol) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "left_out", "expected"),
+    [
+        pytest.param(np.array([1.0, -3.0, 2.0], np.float32), False, 3.0, id="of either sign"),
+        pytest.param(np.array([1, np.nan, -np.inf], np.float16), False, 1.0, id="finite ones only"),
+        pytest.param(np.array([np.nan], ml_dtypes.bfloat16), False, 0.0, id="none"),
+        pytest.param(np.zeros((0, 3)), False, 0.0, id="no element"),
+        pytest.param(np.array([3 + 4j, 1]), False, 5.0, id="complex"),
+        pytest.param(np.array([-128, 7], np.int8), False, 128.0, id="the least of an integer type"),
+        pytest.param(np.full((), 2.5), False, 2.5, id="a scalar"),
+        pytest.param(
+            np.array([[5.0, 1.0], [4.0, 2.0]]),
+            np.array([[True, False], [True, False]]),
+            2.0,
+            id="without some",
+        ),
+        pytest.param(np.array([5.0]), True, 0.0, id="without any"),
+        pytest.param(np.arange(600_000), np.arange(600_000) > 599_990, 599_990.0, id="many"),
+    ],
+)
+def test_the_largest_magnitude(values: Any, left_out: Any, expected: float) -> None:
+    assert largest(values, left_out) == expected
