@@ -285,9 +285,8 @@ def _require_meaning(node: ir.Node, opset: int) -> None:
     """Refuse a node that its own opset does not allow: no other form means what it means.
 
     Raises:
-        MalformedNode: As `NodeView`.
-        Refusal: With the first thing that is not allowed; an operator that nobody knows, or that is
-            deprecated at `opset`, is not judged.
+        MalformedNode: With the first thing that is not allowed; an operator that nobody knows, or
+            that is deprecated at `opset`, is not judged.
     """
     facts = op_facts(node.op_type, opset)
     if facts is None or facts.deprecated:
@@ -296,7 +295,7 @@ def _require_meaning(node: ir.Node, opset: int) -> None:
     problem = next(examine(node, opset), None)
     if problem is not None:
         help = "check the node in the exporter; `kvtool check` finds every one"
-        raise Refusal(problem.code, f"the node is malformed: {problem.text}", help=help)
+        raise MalformedNode(problem.code, f"the node is malformed: {problem.text}", help=help)
 
 
 def _illegal(em: Emitter) -> Problem | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.refusal import Refusal
 
 __all__ = ["lower_constant_12"]
 
@@ -20,6 +20,7 @@ def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> R
     has_one = len(node.attributes) == 1
     tensor = ir.convenience.get_const_tensor(node.outputs[0]) if has_one else None
     if tensor is None:
-        raise Refusal("constant-form", "the Constant holds none of the forms that can be a tensor")
+        text = "the Constant holds none of the forms that can be a tensor"
+        raise MalformedNode("constant-form", text)
     output = em.op("Constant", attributes={"value": tensor}, dtype=tensor.dtype)
     return Replacement((output,))
