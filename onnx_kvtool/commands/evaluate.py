@@ -20,11 +20,15 @@ from onnx_kvtool.commands.evaluate_inputs import (
 )
 from onnx_kvtool.commands.evaluate_run import run_model
 from onnx_kvtool.commands.rewriting import check_dims
+from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held, path_of
+from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.sorting import sort_nodes
+from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.runtime.evaluation.archive import save_values
 from onnx_kvtool.runtime.evaluation.operator import single_operator
 from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
@@ -200,10 +204,14 @@ def _evaluate(
     except UnreadableModel as error:
         message = f"`{path}`: {error.message}" if path else error.message
         raise UnreadableModel(message, help=error.help) from error
+    notes = sort_nodes(model, "ran in an order in which they can")
     check_dims(model, request.dims)
     check_inputs(model, given)
     wanted = wanted_values(model, request.node, request.fetch)
     nodes = (request.node,) if request.node is not None else ()
     report = run_model(model, given, wanted, nodes, request, progress)
     report.model = path
+    graph = Location(graph_path(model.graph.name))
+    moved = (Diagnostic("unsorted-nodes", "warning", graph, note) for note in notes)
+    report.warnings = (*moved, *report.warnings)
     return report

@@ -15,6 +15,7 @@ from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.shapes.everything import Inference, infer_everything
 from onnx_kvtool.shapes.report import InferReport
 
@@ -73,8 +74,10 @@ def infer(
         False
     """
     work = held(model)
+    notes = sort_nodes(work)
     inference = _infer(work, origin(work).path, dims or {}, strict)
     inference.annotate()
+    inference.report.notes[:0] = notes
     return work, inference.report
 
 
@@ -99,6 +102,7 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
     progress("reading the model")
     model = read(request.model)
     check_output(request, "name another file with `-o OUT`")
+    notes = sort_nodes(model)
     if request.output is not None:
         _check_sound(model)
         check_external_data(model, need_bytes=False)
@@ -106,7 +110,8 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
     inference = _infer(model, request.model, request.dims, request.strict)
     report = inference.report
     if request.output is None:
-        return report
+        return report  # which says the same of the nodes in any order
+    report.notes[:0] = notes
     if not report.failed:
         inference.annotate(frozen=True)
         inference.refuse_what_onnx_does()

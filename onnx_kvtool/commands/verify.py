@@ -16,6 +16,7 @@ from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
@@ -151,6 +152,7 @@ def _verify(
 ) -> VerifyReport:
     for model, path in ((a, request.a), (b, request.b)):
         _check_data(model, path or origin(model).path)
+        sort_nodes(model)  # onnxruntime runs such models as they are, and ours gives the same
     check_dims(a, request.dims)
     settings = Settings(
         cases=request.cases,

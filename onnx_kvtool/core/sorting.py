@@ -16,12 +16,16 @@ __all__ = ["sort_nodes", "unsortable"]
 _UNSORTED = "unsorted-nodes"
 
 
-def sort_nodes(model: ir.Model) -> list[str]:
+def sort_nodes(model: ir.Model, became: str = "are sorted in the result") -> list[str]:
     """Sort the graphs that have nodes before what they read, in place; others are not touched.
 
     onnxruntime loads such models, which its converter to float16 writes; ONNX wants nodes in an
     order in which they can run. Nodes that may stand in either order keep theirs. A graph with a
     cycle stays as it is, and so does its defect.
+
+    Args:
+        model: The model.
+        became: What is said of the nodes then.
 
     Returns:
         What was done, for people: a sentence, or none.
@@ -41,8 +45,9 @@ def sort_nodes(model: ir.Model) -> list[str]:
         settle(model, _UNSORTED, defect.location)
     if not gone:
         return []
-    nodes = counted(len({(d.location.graph, d.location.index) for d in gone}), "node")
-    return [f"{nodes} stood before what they read: the nodes are sorted in the result"]
+    count = len({(d.location.graph, d.location.index) for d in gone})
+    read = "it reads" if count == 1 else "they read"
+    return [f"{counted(count, 'node')} stood before what {read}: the nodes {became}"]
 
 
 def unsortable(model: ir.Model) -> frozenset[str]:

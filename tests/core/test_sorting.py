@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import onnx
 import onnx.parser
 import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.commands import evaluate
+from onnx_kvtool.commands.infer import InferRequest, run
 from onnx_kvtool.core.model import deserialize, origin
 from onnx_kvtool.core.sorting import sort_nodes, unsortable
 
@@ -72,8 +77,10 @@ CASES = [
 def test_nodes_are_sorted(text: str, order: list[str], moved: int) -> None:
     model = _model(text)
     assert unsortable(model) == frozenset()
-    what = "1 node stood" if moved == 1 else f"{moved} nodes stood"
-    notes = [f"{what} before what they read: the nodes are sorted in the result"] * bool(moved)
+    what = "1 node stood before what it reads"
+    if moved > 1:
+        what = f"{moved} nodes stood before what they read"
+    notes = [f"{what}: the nodes are sorted in the result"] * bool(moved)
     assert sort_nodes(model) == notes
     assert _order(model) == order
     assert [d.code for d in origin(model).defects] == []
@@ -104,7 +111,7 @@ def test_lower_sorts_and_says_so() -> None:
     assert [node.op_type for node in model.graph][-1] == "ScatterND"
     assert report.verification.status == "equal"
     assert report.notes[0] == (
-        "1 node stood before what they read: the nodes are sorted in the result"
+        "1 node stood before what it reads: the nodes are sorted in the result"
     )
 
 
@@ -126,3 +133,34 @@ def test_check_finds_and_fixes_it_unless_there_is_a_cycle() -> None:
     )
     (finding,) = kv.check(circle, select=["MD422"])
     assert finding.fix is None
+
+
+def test_infer_sorts_and_says_so(tmp_path: Path) -> None:
+    inferred, report = kv.infer(_halves())
+    assert [node.name for node in inferred.graph] == ["c", "t"]
+    assert inferred.graph.outputs[0].shape == (2, 3, 7, 5)
+    note = "1 node stood before what it reads: the nodes are sorted in the result"
+    assert report.notes == [note]
+    source, result = tmp_path / "halves.onnx", tmp_path / "inferred.onnx"
+    onnx.save(_halves(), source)
+    written = run(InferRequest(str(source), output=str(result)))
+    assert (written.notes, written.known_after) == ([note], 5)
+    onnx.checker.check_model(onnx.load(result), full_check=True)
+    assert run(InferRequest(str(source))).notes == []  # which writes nothing
+
+
+@pytest.mark.parametrize("runtime", ["reference", "onnxruntime"])
+def test_eval_and_verify_run_them_in_order(runtime: str, tmp_path: Path) -> None:
+    text = "g (float[3] x) => (float[3] y) { [a] y = Neg (z) [b] z = Exp (x) }"
+    proto = onnx.parser.parse_model(_HEAD.replace("24", "23") + text)
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path)
+    report = evaluate.run(evaluate.EvalRequest(str(path), random=True, runtime=runtime))
+    (warning,) = report.warnings
+    assert (warning.code, warning.location.graph) == ("unsorted-nodes", "g")
+    assert warning.message == (
+        "1 node stood before what it reads: the nodes ran in an order in which they can"
+    )
+    found = kv.evaluate(proto, {"x": np.zeros(3, np.float32)}, runtime=runtime)
+    np.testing.assert_array_equal(found["y"], np.full(3, -1, np.float32))
+    assert kv.verify(proto, proto, runtime=runtime).status == "equal"

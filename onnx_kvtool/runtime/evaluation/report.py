@@ -123,7 +123,8 @@ class EvalReport:
         trace: The nodes in the order in which they ran; empty unless asked for.
         comparison: None unless asked for.
         updates: Caches before and after, where scatters were asked for by name.
-        warnings: Results that the specification leaves undefined, with the node.
+        warnings: Results that the specification leaves undefined, with the node; nodes that the
+            file has in an order in which they cannot run.
         borrowed: The nodes that onnx.reference runs.
         saved: Path of the `.npz` file that was written; None when none was.
         values: What was fetched from the last run, by name, in order.
