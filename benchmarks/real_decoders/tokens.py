@@ -40,6 +40,7 @@ _MODELS = (
     _Model("Qwen2.5-0.5B, int8 QDQ", "qwen-0.5b-qdq-int8", 1.02),
     _Model("Qwen2.5-0.5B, int4 DequantizeLinear", "qwen-0.5b-dq-int4", 1.05),
     _Model("Llama-3.2-1B, fp16", "llama-1b-fp16", 1.02),
+    _Model("Llama-3.2-1B, int4 MatMulNBits", "llama-1b-int4", 1.05),
 )
 _PART = 4
 """What layers and vocabulary are divided by."""

@@ -255,14 +255,11 @@ def _elementwise(compute: Callable[..., NDArray[Any]]) -> _Folder:
 
 def _broadcasts(*operands: Partial) -> bool:
     """Return whether values broadcast, to no more elements than are folded."""
-    rank = max(operand.numbers.ndim for operand in operands)
-    sizes = [{1} for _ in range(rank)]
-    for operand in operands:
-        for axis, size in enumerate(operand.numbers.shape, rank - operand.numbers.ndim):
-            sizes[axis].add(size)
-    if any(len(met - {1}) > 1 for met in sizes):
+    try:
+        shape = np.broadcast_shapes(*(operand.numbers.shape for operand in operands))
+    except ValueError:
         return False
-    return math.prod(next(iter(met - {1}), 1) for met in sizes) <= LARGEST
+    return math.prod(shape) <= LARGEST
 
 
 def _divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:

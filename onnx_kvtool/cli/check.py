@@ -238,8 +238,9 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.check import CheckRequest, run
 
-    with shown_progress(enabled=not quiet) as progress:
-        report = run(CheckRequest(**options), progress)
+    # Nothing but this has run in this process, and the display has a thread from its first word on.
+    with shown_progress(enabled=not quiet, at_once=False) as progress:
+        report = run(CheckRequest(**options), progress, may_copy=True)
     from onnx_kvtool.report.findings.github import step_outputs, step_summary
 
     _write(report, options["output"], context.color, verbose=verbose)

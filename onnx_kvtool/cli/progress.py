@@ -15,16 +15,23 @@ _PATIENCE = 1.0  # seconds
 
 
 @contextlib.contextmanager
-def shown_progress(*, enabled: bool = True) -> Iterator[Progress]:
+def shown_progress(*, enabled: bool = True, at_once: bool = True) -> Iterator[Progress]:
     """Yield what shows on a terminal what is under way.
 
     The line appears when a second has passed, however long the work at hand is silent, and is gone
     after the block. Where standard error is no terminal, nothing is ever shown.
+
+    Args:
+        enabled: Whether anything is shown.
+        at_once: Whether the second begins with the block; if not, with the first that is said, and
+            there is no thread before.
     """
     if not enabled or not sys.stderr.isatty():
         yield silent
         return
     display = _Display()
+    if at_once:
+        display.begin()
     try:
         yield display.say
     finally:
@@ -42,9 +49,13 @@ class _Display:
         self._is_closed = False
         self._timer = threading.Timer(_PATIENCE, self._open)
         self._timer.daemon = True
-        self._timer.start()
+
+    def begin(self) -> None:
+        if self._timer.ident is None:
+            self._timer.start()
 
     def say(self, what: str, part: int = 0, parts: int = 0) -> None:
+        self.begin()
         with self._lock:
             self._latest = (what, part, parts)
             if self._shown is not None:

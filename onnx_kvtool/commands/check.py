@@ -163,12 +163,15 @@ def check(
     return replace(run(replace(request, fix=False)), output_format="text")
 
 
-def run(request: CheckRequest, progress: Progress = silent) -> CheckReport:
+def run(
+    request: CheckRequest, progress: Progress = silent, *, may_copy: bool = False
+) -> CheckReport:
     """Carry out `kvtool check`, but for the writing of the report.
 
     Args:
         request: What to do.
-        progress: Told of each file that is begun.
+        progress: Told of each file that is begun, when worker processes are up.
+        may_copy: Whether worker processes may be copies of this one, as for `run_jobs`.
 
     Raises:
         UsageError: If the flags or the configuration are wrong or contradict each other.
@@ -183,7 +186,7 @@ def run(request: CheckRequest, progress: Progress = silent) -> CheckReport:
         paths = take_shard(paths, parse_shard(request.shard))
     _spare_models(request, paths)
     settings = replace(settings, several=several)
-    files = tuple(_run(paths, settings, progress))
+    files = tuple(_run(paths, settings, progress, may_copy))
     _check_dims(files)
     notes: tuple[str, ...] = ()
     if not files:
@@ -197,17 +200,20 @@ def run(request: CheckRequest, progress: Progress = silent) -> CheckReport:
     return _report(files, settings, notes, is_diff=request.diff)
 
 
-def _run(paths: Sequence[str], settings: Settings, progress: Progress) -> list[FileReport]:
+def _run(
+    paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool
+) -> list[FileReport]:
     jobs = 1 if "-" in paths else settings.jobs  # workers have another standard input
     work = functools.partial(check_file, settings=settings)
     if jobs > 1 and settings.fix == "apply":
         for path in paths:  # which other processes will write
             watch(path)
     reports: list[FileReport] = []
-    results = run_jobs(work, paths, jobs, functools.partial(died, settings=settings))
-    while len(reports) < len(paths):
-        progress("checking, model", len(reports) + 1, len(paths))
-        reports.append(next(results))
+    dead = functools.partial(died, settings=settings)
+    with run_jobs(work, paths, jobs, dead, may_copy=may_copy) as results:
+        while len(reports) < len(paths):
+            progress("checking, model", len(reports) + 1, len(paths))
+            reports.append(next(results))
     return reports
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "step_path",
     "subgraphs",
     "tensors",
+    "values",
 ]
 
 _GRAPH = ir.AttributeType.GRAPH
@@ -93,6 +94,19 @@ def nodes(model: ir.Model) -> Iterator[tuple[str, int, ir.Node]]:
     """
     for path, graph in _roots(model):
         yield from _nodes(path, graph)
+
+
+def values(model: ir.Model) -> Iterator[ir.Value]:
+    """Yield every value that `model` defines, in the order of `graphs`.
+
+    Of each graph these are its inputs, its initializers (one that is an input as well comes twice)
+    and the outputs of its nodes.
+    """
+    for _, graph in graphs(model):
+        yield from graph.inputs
+        yield from graph.initializers.values()
+        for node in graph:
+            yield from node.outputs
 
 
 def tensors(model: ir.Model) -> Iterator[tuple[Location, ir.TensorProtocol]]:

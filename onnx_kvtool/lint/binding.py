@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.core.walk import values
 from onnx_kvtool.symbolic.sizes import bind_dim
 
 __all__ = ["bound"]
@@ -25,7 +25,7 @@ def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
     """
     changed: list[tuple[ir.Value, ir.Shape, ir.Shape]] = []
     if dims:
-        for value in _values(model):
+        for value in values(model):
             if value.shape is not None and (shape := _bind(value.shape, dims)) is not None:
                 changed.append((value, value.shape, shape))
                 value.shape = shape
@@ -44,10 +44,3 @@ def _bind(shape: ir.Shape, dims: Mapping[str, int]) -> ir.Shape | None:
     if sizes == found:
         return None
     return ir.Shape(sizes, denotations=[shape.get_denotation(i) for i in range(len(shape))])
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    for _, graph in graphs(model):
-        yield from graph.inputs
-        for node in graph:
-            yield from node.outputs

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,51 +20,83 @@ __all__ = ["run_jobs"]
 T = TypeVar("T")
 
 
+@contextlib.contextmanager
 def run_jobs(
-    work: Callable[[str], T], items: Sequence[str], jobs: int, died: Callable[[str], T]
-) -> Iterator[T]:
-    """Yield `work(item)` for each item, in the order of the items.
+    work: Callable[[str], T],
+    items: Sequence[str],
+    jobs: int,
+    died: Callable[[str], T],
+    *,
+    may_copy: bool = False,
+) -> Iterator[Iterator[T]]:
+    """Give the block `work(item)` for each item, in the order of the items.
+
+    Worker processes start before the block, and are gone after it.
 
     Args:
         work: What is to be done; it does not raise. With worker processes, it and its results must
-            be picklable, and it runs in a fresh interpreter.
+            be picklable, and it runs in another process.
         items: What it is done to.
         jobs: Number of worker processes; with 1, or one item, it is done in this process.
         died: Makes the result of an item whose worker process died under it. Such an item does not
             keep the others from their results.
+        may_copy: Whether workers may be copies of this process where the system can copy, which
+            spares each of them a second of imports. Only for a process in which no other library
+            keeps threads: a copy has the locks that they hold, and not the threads. Those of Python
+            and of onnxruntime are looked for; those of OpenBLAS end before a copy is made.
 
     Raises:
-        UsageError: If no worker process comes up, such as those of a script that calls this at its
-            top level: each would run the script once more.
+        UsageError: In the block, if no worker process comes up, such as those of a script that
+            calls this at its top level: each would run the script once more.
     """
     if jobs <= 1 or len(items) <= 1:
-        for item in items:
-            yield work(item)
+        yield map(work, items)
         return
+    with _pool(work, items, jobs, may_copy=may_copy) as results:
+        yield _past_deaths(results, work, items, jobs, died)
+
+
+def _past_deaths(
+    results: Iterator[T],
+    work: Callable[[str], T],
+    items: Sequence[str],
+    jobs: int,
+    died: Callable[[str], T],
+) -> Iterator[T]:
+    """Yield all results, of which the first pool gives those until a worker of it dies."""
     done = 0
+    for result in results:
+        yield result
+        done += 1
     while done < len(items):
-        for result in _pool(work, items[done:], jobs):
-            yield result
-            done += 1
-        if done < len(items):
-            # A worker died, and which item killed it is not known: the next in line goes alone.
-            yield _alone(work, items[done], died)
-            done += 1
+        # A worker died, and which item killed it is not known: the next in line goes alone.
+        with _pool(work, items[done : done + 1], 1) as results:
+            yield from list(results) or [died(items[done])]
+        done += 1
+        with _pool(work, items[done:], jobs) as results:
+            for result in results:
+                yield result
+                done += 1
 
 
-def _pool(work: Callable[[str], T], items: Sequence[str], jobs: int) -> Iterator[T]:
-    """Yield results in order until all are there, or a worker has died."""
-    pool, is_up = _workers(min(jobs, len(items)))
-    with pool:
-        futures: list[Future[T]] = []
+@contextlib.contextmanager
+def _pool(
+    work: Callable[[str], T], items: Sequence[str], jobs: int, *, may_copy: bool = False
+) -> Iterator[Iterator[T]]:
+    """Give the block results in order, until all are there or a worker has died."""
+    if not items:
+        yield iter(())
+        return
+    context = multiprocessing.get_context("fork" if may_copy and _is_alone() else "spawn")
+    is_up = context.Event()
+    count = min(jobs, len(items))
+    with ProcessPoolExecutor(count, context, initializer=begin, initargs=(is_up,)) as executor:
         try:
-            for item in items:
-                futures.append(pool.submit(ended_with, work, item))  # noqa: PERF401 - it may break
-            for future in futures:
-                yield future.result()
-        except BrokenProcessPool as error:
-            _blame_start(is_up, error)
-            return
+            futures: list[Future[T]] = []
+            with contextlib.suppress(BrokenProcessPool):  # which the futures know as well
+                for item in items:
+                    futures.append(executor.submit(ended_with, work, item))  # noqa: PERF401
+            yield _finished(futures, is_up)
         except BaseException:
             # An interrupt: nobody waits for what the workers are at. The pool finds them gone and
             # settles what was submitted, which must not have been cancelled then (Python 3.11).
@@ -70,31 +105,26 @@ def _pool(work: Callable[[str], T], items: Sequence[str], jobs: int) -> Iterator
             raise
 
 
-def _workers(count: int) -> tuple[ProcessPoolExecutor, Event]:
-    """Return a pool, and what is set as soon as one of its workers is ready for work."""
-    # Fresh interpreters: a copy of this process could hold locks of threads that it has not.
-    context = multiprocessing.get_context("spawn")
-    is_up = context.Event()
-    return ProcessPoolExecutor(count, context, initializer=begin, initargs=(is_up,)), is_up
+def _is_alone() -> bool:
+    """Return whether this process can be copied and has no threads that a copy would miss."""
+    # The system libraries of macOS keep threads in each process, and Windows cannot copy one.
+    if sys.platform != "linux" or "onnxruntime" in sys.modules:
+        return False
+    return threading.active_count() == 1
 
 
-def _alone(work: Callable[[str], T], item: str, died: Callable[[str], T]) -> T:
-    pool, is_up = _workers(1)
-    with pool:
-        try:
-            return pool.submit(ended_with, work, item).result()
-        except BrokenProcessPool as error:
-            _blame_start(is_up, error)
-            return died(item)
-
-
-def _blame_start(is_up: Event, error: BrokenProcessPool) -> None:
-    """Raise where the workers of a pool died before they were ready: no item is to blame.
+def _finished(futures: Sequence[Future[T]], is_up: Event) -> Iterator[T]:
+    """Yield results until a worker has died.
 
     Raises:
-        UsageError: If none was ever ready.
+        UsageError: If it died before any was ready for work: no item is to blame.
     """
-    if not is_up.is_set():
+    try:
+        for future in futures:
+            yield future.result()
+    except BrokenProcessPool as error:
+        if is_up.is_set():
+            return
         raise UsageError(
             "no worker process could start",
             help='in a script, call it below `if __name__ == "__main__":`, because each worker '

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.shapes.message_types import read_type
+from onnx_kvtool.symbolic.sizes import is_invented
 
 __all__ = ["Addition", "Completion"]
 
@@ -116,7 +117,7 @@ def _read(inferred: onnx.TypeProto) -> _Reading | None:
 def _named(dim: int | ir.SymbolicDim) -> int | str | None:
     if isinstance(dim, int):
         return dim or None
-    return None if not dim.value or dim.value.startswith("unk__") else dim.value
+    return None if not dim.value or is_invented(dim.value) else dim.value
 
 
 def _known(declared: int | ir.SymbolicDim, inferred: int | str | None) -> int | str | None:

@@ -156,7 +156,8 @@ def _lost(run: Forward, value: ir.Value, place: Location, first: dict[Atom, Lost
 
 def _first(run: Forward, size: Expr, place: Location, first: dict[Atom, Lost]) -> Lost:
     """Return where the first thing was lost that keeps a size from being known."""
-    for atom in sorted(_bad(run, size), key=_depth):
+    # By their text where they are alike, since terms have no order.
+    for atom in sorted(_bad(run, size), key=lambda atom: (_depth(atom), str(variable(atom)))):
         found = run.knowledge.lost_sizes.get(atom) or first.get(atom)
         if found is None:
             found = first[atom] = Lost(place, *_reason(atom))

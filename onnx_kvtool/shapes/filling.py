@@ -5,19 +5,19 @@ onnx knows nothing of contrib operators, and nothing of what comes behind them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import values
 from onnx_kvtool.shapes.completion import Completion
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.shapes.knowledge import Lost
+from onnx_kvtool.shapes.knowledge import Knowledge, Lost
 from onnx_kvtool.shapes.writing import Writer
 from onnx_kvtool.symbolic.sizes import is_composed
 
-__all__ = ["fill"]
+__all__ = ["fill", "forget_composed", "may_rest_on"]
 
 
 def fill(
@@ -41,7 +41,7 @@ def fill(
     Returns:
         Each value of the model whose type or rank stays unknown, with where and why it was lost.
     """
-    before = [(value, value.type) for value in _values(model.graph)]
+    before = [(value, value.type) for value in values(model)]
     run = Forward(model, {}, told)
     try:
         run.run()
@@ -50,14 +50,14 @@ def fill(
             if value.type is not type_:
                 value.type = type_
     writer = Writer(run, frozen=True)
-    is_certain = not (run.knowledge.conflicts or run.knowledge.assumed)
+    is_certain = may_rest_on(run.knowledge)
 
     def annotate(value: ir.Value) -> None:
         writer.annotate(value)
-        dims = () if value.shape is None else tuple(value.shape)
-        kept = [dim if is_certain and not is_composed(dim) else None for dim in dims]
-        if any(one is not dim for one, dim in zip(kept, dims, strict=True)):
-            value.shape = ir.Shape(kept)
+        if is_certain:
+            forget_composed(value)
+        elif value.shape is not None and len(value.shape):
+            value.shape = ir.Shape([None] * len(value.shape))
 
     for value in lacking:
         if value in run.knowledge.types:
@@ -65,14 +65,19 @@ def fill(
     return run.knowledge.lost
 
 
-def _values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """Yield every value that a graph and its bodies define."""
-    pending = [graph]
-    while pending:
-        one = pending.pop()
-        yield from one.inputs
-        yield from one.initializers.values()
-        for node in one:
-            yield from node.outputs
-            if node.attributes.data:
-                pending.extend(body for _, body in subgraphs(node))
+def may_rest_on(knowledge: Knowledge) -> bool:
+    """Return whether a rewrite may rest on sizes that were found.
+
+    It may not where the model contradicts itself, or where a size is known only if another one is
+    not 0.
+    """
+    return not (knowledge.conflicts or knowledge.assumed)
+
+
+def forget_composed(value: ir.Value, declared: ir.Shape | None = None) -> None:
+    """Let the sizes of a value be unknown that are computed from names; those `declared` stay."""
+    dims = () if value.shape is None else tuple(value.shape)
+    old = () if declared is None else tuple(declared)
+    kept = [dim if dim in old or not is_composed(dim) else None for dim in dims]
+    if any(one is not dim for one, dim in zip(kept, dims, strict=True)):
+        value.shape = ir.Shape(kept)

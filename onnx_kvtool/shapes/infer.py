@@ -18,6 +18,7 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.completion import Addition, Completion
 from onnx_kvtool.shapes.knowledge import Lost
 from onnx_kvtool.shapes.propagation import infer_with_data
+from onnx_kvtool.symbolic.sizes import is_invented
 
 __all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]
 
@@ -186,9 +187,7 @@ def forget_invented_names(graph: ir.Graph) -> None:
 
 
 def _is_invented(dim: int | ir.SymbolicDim) -> bool:
-    if isinstance(dim, int):
-        return dim == 0
-    return (dim.value or "").startswith("unk__")
+    return dim == 0 if isinstance(dim, int) else is_invented(dim.value)
 
 
 def _matches(

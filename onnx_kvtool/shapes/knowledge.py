@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.index_map import IndexMap, IndexMaps
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.shapes.equalities import SizeEqualities
 from onnx_kvtool.symbolic.atoms import Atom, Extent
+from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
 from onnx_kvtool.symbolic.sizes import Shape
 

@@ -9,6 +9,7 @@ import onnx.shape_inference
 
 from onnx_kvtool.core.memory import bounded_memory
 from onnx_kvtool.core.messages.distinct_names import infer_with_distinct_names
+from onnx_kvtool.core.messages.matrix_values import infer_past_matrix_values
 from onnx_kvtool.core.messages.negative_sizes import infer_past_negative_sizes
 from onnx_kvtool.core.messages.untyped_inputs import infer_past_untyped_inputs
 from onnx_kvtool.shapes.apart import infer_apart
@@ -52,7 +53,10 @@ def infer_with_data(
     def past_untyped(given: onnx.ModelProto) -> onnx.ModelProto:
         return infer_past_untyped_inputs(given, infer)
 
-    return infer_with_distinct_names(message, past_untyped)
+    def past_matrices(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_matrix_values(given, past_untyped)
+
+    return infer_with_distinct_names(message, past_matrices)
 
 
 def _infer(message: onnx.ModelProto, strict: bool, check_types: bool) -> onnx.ModelProto:

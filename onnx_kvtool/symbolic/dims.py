@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from onnx_kvtool.symbolic.sizes import names_in, normal
+from onnx_kvtool.symbolic.sizes import names_in
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Dim", "Equalities", "contradict", "dim_names", "dims_of", "merge", "product"]
+__all__ = ["Dim", "contradict", "dim_names", "dims_of", "merge", "product"]
 
 Dim = int | str | None
 """A size, the name of a symbolic size, or None for a size of which nothing is known."""
@@ -61,43 +61,3 @@ def product(dims: Sequence[Dim]) -> int | None:
 
 def _all_known(dims: Sequence[Dim]) -> bool:
     return all(isinstance(d, int) for d in dims)
-
-
-class Equalities:
-    """Which dimensions are one size: those of one name, and those that a user says are equal.
-
-    Args:
-        granted: Pairs of dimensions that are equal, such as `--assume same-dim:A=B` grants.
-
-    Raises:
-        ValueError: If two different numbers become equal, or a pair has a dimension that is None.
-    """
-
-    def __init__(self, granted: Iterable[tuple[Dim, Dim]] = ()) -> None:
-        self._parent: dict[int | str, int | str] = {}
-        for a, b in granted:
-            one, other = self.canonical(a), self.canonical(b)
-            if one is None or other is None:
-                raise ValueError(f"a dimension of which nothing is known cannot be {a or b}")
-            if contradict(one, other):
-                raise ValueError(f"`{a}` and `{b}` would make {one} equal to {other}")
-            if one != other:
-                # A number stands for its class; else the name that was there first.
-                first, second = (other, one) if isinstance(other, int) else (one, other)
-                self._parent[second] = first
-
-    def canonical(self, dim: Dim) -> Dim:
-        """Return the dimension that stands for all that are equal to `dim`.
-
-        That is a number where there is one. A name that is an expression is written in its normal
-        form: `s6 + 1` and `1 + s6` are one size. None stays None.
-        """
-        current = normal(dim) if isinstance(dim, str) else dim
-        while current is not None and current in self._parent:
-            current = self._parent[current]
-        return current
-
-    def same(self, a: Dim, b: Dim) -> bool:
-        """Return whether the two are certainly one size; False where one is unknown."""
-        one = self.canonical(a)
-        return one is not None and one == self.canonical(b)

@@ -185,6 +185,6 @@ def dimensions_in(size: Expr) -> Iterator[str]:
             yield atom.name
 
 
-def is_invented(name: str) -> bool:
+def is_invented(dim: int | str | None) -> bool:
     """Return whether onnx's inference made a name up; its numbers start anew in each run."""
-    return name.startswith("unk__")
+    return isinstance(dim, str) and dim.startswith("unk__")

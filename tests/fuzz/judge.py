@@ -45,11 +45,6 @@ KNOWN = (
         # Measured in onnxruntime 1.31: (0, 32) over the last axis without keepdims is (0, 32).
         "onnxruntime gives a ReduceSum of nothing the shape of its input",
     ),
-    Known(
-        r"(check: ON615|infer:) .*Invalid rank for (Add|Mul|Sub) broadcasting: .*",
-        None,
-        "onnx's propagation of values takes a matrix of sizes for a vector (seed 47)",
-    ),
 )
 """What is known to be wrong and not mended yet, or is so elsewhere."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -26,23 +28,95 @@ def fragile(item: str) -> str:
     return item * 2
 
 
+def waits(item: str) -> str:
+    time.sleep(float(item or 0))
+    return item
+
+
+MARK = "of nobody"
+
+
+def marked(item: str) -> str:
+    if item == "kills":
+        os._exit(7)
+    return f"{item} {MARK}"
+
+
 def died(item: str) -> str:
     return f"{item} died"
 
 
+def ran(work, items: list[str], jobs: int = 2, *, may_copy: bool = False) -> list[str]:
+    with run_jobs(work, items, jobs, died, may_copy=may_copy) as results:
+        return list(results)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
-    assert list(run_jobs(double, ["a", "b", "c"], jobs, died)) == ["aa", "bb", "cc"]
+    assert ran(double, ["a", "b", "c"], jobs) == ["aa", "bb", "cc"]
 
 
 def test_no_items_are_no_results() -> None:
-    assert list(run_jobs(double, [], 2, died)) == []
+    assert ran(double, []) == []
 
 
 @pytest.mark.long
 def test_an_item_that_kills_its_process_does_not_stop_the_rest() -> None:
-    items = ["a", "kills", "b", "c"]
-    assert list(run_jobs(fragile, items, 2, died)) == ["aa", "kills died", "bb", "cc"]
+    assert ran(fragile, ["a", "kills", "b", "c"]) == ["aa", "kills died", "bb", "cc"]
+
+
+@pytest.mark.long
+def test_workers_are_gone_after_a_block_that_is_left_early() -> None:
+    processes = []
+    left = contextlib.suppress(KeyboardInterrupt)
+    with left, run_jobs(waits, ["", "100", "100"], 2, died) as results:
+        next(results)
+        processes = multiprocessing.active_children()
+        raise KeyboardInterrupt
+    assert processes
+    assert not any(process.is_alive() for process in processes)
+
+
+COPIED = """
+import sys, threading
+sys.path.insert(0, {tests!r})
+import test_jobs
+test_jobs.MARK = "of the parent"
+{before}
+print(*test_jobs.ran(test_jobs.marked, ["a", "kills", "b"], may_copy=True), sep="; ")
+"""
+BEFORE = {
+    "a process that does one thing is copied": ("", "a of the parent"),
+    "one with a thread of Python is not": (
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "a of nobody",
+    ),
+    "one with onnxruntime is not": ("import onnxruntime", "a of nobody"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems copy no process")
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_process_is_copied_only_where_it_is_alone(name: str, tmp_path: Path) -> None:
+    before, first = BEFORE[name]
+    text = COPIED.format(tests=str(Path(__file__).parent), before=before)
+    body = text.strip().replace("\n", "\n    ")
+    script = tmp_path / "copied.py"
+    script.write_text(f"if __name__ == '__main__':\n    {body}\n", encoding="utf-8")
+    result = run_script(script, tmp_path)
+    assert result.stdout == f"{first}; kills died; b of nobody\n", result.stderr
+
+
+def run_script(script: Path, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(script)],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.long
@@ -60,14 +134,7 @@ def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path: Path) -> None:
     )
     for name in ("a.onnx", "b.onnx"):
         (tmp_path / name).write_bytes(b"")
-    result = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = run_script(script, tmp_path)
     message, help = result.stdout.splitlines()
     assert message == "no worker process could start"
     assert 'below `if __name__ == "__main__":`' in help

@@ -14,8 +14,10 @@ from onnx_kvtool.analysis.index_map.site import Site, Unrelated
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
 from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.dims import Dim, Equalities, dims_of
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.sizes import is_invented
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["HEAVIEST", "IndexMaps"]
@@ -49,9 +51,9 @@ class IndexMaps:
         equalities: Dimensions that are equal beyond those of one name.
     """
 
-    def __init__(self, opset: int, equalities: Equalities | None = None) -> None:
+    def __init__(self, opset: int, equalities: SizeEqualities | None = None) -> None:
         self._opset = opset
-        self._equalities = equalities if equalities is not None else Equalities()
+        self._equalities = equalities if equalities is not None else SizeEqualities()
         self._memo: dict[ir.Value, IndexMap] = {}
         self._unrelated: dict[ir.Value, tuple[Unrelated, ...]] = {}
 
@@ -81,10 +83,7 @@ class IndexMaps:
 
     def size(self, dim: Dim) -> Expr | None:
         """Return a dimension as an expression; None for one of which nothing is known."""
-        known = self._equalities.canonical(dim)
-        if known is None:
-            return None
-        return integer(known) if isinstance(known, int) else variable(Dimension(known))
+        return self._equalities.of_dim(dim)
 
     def unrelated(self, value: ir.Value) -> tuple[Unrelated, ...]:
         """Return the sizes whose equality would have to be known to say more of `value`.
@@ -216,7 +215,7 @@ class IndexMaps:
             return None
         return tuple(
             size
-            if not _is_invented(dim) and (size := self.size(dim)) is not None
+            if not is_invented(dim) and (size := self.size(dim)) is not None
             else variable(Extent(value, integer(i)))
             for i, dim in enumerate(dims)
         )
@@ -226,11 +225,6 @@ def _values_in(expressions: Iterable[Expr]) -> list[ir.Value]:
     """Return the values that expressions refer to, by an element or by a size."""
     atoms = (atom for expr in expressions for atom in expr.atoms())
     return list(dict.fromkeys(a.value for a in atoms if isinstance(a, (Element, Extent))))
-
-
-def _is_invented(dim: Dim) -> bool:
-    """Return whether onnx's inference made the name up; several runs of it use one name anew."""
-    return isinstance(dim, str) and dim.startswith("unk__")
 
 
 def _contradict(found: Sequence[Expr], declared: Sequence[Expr]) -> bool:

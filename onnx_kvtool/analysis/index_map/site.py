@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.index_map.description import IndexMap
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.atoms import Extent
-from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
-from onnx_kvtool.symbolic.forms import largest
 
-__all__ = ["Rule", "Site", "Unrelated", "broadcast_size"]
+__all__ = ["Rule", "Site", "Unrelated"]
 
 _ONE = integer(1)
 
@@ -147,27 +145,3 @@ class Site:
 
 Rule = Callable[[Site], IndexMap | None]
 """What an output of a node holds; None when nothing is known."""
-
-
-def broadcast_size(a: Expr, b: Expr, facts: Facts) -> Expr | None:
-    """Return the size of an axis on which sizes `a` and `b` meet; None when it depends.
-
-    Sizes that can only meet when they are equal, or when one is 1, are taken to do so: the node
-    fails otherwise.
-
-    Raises:
-        MalformedNode: If they are numbers that never meet.
-    """
-    if a == b or b == _ONE:
-        return a
-    if a == _ONE:
-        return b
-    if a.number is not None and b.number is not None:
-        raise MalformedNode("broadcast-mismatch", f"sizes {a} and {b} do not broadcast")
-    for size, other in ((a, b), (b, a)):
-        # An axis of size 0 meets max(1, 0) = 1 and stays 0.
-        if other == largest((_ONE, size), facts):
-            return size
-        if size.number is not None and other.number is None:
-            return size  # the other is this number, or 1
-    return None

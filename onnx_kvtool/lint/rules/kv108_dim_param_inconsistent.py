@@ -169,23 +169,24 @@ def _best(ranked: Sequence[str], model: ir.Model, *, is_batch: bool) -> str:
 
 def _words(model: ir.Model) -> set[str]:
     """Return the names that stand in dimensions of the model."""
+    from onnx_kvtool.symbolic.sizes import names_in
+
     texts = {
-        str(dim)
+        dim.value
         for value in _values(model)
         if value.shape is not None and not value.shape.is_static()
         for dim in value.shape
+        if not isinstance(dim, int) and dim.value is not None
     }
-    return {word for text in texts for word in _NAME.findall(text)}
+    return {word for text in texts for word in names_in(text)}
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
-    """Yield the values of all graphs that can have a shape."""
-    from onnx_kvtool.core.walk import graphs
+    """Yield the values that can have a shape; an output may be made by no node."""
+    from onnx_kvtool.core.walk import values
 
-    for _, graph in graphs(model):
-        yield from (*graph.inputs, *graph.outputs, *graph.initializers.values())
-        for node in graph:
-            yield from node.outputs
+    yield from values(model)
+    yield from model.graph.outputs
 
 
 def _fix(model: ir.Model, kept: str, others: Sequence[str]) -> Fix:
@@ -201,10 +202,17 @@ def _renaming(model: ir.Model, kept: str, others: Sequence[str]) -> Callable[[],
     def apply() -> None:
         import onnx_ir as ir
 
+        from onnx_kvtool.symbolic.sizes import names_in
+
+        def renamed(dim: int | str | None) -> int | str | None:
+            # Not a part of another name, such as `batch-size`.
+            named = isinstance(dim, str) and not set(others).isdisjoint(names_in(dim))
+            return pattern.sub(kept, str(dim)) if named else dim
+
         for value in _values(model):
             if value.shape is not None and not value.shape.is_static():
                 dims = [d if isinstance(d, int) else d.value for d in value.shape]
-                new = [pattern.sub(kept, d) if isinstance(d, str) else d for d in dims]
+                new = [renamed(dim) for dim in dims]
                 if new != dims:
                     value.shape = ir.Shape(new)
 

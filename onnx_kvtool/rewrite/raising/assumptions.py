@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,8 +10,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import did_you_mean
-from onnx_kvtool.core.walk import graphs
-from onnx_kvtool.symbolic.dims import Dim, Equalities, dims_of
+from onnx_kvtool.core.walk import values as values_of
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.sizes import normal
 
 __all__ = ["KINDS", "Assumptions", "Kind", "ValueKind"]
 
@@ -61,7 +63,7 @@ class Assumptions:
             else:
                 values[kind] = values.get(kind, frozenset()) | {rest or None}
         try:
-            Equalities(dims)
+            SizeEqualities(dims)
         except ValueError as error:
             raise UsageError(f"the assumptions contradict each other: {error}") from error
         return Assumptions(granted, tuple(dims), values)
@@ -94,7 +96,7 @@ class Assumptions:
         dims = {dim for pair in self.dims for dim in pair if isinstance(dim, str)}
         if not named and not dims:
             return
-        values = list(_values(model))
+        values = list(values_of(model))
         known = {value.name for value in values if value.name}
         for kind, given in self.values.items():
             for name in given:
@@ -105,19 +107,11 @@ class Assumptions:
                     )
         declared = {d for v in values for d in dims_of(v) or () if isinstance(d, str)}
         for dim in dims - declared:
-            if Equalities().canonical(dim) not in {Equalities().canonical(d) for d in declared}:
+            if normal(dim) not in map(normal, declared):
                 raise UsageError(
                     f"`--assume same-dim` names `{dim}`, which is no dimension of the model",
                     help=did_you_mean(dim, declared),
                 )
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    for _, graph in graphs(model):
-        yield from graph.inputs
-        yield from graph.initializers.values()
-        for node in graph:
-            yield from node.outputs
 
 
 def _pair(text: str, rest: str) -> tuple[Dim, Dim]:
@@ -128,7 +122,8 @@ def _pair(text: str, rest: str) -> tuple[Dim, Dim]:
 
 
 def _dim(text: str) -> Dim:
-    return int(text) if text.isascii() and text.isdigit() else text
+    number = normal(text)
+    return number if isinstance(number, int) else text
 
 
 def _unknown(text: str, kind: str) -> UsageError:

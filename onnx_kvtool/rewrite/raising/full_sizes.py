@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.core.walk import values
 from onnx_kvtool.shapes.everything import infer_everything
-from onnx_kvtool.symbolic.sizes import is_composed
+from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 
 __all__ = ["LACKS_A_SIZE", "FullSizes", "full_sizes"]
 
@@ -55,31 +54,20 @@ def full_sizes(model: ir.Model) -> FullSizes | None:
         What was there before; None, with nothing written, where the model contradicts itself, or
         where a size is known only if another one is not 0.
     """
-    before = tuple((value, value.type, value.shape) for value in _values(model))
+    before = tuple((value, value.type, value.shape) for value in values(model))
     found = FullSizes(before)
     try:
         inference = infer_everything(model)
     except KvtoolError:
         found.remove()
         return None
-    if inference.report.conflicts or inference.run.knowledge.assumed:
+    if inference.report.conflicts or not may_rest_on(inference.run.knowledge):
         found.remove()
         return None
     inference.annotate()
     for value, type_, shape in before:
         if value.is_graph_output():
             value.type, value.shape = type_, shape
-        elif value.shape is not None:
-            old = () if shape is None else tuple(shape)
-            value.shape = ir.Shape(
-                [d if d in old or not is_composed(d) else None for d in value.shape]
-            )
+        else:
+            forget_composed(value, shape)
     return found
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    for _, graph in graphs(model):
-        yield from graph.inputs
-        yield from graph.initializers.values()
-        for node in graph:
-            yield from node.outputs

@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
 from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.dims import Equalities
+from onnx_kvtool.symbolic.equalities import SizeEqualities
 
 __all__ = ["Planned", "Proving", "is_candidate"]
 
@@ -86,10 +86,10 @@ class Proving:
 
     def _each(self, tried: Sequence[_Candidate]) -> dict[int, Planned | Unraised]:
         """Return what became of each candidate, by its number; nothing where it is no update."""
-        plain = self._sizes(Equalities())
+        plain = self._sizes(SizeEqualities())
         granted = None
         if self.assumptions.dims:
-            granted = self._sizes(Equalities(self.assumptions.dims))
+            granted = self._sizes(SizeEqualities(self.assumptions.dims))
         found: dict[int, Planned | Unraised] = {}
         for number, (path, index, node) in enumerate(tried):
             raising = RAISINGS[node.op_type]
@@ -110,7 +110,7 @@ class Proving:
         if self.full is not None:
             self.full.remove()
 
-    def _sizes(self, equalities: Equalities) -> Measures:
+    def _sizes(self, equalities: SizeEqualities) -> Measures:
         maps = IndexMaps(self.opset, equalities)
         return Measures(maps, _carriers(self.model, maps))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.dims import Dim, Equalities
+from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = ["dims_to_run", "implied"]
@@ -38,14 +39,15 @@ def dims_to_run(pairs: Iterable[Pair], chosen: Mapping[str, int]) -> dict[str, i
     """
     distinct = [(a, b) for a, b in pairs if a != b]
     try:
-        equal = Equalities([*distinct, *chosen.items()])
+        equal = SizeEqualities([*distinct, *chosen.items()])
     except ValueError:
         return {}
     found: dict[str, int] = {}
     for name in {dim for pair in distinct for dim in pair if isinstance(dim, str)}:
         if name.isidentifier():
-            known = equal.canonical(name)
-            found[name] = known if isinstance(known, int) else _SIZE
+            known = equal.of_dim(name)
+            number = None if known is None else known.number
+            found[name] = _SIZE if number is None else number
     return found
 
 

@@ -175,8 +175,10 @@ def _compare_copies(a: Large, b: Large, fewer: Thinned | None, settings: Setting
         return _unrunnable(error.message, settings, needed)
     least = min((_least(subject, settings) for subject in subjects if subject.plan), default=0)
     memory = settings.budget.memory
-    if memory < least <= memory * _LENIENT:
-        settings = replace(settings, budget=replace(settings.budget, memory=least))
+    if memory < least * _LENIENT <= memory * _LENIENT**2:
+        # More rows take little more than one, and only more than one show a causal mask.
+        lenient = replace(settings.budget, memory=int(memory * _LENIENT))
+        settings = replace(settings, budget=lenient)
     elif least > memory:
         allowed = binary_bytes(settings.budget.memory)
         reason = f"a run of a copy would take {binary_bytes(least)} of memory, more than {allowed}"

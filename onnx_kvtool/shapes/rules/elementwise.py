@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.shapes.stretching import stretched
 from onnx_kvtool.symbolic.atoms import Element
-from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.broadcasting import broadcast_size
 from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.forms import largest
 from onnx_kvtool.symbolic.sizes import Shape, words
 
-__all__ = ["broadcast", "broadcast_shapes", "broadcast_size", "like"]
+__all__ = ["broadcast", "broadcast_shapes", "like"]
 
 _ONE = integer(1)
-_FACTS = Facts()
 _FIRST_NUMPY = 7
 """Below this opset an input is fitted to the first one, whose shape the result has."""
 
@@ -63,7 +60,7 @@ def broadcast_shapes(site: Site, shapes: Sequence[tuple[int, Shape]], output: in
 
 
 def _meet(site: Site, a: Expr, b: Expr, index: int, place: int, axis: int, output: int) -> Expr:
-    size = broadcast_size(site, a, b)
+    size = broadcast_size(a, b, site.knowledge.equalities)
     if size is not None:
         return size
     if a.number is not None and b.number is not None:
@@ -77,36 +74,6 @@ def _meet(site: Site, a: Expr, b: Expr, index: int, place: int, axis: int, outpu
             return site.lost(axis, site.cause_of(atom.value), output=output)
     why = f"{_named(a)} and {_named(b)} are broadcast, and either may be 1"
     return site.lost(axis, why, code="ambiguous-broadcast", output=output)
-
-
-def broadcast_size(site: Site, a: Expr, b: Expr) -> Expr | None:
-    """Return the size to which two are broadcast; None when it depends, or when they clash."""
-    if a == b or b == _ONE:
-        return a
-    if a == _ONE:
-        return b
-    known = site.knowledge.equalities
-    one, other = known.resolved(a), known.resolved(b)
-    if one == other or other == _ONE:
-        return a
-    if one == _ONE:
-        return b
-    if one.number is not None and other.number is not None:
-        return None
-    # A size of 2 or more cannot have been stretched, nor can one of 0.
-    for size, bounds in ((a, interval(one, _FACTS)), (b, interval(other, _FACTS))):
-        if bounds[0] > 1 or bounds[1] < 1:
-            return size
-    # An axis of size 0 meets max(1, 0) = 1 and stays 0, so that either order gives the first.
-    for size, inner, outer in ((a, one, other), (b, other, one)):
-        if outer == _at_least_one(inner):
-            return size
-    found = stretched(one, other)
-    return None if found is None else a if found == one else b
-
-
-def _at_least_one(size: Expr) -> Expr:
-    return largest((_ONE, size), _FACTS)
 
 
 def _named(size: Expr) -> str:

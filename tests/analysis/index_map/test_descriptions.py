@@ -11,7 +11,7 @@ import pytest
 
 from onnx_kvtool.analysis.index_map import IndexMap, IndexMaps
 from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.symbolic.dims import Equalities
+from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.words import text
 from tests.grids import rest
 
@@ -310,13 +310,13 @@ _CASES: dict[str, tuple[str, str, str]] = {
 }
 
 
-def _described(body: str, opset: int = 18, equalities: Equalities | None = None) -> IndexMap:
+def _described(body: str, opset: int = 18, equalities: SizeEqualities | None = None) -> IndexMap:
     maps, y = _maps(body, opset, equalities)
     return maps.of(y)
 
 
 def _maps(
-    body: str, opset: int = 18, equalities: Equalities | None = None
+    body: str, opset: int = 18, equalities: SizeEqualities | None = None
 ) -> tuple[IndexMaps, ir.Value]:
     header = f'<ir_version: 9, opset_import: ["" : {opset}]>'
     proto = onnx.parser.parse_model(f"{header} g ({_INPUTS}) => (y) {{ {body} }}")
@@ -342,7 +342,7 @@ def test_sizes_that_may_differ_make_a_broadcast_opaque_until_they_are_granted() 
     assert str(maps.of(y).element) == "y[i]"
     sizes = {(str(u.size), u.axis) for u in maps.unrelated(y)}
     assert sizes >= {("B", 0), ("B2", 0)}
-    granted = _described("y = Add(w, v)", equalities=Equalities([("B", "B2")]))
+    granted = _described("y = Add(w, v)", equalities=SizeEqualities([("B", "B2")]))
     assert _words(granted) == ("B", "v[i] + w[i]")
 
 

@@ -20,6 +20,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.shrinking.drawn import Quantised, hides, quantised_of
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, Pair, shrink
 from onnx_kvtool.runtime.verification.shrinking.skeleton import skeleton
 from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk, weight_bytes
@@ -343,6 +344,64 @@ def test_verify_shrinks_what_does_not_fit_into_the_budget() -> None:
     assert (found.status, found.shrunk) == ("different", True)
     assert found.earliest is not None
     assert found.earliest.a.op == "RotaryEmbedding"
+
+
+def test_a_mask_is_seen_where_there_is_room_for_one_sequence_alone() -> None:
+    """One row more takes a few bytes more, and one row alone shows no causal mask."""
+    source = ir.from_proto(decoder(2, hidden=HIDDEN, capacity=4096))
+    wrong = clone(source)
+    nodes(wrong, "Attention")[-1].attributes["is_causal"] = ir.AttrInt64("is_causal", 0)
+    large = Large(source, "A"), Large(wrong, "B")
+    needed = compare_shrunk(*large, Settings(budget=Budget(memory=1 << 20))).needed
+    found = compare_shrunk(*large, Settings(budget=Budget(memory=needed)))
+    assert (found.status, found.shrunk) == ("different", True)
+
+
+def table(values: list[float], dtype: ir.DataType) -> ir.TensorProtocol:
+    return ir.tensor(np.array(values, dtype.numpy()), dtype=dtype)
+
+
+_F, _I = ir.DataType.FLOAT, ir.DataType.INT8
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "expected"),
+    [
+        pytest.param("weight", table([0, 0, 0], _F), True, id="a normalisation by zero"),
+        pytest.param("weight", table([0, 0.1, 0], _F), False, id="one that is not zero"),
+        pytest.param("weight", ir.tensor(np.float32(0)), False, id="an addend"),
+        pytest.param("weight", table([0, 0, 0], _I), False, id="zero points"),
+        pytest.param("values", table([0, 0, 0], _I), True, id="quantised values"),
+        pytest.param("values", table([0, 5, 0], _I), False, id="quantised values, not zero"),
+        pytest.param("scale", ir.tensor(np.float32(0)), True, id="a scale"),
+    ],
+)
+def test_weights_that_hide_what_stands_before_them(
+    name: str, kept: ir.TensorProtocol, expected: bool
+) -> None:
+    quantised = Quantised(frozenset({"values"}), {"scale": 1.0})
+    assert hides(kept, name, quantised) is expected
+
+
+def test_a_quantised_product_is_as_large_as_what_is_multiplied() -> None:
+    """So that no layer is lost in what another one adds."""
+    source = model(
+        """<ir_version: 10, opset_import: ["" : 21]>
+        g (float[2, 96] x, int4[96, 96] w, float[3, 96] s) => (float[2, 96] y)
+        { d = DequantizeLinear <axis = 0, block_size = 32> (w, s)
+          y = MatMul (x, d) }"""
+    )
+    message = ir.to_proto(source)
+    del message.graph.input[1:]
+    types = {"w": (ir.DataType.INT4, [96, 96]), "s": (ir.DataType.FLOAT, [3, 96])}
+    for name, (dtype, shape) in types.items():
+        message.graph.initializer.add(name=name, data_type=int(dtype), dims=shape)
+    quantised = quantised_of(message, {"w": [96, 96], "s": [3, 96]})
+    assert (quantised.values, list(quantised.scales)) == ({"w"}, ["s"])
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-8, 7, (96, 96), endpoint=True)
+    product = rng.standard_normal((50, 96)) @ weights * quantised.scales["s"]
+    assert 0.9 < product.std() < 1.1
 
 
 def _four_bits(directory: Path) -> tuple[ir.Model, ir.Model]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from onnx_kvtool.analysis.index_map.description import MOST_PARTS, IndexMap
-from onnx_kvtool.analysis.index_map.site import Site, Unrelated, broadcast_size
+from onnx_kvtool.analysis.index_map.site import Site, Unrelated
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.broadcasting import broadcast_size
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -77,7 +79,7 @@ def _sizes(site: Site, shapes: Sequence[tuple[Expr, ...]], rank: int) -> tuple[E
         met: Expr | None = integer(1)
         present = _met(shapes, axis, rank)
         for size in present:
-            met = None if met is None else broadcast_size(met, size, Facts())
+            met = None if met is None else _meet(met, size)
         named = met is None or (
             met.number is None and declared is not None and declared[axis] in present
         )
@@ -85,6 +87,13 @@ def _sizes(site: Site, shapes: Sequence[tuple[Expr, ...]], rank: int) -> tuple[E
             met = declared[axis]
         result.append(site.unknown_size(axis) if met is None else met)
     return tuple(result)
+
+
+def _meet(a: Expr, b: Expr) -> Expr | None:
+    size = broadcast_size(a, b)
+    if size is None and a.number is not None and b.number is not None:
+        raise MalformedNode("broadcast-mismatch", f"sizes {a} and {b} do not broadcast")
+    return size
 
 
 def _met(shapes: Sequence[tuple[Expr, ...]], axis: int, rank: int) -> list[Expr]:

@@ -5,62 +5,130 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 
-__all__ = ["READ", "drawn", "scales_of"]
+__all__ = ["READ", "Quantised", "drawn", "hides", "quantised_of"]
 
 READ = 1 << 16
 """Bytes; a weight that keeps its shape and takes at most so many keeps its values."""
 
-_QUANTISED = {
+_PLACES = {
     ("", "DequantizeLinear"): (0, 1),
     ("", "QuantizeLinear"): (0, 1),
     ("com.microsoft", "MatMulNBits"): (1, 2),
 }
 """By operator, the inputs that are quantised values and their scales."""
 
-_FOUR_BITS = 8.0
+_OF_A_RUN = 1 / 32
+"""The scale of what a run computes: int8 has room for four standard deviations, and rounds them to
+a thirtieth of one; float8 keeps three bits at any magnitude."""
 
 
-def scales_of(message: onnx.ModelProto) -> dict[str, float]:
-    """Return the weights that are scales, with the magnitude of what each of them scales."""
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """What weights are for quantised products.
+
+    Attributes:
+        values: Names of weights that are quantised values.
+        scales: Weights that are scales, with the magnitude of theirs that leaves a product as large
+            as what is multiplied.
+    """
+
+    values: frozenset[str]
+    scales: Mapping[str, float]
+
+
+def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Quantised:
+    """Return which weights of the main graph are quantised values, and which are scales.
+
+    Args:
+        message: The model.
+        dims: The shapes that its weights have in the copy, by name.
+    """
     types = {tensor.name: ir.DataType(tensor.data_type) for tensor in message.graph.initializer}
-    found: dict[str, float] = {}
+    values: set[str] = set()
+    scales: dict[str, float] = {}
     for node in message.graph.node:
-        places = _QUANTISED.get((node.domain.replace("ai.onnx", ""), node.op_type))
-        if places is None or len(node.input) <= places[1] or node.input[places[1]] not in types:
+        places = _PLACES.get((node.domain.replace("ai.onnx", ""), node.op_type))
+        if places is None or len(node.input) <= places[1]:
             continue
-        dtype = types.get(node.input[places[0]])
-        is_wide = node.domain == "" and dtype is not None and dtype.is_integer()
-        largest = float(2 ** (dtype.bitwidth - 1)) if is_wide and dtype else _FOUR_BITS
-        found[node.input[places[1]]] = largest
-    return found
+        value, scale = (node.input[place] for place in places)
+        if value in types:
+            values.add(value)
+        if scale not in types:
+            continue
+        if value not in types:
+            scales[scale] = _OF_A_RUN
+        elif node.domain:
+            bits = next((a.i for a in node.attribute if a.name == "bits"), 4)
+            columns, blocks, bytes_ = dims[value]
+            scales[scale] = _magnitude([columns, blocks * bytes_ * 8 // bits], bits)
+        else:
+            dtype = types[value]
+            scales[scale] = _magnitude(dims[value], dtype.bitwidth if dtype.is_integer() else None)
+    return Quantised(frozenset(values), scales)
+
+
+def _magnitude(shape: list[int], bits: int | None) -> float:
+    """Return the scale of drawn quantised values of a shape; None for the bits of floats."""
+    if bits is None:
+        return 1.0  # they are drawn as any others
+    deviation = 2.0**bits / math.sqrt(12)
+    return 1 / (deviation * math.sqrt(_terms(shape)))
+
+
+def _terms(shape: list[int]) -> float:
+    """Return about how many terms the sums of a product with a weight have.
+
+    The shape does not tell which of its sizes are summed; the mean of both leaves what goes up to
+    another width and down again as large as it was.
+    """
+    return math.sqrt(max(math.prod(shape), 1))
+
+
+def hides(kept: ir.TensorProtocol, name: str, quantised: Quantised) -> bool:
+    """Return whether the values of a weight say nothing of what stands before it.
+
+    What is multiplied by nothing but zeros is zero, and so is the difference of two models in it:
+    adapters before their training, models that were never trained.
+    """
+    is_quantised = name in quantised.scales or name in quantised.values
+    # Other integers are zero points, and one number may well be an addend.
+    if not is_quantised and (kept.dtype.is_integer() or kept.size < 2):
+        return False
+    return not np.any(kept.numpy())
 
 
 def drawn(
-    tensor: ir.TensorProtocol, dims: list[int], name: str, seed: int, scales: Mapping[str, float]
+    tensor: ir.TensorProtocol,
+    shape: list[int],
+    name: str,
+    seed: int,
+    quantised: Quantised,
 ) -> np.ndarray:
-    """Draw values for a weight by its name: small ones, so that nothing overflows.
+    """Draw values for a weight by its name: of such a size that products keep that of an operand.
+
+    What one layer adds to the others is then as large as they are, and a fault in it shows.
 
     Args:
         tensor: The real weight, for its type.
-        dims: The shape of the copy.
+        shape: The shape of the copy.
         name: Its name.
         seed: Seed of all weights.
-        scales: Weights that are scales, with the magnitude of what they scale.
+        quantised: What is quantised in the models.
     """
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     if tensor.dtype.is_integer():
         low, high = int(tensor.dtype.min), int(tensor.dtype.max)
-        return rng.integers(low, high, dims, endpoint=True).astype(tensor.dtype.numpy())
-    if name in scales:
-        values = rng.uniform(0.5, 1.5, dims) / (4 * scales[name])
-    elif len(dims) < 2:
-        values = 1 + 0.1 * rng.standard_normal(dims)  # it scales or shifts
+        return rng.integers(low, high, shape, endpoint=True).astype(tensor.dtype.numpy())
+    if name in quantised.scales:
+        values = rng.uniform(0.5, 1.5, shape) * quantised.scales[name]
+    elif len(shape) < 2:
+        values = 1 + 0.1 * rng.standard_normal(shape)  # it scales or shifts
     else:
-        # Products keep the scale of their operand.
-        values = rng.standard_normal(dims) / math.sqrt(max(min(dims, default=1), 1))
+        values = rng.standard_normal(shape) / math.sqrt(_terms(shape))
     return values.astype(tensor.dtype.numpy())

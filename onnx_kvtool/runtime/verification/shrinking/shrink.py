@@ -23,7 +23,13 @@ from onnx_kvtool.runtime.verification.shrinking.constants import (
     keep_irregular_tables,
     shortened,
 )
-from onnx_kvtool.runtime.verification.shrinking.drawn import READ, drawn, scales_of
+from onnx_kvtool.runtime.verification.shrinking.drawn import (
+    READ,
+    Quantised,
+    drawn,
+    hides,
+    quantised_of,
+)
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, Sizes, sizes_of
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, factor, pin, unify
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
@@ -88,11 +94,14 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     keep_irregular_tables(a, one, common)
     keep_irregular_tables(b, other, common)
     choice = choose([one.shapes, other.shapes])
+    dims = [_dims(model, table, choice) for model, table in ((a, one), (b, other))]
     # What scales something in one model scales it in the other, whatever the operators.
-    draw = _Draw(seed, {**scales_of(b.message), **scales_of(a.message)}, _narrow(a, b))
+    of_a, of_b = (quantised_of(m.message, d) for m, d in zip((a, b), dims, strict=True))
+    quantised = Quantised(of_a.values | of_b.values, {**of_b.scales, **of_a.scales})
+    draw = _Draw(seed, quantised, _narrow(a, b), shared)
     return Pair(
-        _copy(a, one, choice, draw, shared, most),
-        _copy(b, other, choice, draw, shared, most),
+        _copy(a, one, choice, draw, dims[0], most),
+        _copy(b, other, choice, draw, dims[1], most),
         choice.shrunken(),
     )
 
@@ -212,24 +221,43 @@ class _Draw:
 
     Attributes:
         seed: Seed of all weights.
-        scales: Weights that are scales, with the magnitude of what they scale.
+        quantised: What is quantised in the models.
         narrow: Weights of which one model has but the bytes, as the other one has them.
+        shared: The weights that both models have; others keep their values.
     """
 
     seed: int
-    scales: Mapping[str, float]
+    quantised: Quantised
     narrow: Mapping[str, ir.TensorProtocol]
+    shared: Mapping[str, None]
 
-    def weight(self, real: ir.TensorProtocol, dims: list[int], name: str) -> ir.TensorProtocol:
-        """Return a weight of the shape `dims`, in the form that this model has of it."""
+    def weight(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
+        """Return a weight of the copy, in the form that this model has of it."""
+        has_other_size = shape != list(real.shape)
+        if name in self.shared and (has_other_size or tensor_bytes(real) > READ):
+            return self._drawn(real, shape, name)
+        kept = ir.tensor(array(real), dtype=real.dtype, name=name)
+        if name in self.shared and hides(kept, name, self.quantised):
+            return self._drawn(real, shape, name)
+        return kept
+
+    def _drawn(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
         narrow = self.narrow.get(name)
         if narrow is None or narrow.dtype == real.dtype:
-            values = drawn(real, dims, name, self.seed, self.scales)
+            values = drawn(real, shape, name, self.seed, self.quantised)
             return ir.tensor(values, dtype=real.dtype, name=name)
-        elements = [*dims[:-1], dims[-1] * 8 // int(narrow.dtype.bitwidth)]
-        values = drawn(narrow, elements, name, self.seed, self.scales)
+        elements = [*shape[:-1], shape[-1] * 8 // int(narrow.dtype.bitwidth)]
+        values = drawn(narrow, elements, name, self.seed, self.quantised)
         packed = np.frombuffer(ir.tensor(values, dtype=narrow.dtype).tobytes(), np.uint8)
-        return ir.tensor(packed.reshape(dims), name=name)
+        return ir.tensor(packed.reshape(shape), name=name)
+
+
+def _dims(model: Skeleton, sizes: Sizes, choice: Choice) -> dict[str, list[int]]:
+    """Return the shapes that the constants of a model have in its copy, by name."""
+    return {
+        tensor.name: [choice.of(size) for size in sizes.shapes[tensor.name] or ()]
+        for tensor in model.message.graph.initializer
+    }
 
 
 def _copy(
@@ -237,15 +265,9 @@ def _copy(
     sizes: Sizes,
     choice: Choice,
     draw: _Draw,
-    shared: Mapping[str, None],
+    dims: Mapping[str, list[int]],
     most: int,
 ) -> ir.Model:
-    message = onnx.ModelProto()
-    message.CopyFrom(model.message)
-    dims = {
-        tensor.name: [choice.of(size) for size in sizes.shapes[tensor.name] or ()]
-        for tensor in message.graph.initializer
-    }
     total = sum(_bytes(model.weights[name], dims[name]) for name in model.bare)
     if total > most:
         raise CannotShrink(
@@ -253,19 +275,15 @@ def _copy(
             f"more than {binary_bytes(most)}",
             needed=total,
         )
+    message = onnx.ModelProto()
+    message.CopyFrom(model.message)
     for tensor in message.graph.initializer:
         name = tensor.name
-        if name not in model.bare:
-            if dims[name] != list(tensor.dims):
-                tensor.CopyFrom(shortened(tensor, sizes.shapes[name] or [], choice))
-            continue
-        real = model.weights[name]
-        is_drawn = name in shared and (dims[name] != list(tensor.dims) or tensor_bytes(real) > READ)
-        if is_drawn:
-            filled = draw.weight(real, dims[name], name)
-        else:
-            filled = ir.tensor(array(real), dtype=real.dtype, name=name)
-        tensor.CopyFrom(ir.serde.serialize_tensor(filled))
+        if name in model.bare:
+            filled = draw.weight(model.weights[name], dims[name], name)
+            tensor.CopyFrom(ir.serde.serialize_tensor(filled))
+        elif dims[name] != list(tensor.dims):
+            tensor.CopyFrom(shortened(tensor, sizes.shapes[name] or [], choice))
     choice.write(message, sizes)
     return ir.from_proto(message)
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from onnx_kvtool.shapes.stretching import stretched
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.broadcasting import stretched
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.sizes import read_size, words
 from onnx_kvtool.symbolic.substitute import substitute

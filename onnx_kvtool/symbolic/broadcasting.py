@@ -1,4 +1,8 @@
-"""To which of two sizes an axis is broadcast, decided by the cases in which one of them is 1."""
+"""To which of two sizes an axis is broadcast.
+
+Kernels of the reference runtime broadcast by code of their own, since they are what inference is
+tested against.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ from collections.abc import Iterator
 
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent, Largest, Quotient
 from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.forms import largest
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["stretched"]
+__all__ = ["broadcast_size", "stretched"]
 
 _FACTS = Facts()
 _MOST_CASES = 32
@@ -20,6 +26,41 @@ _LARGEST_SUM = 4
 """Up to this number the ways are tried to make it a sum of sizes."""
 
 _Case = dict[Atom, Expr]
+_ONE = integer(1)
+
+
+def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -> Expr | None:
+    """Return the size to which two are broadcast in every run that does not fail.
+
+    Args:
+        a: A size.
+        b: Another one.
+        equalities: Which sizes are equal.
+
+    Returns:
+        One of the two; None when it depends, or when they are numbers that never meet.
+    """
+    if a == b or b == _ONE:
+        return a
+    if a == _ONE:
+        return b
+    one, other = (a, b) if equalities is None else map(equalities.resolved, (a, b))
+    if one == other or other == _ONE:
+        return a
+    if one == _ONE:
+        return b
+    if one.number is not None and other.number is not None:
+        return None
+    # A size of 2 or more cannot have been stretched, nor can one of 0.
+    for size, bounds in ((a, interval(one, _FACTS)), (b, interval(other, _FACTS))):
+        if bounds[0] > 1 or bounds[1] < 1:
+            return size
+    # An axis of size 0 meets max(1, 0) = 1 and stays 0, so that either order gives the first.
+    for size, inner, outer in ((a, one, other), (b, other, one)):
+        if outer == largest((_ONE, inner), _FACTS):
+            return size
+    found = stretched(one, other)
+    return None if found is None else a if found == one else b
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,15 +1,16 @@
-"""Which sizes are one, as the operators of a model demand it while inference goes on."""
+"""Which sizes are one: as the operators of a model demand it, or as a user grants it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
 from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.sizes import HEAVIEST, words
+from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.sizes import HEAVIEST, normal, words
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Equality", "SizeEqualities"]
@@ -39,15 +40,42 @@ class SizeEqualities:
 
     A run fails where an operator meets sizes that it does not allow, so what an operator demands
     holds for the sizes of every output.
+
+    Args:
+        granted: Pairs of dimensions that are equal, such as `--assume same-dim:A=B` grants.
+
+    Raises:
+        ValueError: If two sizes become equal that cannot be, or a pair has a dimension that is
+            None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, granted: Iterable[tuple[Dim, Dim]] = ()) -> None:
         self._meaning: dict[Atom, Expr] = {}
         self._found: dict[tuple[str, str], Equality] = {}
+        for a, b in granted:
+            one, other = self.of_dim(a), self.of_dim(b)
+            if one is None or other is None:
+                raise ValueError(f"a dimension of which nothing is known cannot be {a or b}")
+            if not self._unite(one, other):
+                raise ValueError(f"`{a}` and `{b}` would make {one} equal to {other}")
 
     def __iter__(self) -> Iterator[Equality]:
         """Yield the equalities between names, in the order in which they were found."""
         return iter(self._found.values())
+
+    def of_dim(self, dim: Dim) -> Expr | None:
+        """Return what stands for all dimensions that are equal to `dim`; None stays None.
+
+        That is a number where there is one, else the name that was there first. An expression is
+        one name in its normal form here: `s6 + 1` and `1 + s6` are one size. That it is the sum of
+        `s6` and 1 is the exporter's word, and no fact.
+        """
+        known = normal(dim) if isinstance(dim, str) else dim
+        if known is None:
+            return None
+        if isinstance(known, int):
+            return integer(known)
+        return self.resolved(variable(Dimension(known)))
 
     def same(self, a: Expr, b: Expr) -> bool:
         """Return whether the two are certainly one size."""
@@ -89,15 +117,10 @@ class SizeEqualities:
             location: The value and the node at which they meet.
             why: What demands it, for the report.
         """
-        if a == b:
+        if self.same(a, b):
             return True
-        one, other = self.resolved(a), self.resolved(b)
-        if one == other:
-            return True
-        low, high = interval(one - other, _FACTS)
-        if low > 0 or high < 0:
+        if not self._unite(self.resolved(a), self.resolved(b)):
             return False
-        self._learn(one, other)
         self.note(a, b, location, why)
         return True
 
@@ -109,6 +132,15 @@ class SizeEqualities:
         if a.number is not None:
             left, right = right, left
         self._found.setdefault((left, right), Equality(left, right, location, why))
+
+    def _unite(self, one: Expr, other: Expr) -> bool:
+        """Take two resolved sizes for one; return False where that cannot be."""
+        low, high = interval(one - other, _FACTS)
+        if low > 0 or high < 0:
+            return False
+        if one != other:
+            self._learn(one, other)
+        return True
 
     def _learn(self, one: Expr, other: Expr) -> None:
         """Let an atom of the two stand for the rest, the least telling atom there is."""

@@ -1,0 +1,145 @@
+"""Models in which onnx's inference would take the elements of a matrix for those of a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Set
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from onnx_kvtool.core.messages.small_constants import (
+    INTEGERS,
+    bodies,
+    every_node,
+    is_told,
+    op_types,
+    small_constants,
+)
+
+__all__ = ["infer_past_matrix_values"]
+
+_DEFAULT = ("", "ai.onnx")
+_AXES = ((1,), ("axes",))
+_MARK = "\x00kvtool.matrix"
+"""End of the name of what an Unsqueeze gives; no file has it."""
+
+_READERS = frozenset(
+    {"Add", "Cast", "Concat", "Gather", "Mul", "Slice", "Squeeze", "Sub", "Unsqueeze"}
+)
+"""Operators that compute with elements which inference knows, at some opset."""
+
+_VECTORS = frozenset({"NonZero", "Range", "Shape", "Unsqueeze"})
+_ELEMENTWISE = frozenset({"Abs", "Add", "Cast", "Div", "Identity", "Mul", "Neg", "Sub"})
+
+_Holder = onnx.GraphProto | onnx.FunctionProto
+
+
+def infer_past_matrix_values(
+    message: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+) -> onnx.ModelProto:
+    """Return `infer(message)`, where the elements of a matrix are not known.
+
+    Data propagation of onnx 1.23.2 has vectors only, and its Unsqueeze hands one on whatever comes
+    out: (2, 1) and (3,) are then refused as (2,) and (3,), and (2, 1) and (1, 2) are added to two
+    elements. Unsqueeze is the one operator that makes a matrix out of elements that are known, so
+    each that may do so hands its result on through an Identity, which knows none.
+
+    Args:
+        message: The model; it is as it was afterwards.
+        infer: Returns a model with inferred types, its nodes as they were.
+    """
+    if "Unsqueeze" not in op_types(message):
+        return infer(message)
+    made = set(_matrices(message))
+    if not made:
+        return infer(message)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(message)
+    for holder in _holders(copy):
+        _hand_on(holder, made)
+    result = infer(copy)
+    for holder in _holders(result):
+        _restore(holder)
+    return result
+
+
+def _matrices(message: onnx.ModelProto) -> Iterator[str]:
+    """Yield what an Unsqueeze makes that may be a matrix, and that is read for its elements."""
+    read = {
+        name
+        for node in every_node(message)
+        if node.op_type in _READERS and node.domain in _DEFAULT
+        for name in node.input
+    }
+    to_matrix = small_constants(message, _makes_matrix, INTEGERS)
+    vectors = set(_no_scalars(message))
+    for node in every_node(message):
+        if node.op_type != "Unsqueeze" or node.domain not in _DEFAULT or not node.input:
+            continue
+        if node.output and node.output[0] in read:
+            is_matrix = is_told(node, _AXES, to_matrix, _makes_matrix)
+            if is_matrix or node.input[0] in vectors:
+                yield node.output[0]
+
+
+def _makes_matrix(axes: NDArray[np.float64]) -> bool:
+    """Return whether no Unsqueeze makes a vector with these axes."""
+    return not np.isin(axes, (0, -1)).all()
+
+
+def _no_scalars(message: onnx.ModelProto) -> Set[str]:
+    """Return names of values that have at least one dimension, as far as that is seen at once."""
+    found: set[str] = set()
+    for holder in _holders(message):
+        if isinstance(holder, onnx.GraphProto):
+            infos = (*holder.input, *holder.value_info)
+            found.update(info.name for info in infos if info.type.tensor_type.shape.dim)
+            found.update(tensor.name for tensor in holder.initializer if tensor.dims)
+        for node in holder.node:
+            passes = node.op_type in _ELEMENTWISE and not found.isdisjoint(node.input)
+            if (passes or node.op_type in _VECTORS) and node.domain in _DEFAULT:
+                found.update(node.output)
+    return found
+
+
+def _holders(message: onnx.ModelProto) -> Iterator[_Holder]:
+    yield message.graph
+    yield from message.functions
+    for node in every_node(message):
+        yield from bodies(node)
+
+
+def _hand_on(holder: _Holder, made: Set[str]) -> None:
+    nodes = []
+    for node in holder.node:
+        nodes.append(node)
+        if node.op_type == "Unsqueeze" and not made.isdisjoint(node.output):
+            name = node.output[0]
+            node.output[0] = f"{name}{_MARK}"
+            # Under the name of the node, so that what is said of either is said of it.
+            nodes.append(
+                onnx.helper.make_node("Identity", [node.output[0]], [name], name=node.name)
+            )
+    _set_nodes(holder, nodes)
+
+
+def _restore(holder: _Holder) -> None:
+    nodes = []
+    for node in holder.node:
+        if node.op_type == "Identity" and node.input and node.input[0].endswith(_MARK):
+            continue
+        if node.output and node.output[0].endswith(_MARK):
+            node.output[0] = node.output[0].removesuffix(_MARK)
+        nodes.append(node)
+    _set_nodes(holder, nodes)
+    kept = [info for info in holder.value_info if not info.name.endswith(_MARK)]
+    if len(kept) < len(holder.value_info):
+        del holder.value_info[:]
+        holder.value_info.extend(kept)
+
+
+def _set_nodes(holder: _Holder, nodes: list[onnx.NodeProto]) -> None:
+    if len(nodes) != len(holder.node):
+        del holder.node[:]
+        holder.node.extend(nodes)
