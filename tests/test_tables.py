@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 
 import onnx_kvtool
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 
 
 def tables() -> dict[str, Table]:
@@ -40,3 +42,18 @@ def test_a_second_line_for_one_key_is_refused() -> None:
 
 def test_a_table_keeps_the_order_of_its_lines() -> None:
     assert list(Table("rule", [("b", 1), ("a", 2), ("c", 3)])) == ["b", "a", "c"]
+
+
+def test_every_lowering_has_its_cases_where_the_page_says(root: Path) -> None:
+    package = "onnx_kvtool.rewrite.lowering."
+    rules = {
+        lowering.apply.__module__.removeprefix(package).partition(".")[0]
+        for lowering in LOWERINGS.values()
+    }
+    files = [path.name for path in (root / "tests/rewrite/lowering").glob("test_*.py")]
+    missing = {
+        rule
+        for rule in rules
+        if not any(name == f"test_{rule}.py" or name.startswith(f"test_{rule}_") for name in files)
+    }
+    assert not missing
