@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -15,15 +17,9 @@ from hypothesis import settings
 from packaging.version import Version
 
 from onnx_kvtool.cli import app
+from tests.grids import drawn, thins_out
 
 ROOT = Path(__file__).resolve().parent.parent
-
-# A property that fails prints how to run the very example again; time limits are for benchmarks.
-# CI draws the same examples each time, so that what lands does not depend on luck; every other run
-# searches on.
-settings.register_profile("kvtool", deadline=None, print_blob=True, derandomize="CI" in os.environ)
-settings.load_profile("kvtool")
-
 
 _WIDE = 30
 """Files of tests from which on starting several processes pays."""
@@ -44,14 +40,42 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return
     if option.numprocesses is not None:
         return
-    asked = option.markexpr
-    is_alone = any(mark in asked and f"not {mark}" not in asked for mark in ("slow", "compat"))
+    is_alone = _asks(config, "slow") or _asks(config, "compat")
     if is_alone or option.collectonly or option.usepdb or option.trace:
         return
     paths = [Path(path.partition("::")[0]) for path in config.args]
     if sum(len([*path.rglob("test_*.py")]) for path in paths if path.is_dir()) >= _WIDE:
         option.numprocesses = min(_processors(), _PROCESSES)
         option.dist = "worksteal"  # neighbours stay together, and share what a module caches
+
+
+def _asks(config: pytest.Config, mark: str) -> bool:
+    """Return whether `-m` selects what has a mark."""
+    asked = config.option.markexpr
+    return mark in asked and f"not {mark}" not in asked
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say what a property draws, and where processes that tests start keep their bytecode.
+
+    A property that fails prints how to run the very example again; time limits are for benchmarks.
+    CI draws the same examples each time, so that what lands does not depend on luck; every other
+    run searches on.
+    """
+    settings.register_profile(
+        "kvtool",
+        drawn(whole=_asks(config, "exhaustive")),
+        deadline=None,
+        print_blob=True,
+        derandomize="CI" in os.environ,
+    )
+    settings.load_profile("kvtool")
+    if "PYTHONDONTWRITEBYTECODE" in os.environ and "PYTHONPYCACHEPREFIX" not in os.environ:
+        # Hundreds of them would compile all of kvtool. Workers inherit the directory.
+        directory = tempfile.mkdtemp(prefix="kvtool-bytecode-")
+        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+        os.environ["PYTHONPYCACHEPREFIX"] = directory
+        del os.environ["PYTHONDONTWRITEBYTECODE"]
 
 
 def _processors() -> int:
@@ -81,6 +105,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = {id(item) for item in first.values()}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = first.values()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave cases to the exhaustive run, which draws all examples of properties as well."""
+    if thins_out(item):
+        item.add_marker("exhaustive")
+    test = getattr(item, "obj", None)
+    if _asks(item.config, "exhaustive") and getattr(test, "is_hypothesis_test", False):
+        item.add_marker("exhaustive")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

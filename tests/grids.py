@@ -1,4 +1,4 @@
-"""Grids of cases of which each run takes a part, and `pytest -m exhaustive` the rest."""
+"""Grids and searches of which each run takes a part, and `pytest -m exhaustive` all or the rest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-__all__ = ["grid", "rest", "thinned"]
+__all__ = ["EXAMPLES", "drawn", "grid", "part", "rest", "search", "thinned", "thins_out"]
+
+EXAMPLES = 100
+"""Examples of a property that does not ask for more or fewer."""
+_SHARE, _FEWEST = 6, 10
+_is_whole = False
 
 
 def grid(keep: int, **factors: Collection[Any]) -> pytest.MarkDecorator:
@@ -54,6 +60,44 @@ def thinned(lines: Collection[Any], keep: int) -> list[Any]:
 def rest(*values: Any) -> list[Any]:
     """Return values of one argument that do not run by default."""
     return [pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
+
+
+def part(keep: int) -> pytest.MarkDecorator:
+    """Let every `keep`-th case of a test run by default, chosen as `grid` does.
+
+    Args:
+        keep: How many combinations of its `parametrize` there are for each that runs by default.
+    """
+    return pytest.mark.part(keep)
+
+
+def thins_out(item: pytest.Item) -> bool:
+    """Return whether `part` leaves a case to the exhaustive run."""
+    mark = item.get_closest_marker("part")
+    if mark is None:
+        return False
+    rest = next(iter(item.callspec.indices.values()))  # type: ignore[attr-defined]
+    total = 0
+    for line in reversed([*item.iter_markers("parametrize")]):  # what stands on top varies first
+        rest, number = divmod(rest, len(line.args[1]))
+        total += number
+    return bool(total % mark.args[0])
+
+
+def search(examples: int) -> settings:
+    """Return the settings of a property; each run draws a sixth, `-m exhaustive` all of them.
+
+    Args:
+        examples: How many examples the whole search draws.
+    """
+    return settings(max_examples=examples if _is_whole else max(examples // _SHARE, _FEWEST))
+
+
+def drawn(whole: bool) -> settings:
+    """Say whether searches are whole, and return the settings of those that ask for nothing."""
+    global _is_whole  # noqa: PLW0603 - before the first module of tests is imported
+    _is_whole = whole
+    return search(EXAMPLES)
 
 
 def _marks(number: int, keep: int) -> Sequence[pytest.MarkDecorator]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.grids import grid, rest, thinned
+from tests.grids import grid, part, rest, thinned
 
 
 def values_of(lines: list[Any], *, by_default: bool) -> list[tuple[Any, ...]]:
@@ -43,3 +43,15 @@ def test_every_third_line_runs() -> None:
 def test_the_rest_runs_later() -> None:
     assert values_of(rest(1, 2), by_default=True) == []
     assert values_of(rest(1, 2), by_default=False) == [(1,), (2,)]
+
+
+@part(3)
+@pytest.mark.parametrize("flag", {"on": 1, "off": 0}.values(), ids=["on", "off"])
+@pytest.mark.parametrize(("a", "b"), [(n, -n) for n in range(3)])
+@pytest.mark.parametrize("c", range(5))
+def test_a_part_of_stacked_values_runs(
+    a: int, b: int, c: int, flag: int, request: pytest.FixtureRequest
+) -> None:
+    is_left = any(mark.name == "exhaustive" for mark in request.node.iter_markers())
+    assert is_left == bool((a + c + (1 - flag)) % 3)
+    assert b == -a

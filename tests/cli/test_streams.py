@@ -13,6 +13,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+from tests.grids import part
+
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "fixtures" / "models" / "native" / "llama_static.onnx"
 Shell = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -83,6 +85,7 @@ def test_a_reader_that_leaves_early_is_no_error(shell: Shell, command: str) -> N
     assert result.stderr == b""
 
 
+@part(3)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 @pytest.mark.parametrize("command", ["inspect n.onnx --nodes", "check n.onnx", "infer n.onnx"])
 def test_a_name_in_any_script_can_be_printed(

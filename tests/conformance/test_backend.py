@@ -6,6 +6,7 @@ import importlib.util
 import re
 import unittest
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -15,7 +16,7 @@ from onnx.backend.test import BackendTest
 
 import onnx_kvtool as kv
 from onnx_kvtool import backend
-from tests.conformance.corpus import cases
+from tests.conformance.corpus import Case, cases, few
 
 NOT_RUN = {
     "OnnxBackendRealModelTest": "downloads its models",
@@ -36,7 +37,7 @@ ACCEPTED = {
 WITHOUT_PILLOW = {r"test_image_decoder_\w+_cpu": "needs Pillow, which is not installed"}
 
 FEW = r"(tensorscatter|rotary|if_|scan|loop1|optional|sequence_|cast_FLOAT_to)\w*"
-"""Cases of the default run: those of caches, and of everything that is no plain tensor."""
+"""Cases outside of the slow set: those of caches, and of everything that is no plain tensor."""
 
 
 def failures() -> dict[str, str]:
@@ -67,10 +68,19 @@ def unexpected(found: dict[str, str]) -> dict[str, str]:
     }
 
 
-def test_the_cases_of_caches_and_containers_pass() -> None:
-    few = [case for case in cases() if re.match(FEW, case.name)]
-    assert len(few) > 40
-    for case in few:
+@pytest.mark.parametrize(
+    ("some", "count"),
+    [
+        pytest.param(few, 15, id="two of each operator"),
+        pytest.param(cases, 40, id="all", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_the_cases_of_caches_and_containers_pass(
+    some: Callable[[], tuple[Case, ...]], count: int
+) -> None:
+    found = [case for case in some() if re.match(FEW, case.name)]
+    assert len(found) > count
+    for case in found:
         if f"test_{case.name}_cpu" not in ACCEPTED:
             outputs = backend.run_model(case.model, [*case.feeds.values()])
             BackendTest.assert_similar_outputs(case.expected, outputs, case.rtol, 1e-7)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.report.layout import Layout, layered
+from tests.grids import search
 
 
 def overlapping(layout: Layout) -> list[tuple[str, str]]:
@@ -30,7 +31,7 @@ def graphs(draw: st.DrawFn) -> tuple[dict[str, tuple[float, float]], list[tuple[
     return sizes, edges
 
 
-@settings(max_examples=60)
+@search(60)
 @given(graphs())
 def test_boxes_do_not_overlap_and_edges_lead_down(graph) -> None:
     sizes, edges = graph

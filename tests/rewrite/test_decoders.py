@@ -16,7 +16,7 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.stamp import ir_version_of
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import tensor_scatter_oracle
-from tests.grids import grid
+from tests.grids import grid, part
 
 _NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
 _DECODERS = [
@@ -57,7 +57,7 @@ def _difference(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.needs_onnxruntime("1.29")
-@grid(2, opset=range(11, 24), name=_DECODERS)
+@grid(4, opset=range(11, 24), name=_DECODERS)
 def test_lowered_decoder_equals_its_source(name: str, opset: int) -> None:
     """Valid at the opset and its IR version; float32 within 1e-5, unwritten rows bit for bit."""
     source = read(_NATIVE / f"{name}.onnx")
@@ -132,6 +132,7 @@ def test_what_is_written_is_what_was_computed(opset: int) -> None:
         assert actual[scatter.outputs[0].name or ""].tobytes() == expected.tobytes()
 
 
+@part(2)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 5), (3, 1), (3, 4)], ids=str)
 @pytest.mark.parametrize("opset", [13, 18, 23])

@@ -1,4 +1,4 @@
-"""The table of shape rules names operators that exist, and every one of them is run."""
+"""The table of shape rules names operators that exist."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import onnx.defs
 
 from onnx_kvtool.shapes.rules.contrib import CONTRIB
 from onnx_kvtool.shapes.rules.table import RULES
-from tests.conformance.corpus import cases
 
 
 def test_every_rule_is_of_an_operator_of_onnx() -> None:
@@ -15,11 +14,6 @@ def test_every_rule_is_of_an_operator_of_onnx() -> None:
     }
     # Later releases of onnx bring more operators than the oldest one that is supported.
     assert set(RULES) - known <= {"BitCast", "CumProd", "Swish", "TensorScatter"}
-
-
-def test_every_rule_is_held_against_a_recorded_case() -> None:
-    tried = {node.op_type for case in cases() for node in case.model.graph.node}
-    assert set(RULES) - tried <= {"RandomNormalLike", "RandomUniformLike", "Scatter"}
 
 
 def test_the_operators_of_exported_decoders_have_a_rule() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
@@ -30,6 +30,7 @@ from onnx_kvtool.symbolic.forms import (
 )
 from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
 from tests.analysis.index_map.evaluate import World, evaluate
+from tests.grids import search
 
 _W = variable(Element(ir.Value(name="w", type=ir.TensorType(ir.DataType.INT64)), ()))
 _L, _S = variable(Dimension("L")), variable(Dimension("S"))
@@ -149,7 +150,7 @@ def _condition(
             return negation(is_zero(a - b, facts)), lambda p: mean_a(p) != mean_b(p)
 
 
-@settings(max_examples=300)
+@search(300)
 @given(data=st.data(), known=st.sampled_from(sorted(_KNOWN)))
 def test_a_simplified_expression_means_what_was_written(data: st.DataObject, known: str) -> None:
     facts = Facts(_SIZES, _KNOWN[known])

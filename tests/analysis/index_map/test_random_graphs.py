@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
@@ -27,6 +27,7 @@ from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
 from onnx_kvtool.symbolic.substitute import as_index, simplified
 from tests.analysis.index_map.evaluate import World, evaluate
+from tests.grids import search
 
 _OPSET = 18
 _INPUTS: dict[str, tuple[str | int, ...]] = {
@@ -456,7 +457,7 @@ def _check_rewritings(
         assert evaluate(simplified(part, known), at, world) == expected
 
 
-@settings(max_examples=100)
+@search(100)
 @given(data=st.data())
 def test_every_description_holds_when_the_graph_is_run(data: st.DataObject) -> None:
     builder = _Builder(data)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from onnx import TensorProto as T
 from onnx import helper
@@ -19,6 +19,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.cache_models import model, value
+from tests.grids import search
 from tests.naive_attention import flat, naive_attention
 
 
@@ -196,7 +197,7 @@ _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
 )
 
 
-@settings(max_examples=300)
+@search(300)
 @given(cases())
 @example(_NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW)
 def test_every_attention_equals_the_text(case: Case) -> None:

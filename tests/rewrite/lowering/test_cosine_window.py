@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto as T
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node
 
 _TERMS = {
@@ -16,6 +17,7 @@ _TERMS = {
 }
 
 
+@part(3)
 @pytest.mark.parametrize("opset", [11, 16])
 @pytest.mark.parametrize("size", [np.int64(37), np.int32(8), np.int64(0)])
 @pytest.mark.parametrize("periodic", [0, 1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(37)
@@ -14,6 +15,7 @@ def _parts(values: np.ndarray) -> np.ndarray:
     return np.stack([values.real, values.imag], -1).astype(np.float32)
 
 
+@part(3)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
 @pytest.mark.parametrize("target", [11, 17])
 @pytest.mark.parametrize("length", [None, 3, 7])

@@ -13,6 +13,7 @@ from onnx import TensorProto as T
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime.onnxruntime import Session
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 B, H, D = 2, 3, 5
@@ -61,6 +62,7 @@ def _check(
     check(model, inputs, target, expected, rtol=rtol, by_reference=by_reference)
 
 
+@part(3)
 @pytest.mark.parametrize("target", [11, 13, 16])
 @pytest.mark.parametrize(
     ("axis", "scale"), [(axis, scale) for axis, scales in _SCALES.items() for scale in scales]
@@ -71,6 +73,7 @@ def test_shapes_of_the_scale(axis: int, scale: tuple[int, ...], target: int) -> 
     _check((B, H, D), scale, None, target=target, axis=axis, outputs=1)
 
 
+@part(3)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("scale", _SQUARE, ids=str)
 @pytest.mark.parametrize("bias", _SQUARE, ids=str)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.commands.lower import lower
@@ -19,6 +19,7 @@ from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import Dim, one_update, tensor_scatter_oracle
+from tests.grids import part, search
 
 _FLOAT = onnx.TensorProto.FLOAT
 _ORT_TYPES = [
@@ -136,7 +137,7 @@ def _lowered(source: onnx.ModelProto, **options: Any) -> ir.Model:
     return result
 
 
-@settings(max_examples=400)
+@search(400)
 @given(cases())
 def test_every_legal_update_gives_the_same_bits(case: Case) -> None:
     """Ranks, axes, modes, starts, absent inputs, empty sizes, declared or not, opsets 11 to 23."""
@@ -192,6 +193,7 @@ _TOO_FAR = {
 _OUT_OF_BOUNDS = r"(?i)invalid indice|out of (data )?bounds"
 
 
+@part(4)
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize(
     ("via", "index_dtype"),
@@ -222,6 +224,7 @@ def test_a_linear_start_outside_the_cache_fails_at_run_time(
 _NEGATIVE = {name: starts for name, starts in _TOO_FAR.items() if min(starts) < 0}
 
 
+@part(4)
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize(

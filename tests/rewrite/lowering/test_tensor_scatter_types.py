@@ -21,6 +21,7 @@ from tests.cache_models import (
     tensor_scatter_oracle,
     value,
 )
+from tests.grids import part
 
 _T = onnx.TensorProto
 _NEVER = 99
@@ -73,6 +74,7 @@ def _run(result: ir.Model, name: str, feeds: dict[str, np.ndarray]) -> np.ndarra
     return runtime.Session(serialize(result), "").run(feeds)["present_cache"]
 
 
+@part(3)
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
 @pytest.mark.parametrize(
     "opset",

@@ -53,6 +53,7 @@ def test_a_decoy_stays(decoy: Decoy, is_granted: bool) -> None:
 def test_a_decoy_is_a_model_that_runs(decoy: Decoy) -> None:
     source = parsed(decoy.text)
     onnx.checker.check_model(source)
-    runs = [Runtimes(source).run(feeds) for feeds in decoy.draws.feeds(source)]
-    defined = [run for run in runs if any(outputs is not None for outputs in run.values())]
-    assert bool(defined) == decoy.is_defined
+    runtimes = Runtimes(source)
+    runs = (runtimes.run(feeds) for feeds in decoy.draws.feeds(source))
+    is_defined = any(outputs is not None for run in runs for outputs in run.values())
+    assert is_defined == decoy.is_defined

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import onnx
 import onnx_ir as ir
-from hypothesis import event, given, note, seed, settings
+from hypothesis import event, given, note, seed
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
+from tests.grids import search
 from tests.rewrite.raising.brute_force import Runtimes, same_bits
 from tests.rewrite.raising.near_misses import NearMiss, near_misses
 
@@ -26,7 +27,7 @@ def granted_hold(
 
 
 @seed(20)
-@settings(max_examples=300)
+@search(300)
 @given(near_misses())
 def test_a_graph_that_is_raised_computes_the_same(case: NearMiss) -> None:
     """Every run of the source that keeps the cache's shape, unless its start is out of range."""

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from hypothesis import event, given, note, settings
+from hypothesis import event, given, note
 from hypothesis import strategies as st
 
 from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.grids import search
 from tests.rewrite.raising.dressed_updates import draw_dressed_update
 from tests.rewrite.raising.random_updates import Drawn, World, draw_update, worlds
 
@@ -74,13 +75,13 @@ def _check(data: st.DataObject, drawn: Drawn, assume: list[str]) -> None:
             np.testing.assert_array_equal(after[output], before[output])
 
 
-@settings(max_examples=400)
+@search(400)
 @given(st.data())
 def test_what_is_raised_gives_the_same_cache(data: st.DataObject) -> None:
     _check(data, draw_update(data), [])
 
 
-@settings(max_examples=200)
+@search(200)
 @given(st.data())
 def test_what_is_raised_under_assumptions_gives_the_same_cache_where_they_hold(
     data: st.DataObject,
@@ -88,7 +89,7 @@ def test_what_is_raised_under_assumptions_gives_the_same_cache_where_they_hold(
     _check(data, draw_update(data), ["contiguous", "in-range", "finite"])
 
 
-@settings(max_examples=200)
+@search(200)
 @given(st.data())
 def test_what_is_raised_of_a_reshaped_update_gives_the_same_cache(data: st.DataObject) -> None:
     _check(data, draw_dressed_update(data), [])

@@ -14,6 +14,7 @@ from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.runtime.verification.shrinking.layers import thinned
 from onnx_kvtool.runtime.verification.shrinking.skeleton import skeleton
+from tests.grids import part
 from tests.runtime.recorded import model
 from tests.runtime.verification.test_shrinking import compared
 
@@ -109,6 +110,7 @@ FAULTS = [
 ]
 
 
+@part(2)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_lowered", [False, True], ids=["native", "lowered"])
 def test_a_fault_in_one_layer_stays(fault: Callable[[ir.Model], None], is_lowered: bool) -> None:

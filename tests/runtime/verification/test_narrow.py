@@ -9,6 +9,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from tests.grids import part
 from tests.narrow_models import FAULTS, Fault, behind_logits, decoder, epsilon, softcap
 from tests.runtime.recorded import model
 
@@ -32,6 +33,7 @@ def strictly(std: float, right: list[Fault], wrong: list[Fault]) -> kv.VerifyRep
     return compared("float16", std, right, wrong, runtime="reference")
 
 
+@part(2)
 @pytest.mark.parametrize("std", [0.02, 0.2])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_lowered_decoder_is_equal(dtype: str, std: float) -> None:
@@ -65,11 +67,12 @@ def test_a_lowered_decoder_is_equal_whatever_its_weights(
 _SIZES = [
     pytest.param("bfloat16", 0.2, id="bfloat16, large weights"),
     pytest.param("float16", 0.02, id="float16, small weights"),
-    pytest.param("bfloat16", 0.02, id="bfloat16, small weights", marks=pytest.mark.slow),
-    pytest.param("float16", 0.2, id="float16, large weights", marks=pytest.mark.slow),
+    pytest.param("bfloat16", 0.02, id="bfloat16, small weights"),
+    pytest.param("float16", 0.2, id="float16, large weights"),
 ]
 
 
+@part(4)
 @pytest.mark.parametrize(("dtype", "std"), _SIZES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str, dtype: str, std: float) -> None:

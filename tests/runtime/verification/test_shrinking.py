@@ -24,6 +24,7 @@ from onnx_kvtool.runtime.verification.shrinking.drawn import Quantised, hides, q
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, Pair, shrink
 from onnx_kvtool.runtime.verification.shrinking.skeleton import skeleton
 from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk, weight_bytes
+from tests.grids import part
 from tests.runtime.recorded import model, native
 
 HIDDEN = 256
@@ -150,6 +151,7 @@ FAULTS = [
 ]
 
 
+@part(2)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_lowered", [False, True], ids=["native", "lowered"])
 def test_a_fault_shows_in_the_small_copies(

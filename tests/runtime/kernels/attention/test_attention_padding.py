@@ -7,13 +7,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.attention.attention import attention_24
 from onnx_kvtool.runtime.kernels.attention.operands import read_operands
 from onnx_kvtool.runtime.kernels.attention.padding import without_padding
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from tests.grids import search
 
 B, KV, G, S, D, E = 2, 3, 2, 11, 4, 5
 
@@ -52,7 +53,7 @@ def both(arrays: list[Array], counts: Array, mask: Array | None, **changes: Any)
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@search(150)
 @given(
     rank=st.sampled_from([3, 4]),
     length=st.integers(1, 3),

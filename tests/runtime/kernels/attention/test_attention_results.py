@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx.reference.ops.op_attention import _compute_attention
 
 from onnx_kvtool.runtime.kernels.attention.attention import attention_23, attention_24
 from onnx_kvtool.runtime.kernels.kernel import Context
+from tests.grids import search
 from tests.naive_attention import flat, naive_attention
 
 PLAIN: dict[str, Any] = {
@@ -124,7 +125,7 @@ def _attributes(case: Case) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=300)
+@search(300)
 @given(cases())
 def test_every_attention_equals_the_text(case: Case) -> None:
     """Caches, grouped heads, masks, windows, softcap, both layouts, all outputs, empty sizes."""
@@ -168,7 +169,7 @@ def _is_right_in_onnx_reference(case: Case) -> bool:
     return bool(case.batch and case.new and case.length) and not is_causal
 
 
-@settings(max_examples=100)
+@search(100)
 @given(cases().filter(_is_right_in_onnx_reference))
 def test_onnx_reference_agrees_where_it_is_right(case: Case) -> None:
     """Its scores of mode 0 come after the softcap, not before."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.contrib.grouped_window import Window
+from tests.grids import search
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, OUTPUTS, Array, D
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -105,7 +106,7 @@ def test_against_onnxruntime(
             assert not one[name][:, :, kept:].any()
 
 
-@settings(max_examples=40, deadline=None)
+@search(40)
 @given(
     steps=st.lists(st.integers(1, 6), min_size=1, max_size=6),
     window=st.integers(1, 5),

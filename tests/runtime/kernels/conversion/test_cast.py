@@ -8,11 +8,12 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.conversion.cast import cast_6, cast_like_15
+from tests.grids import search
 from tests.runtime.kernels.arrays import recording
 
 INF, NAN = np.inf, np.nan
@@ -247,7 +248,7 @@ def test_cast_like_takes_the_type_of_any_shape() -> None:
     assert got.dtype == target.dtype and got.shape == () and np.isinf(got)
 
 
-@settings(max_examples=150, deadline=None)
+@search(150)
 @given(
     value=st.integers(-(2**63), 2**63 - 1),
     to=st.sampled_from([np.int8, np.uint8, np.int16, np.uint32, np.uint64, INT4, UINT2]),
@@ -258,7 +259,7 @@ def test_casting_to_integers_and_back_is_a_congruence(value: int, to: Any) -> No
     assert (int(got[0]) - value) % (1 << bits) == 0
 
 
-@settings(max_examples=150, deadline=None)
+@search(150)
 @given(value=st.floats(width=32, allow_nan=False), to=st.sampled_from([np.float64, np.float32]))
 def test_strings_give_the_same_number_back(value: float, to: Any) -> None:
     number = np.array([value], to)

@@ -10,10 +10,11 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.conversion.convert import convert
+from tests.grids import search
 from tests.runtime.kernels.conversion.oracle import TYPES, NarrowType
 
 FLOAT8 = [name for name in TYPES if "float8" in name]
@@ -175,7 +176,7 @@ def test_nan_keeps_its_sign_where_the_table_says_so() -> None:
         assert [code >> 7 for code in got.tolist()] == [0, 1]
 
 
-@settings(max_examples=200, deadline=None)
+@search(200)
 @given(
     x=st.floats(width=64),
     name=st.sampled_from(sorted(TYPES)),

@@ -7,13 +7,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.linear.gemm import gemm_7
 from onnx_kvtool.runtime.kernels.linear.mat_mul import mat_mul_1
 from onnx_kvtool.runtime.kernels.linear.quantized import mat_mul_integer_10, q_linear_mat_mul_10
+from tests.grids import search
 from tests.runtime.kernels.arrays import same
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
@@ -47,7 +48,7 @@ def test_sums_of_narrow_floats_are_not_rounded_on_the_way() -> None:
     assert float(mat_mul_1(ones, ones.T)[0][0, 0]) == 1024
 
 
-@settings(max_examples=60, deadline=None)
+@search(60)
 @given(
     bits=st.integers(1, 62),
     size=st.integers(1, 5),

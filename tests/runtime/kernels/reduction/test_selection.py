@@ -7,12 +7,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.reduction.arg_extremes import arg_max_1, arg_min_1
 from onnx_kvtool.runtime.kernels.reduction.top_k import top_k_1, top_k_10
+from tests.grids import search
 
 DATA = np.array([[2, 7, 7, 1], [1, 0, 5, 0]], np.float32)
 
@@ -40,7 +41,7 @@ def test_an_axis_that_is_empty_or_missing_is_refused() -> None:
         arg_min_1(DATA, axis=2)
 
 
-@settings(max_examples=100, deadline=None)
+@search(100)
 @given(
     values=st.lists(st.integers(-3, 3), min_size=10, max_size=10),
     k=st.integers(0, 5),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onnx_kvtool.core.errors import KvtoolError
@@ -15,6 +15,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.scatter.tensor_scatter import tensor_scatter
 from onnx_kvtool.runtime.sessions import Session, open_session
 from tests.cache_models import one_update, tensor_scatter_oracle
+from tests.grids import search
 from tests.runtime.kernels.arrays import DTYPES, array, same
 from tests.runtime.recorded import needs_24
 
@@ -84,7 +85,7 @@ def onnxruntime_session(rank: int, axis: int, mode: str, has_starts: bool) -> Se
 
 
 @needs_24
-@settings(max_examples=40)
+@search(40)
 @given(cases())
 def test_agrees_with_onnxruntime(case: dict[str, Any]) -> None:
     starts = case["starts"]

@@ -13,8 +13,9 @@ import pytest
 from onnx import numpy_helper
 
 from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.rules.table import RULES
 from onnx_kvtool.symbolic.sizes import read_size
-from tests.conformance.corpus import Case, cases
+from tests.conformance.corpus import Case, cases, few
 from tests.shapes.agreement import bindings, disagreements, size_at
 
 Form = Literal["as it is", "distinct names", "equal names"]
@@ -22,6 +23,13 @@ FORMS: tuple[Form, ...] = ("as it is", "distinct names", "equal names")
 
 _AT_LEAST: dict[Form, int] = {"as it is": 1310, "distinct names": 1150, "equal names": 1330}
 """Outputs that are fully known; fewer is a step back."""
+
+
+_WHOLE = [
+    pytest.param(form, True, id=f"{form}, all", marks=pytest.mark.exhaustive) for form in FORMS
+]
+_FEW = [pytest.param(form, False, id=f"{form}, two of each operator") for form in FORMS]
+each_form = pytest.mark.parametrize(("form", "whole"), [*_FEW, *_WHOLE])
 
 
 def named(case: Case, size_name: Callable[[str, int, int], str]) -> onnx.ModelProto:
@@ -47,10 +55,10 @@ def named(case: Case, size_name: Callable[[str, int, int], str]) -> onnx.ModelPr
 
 
 @functools.cache
-def inferred(form: Form) -> dict[str, tuple[Case, ir.Model, Inference]]:
-    """Infer every case, with nothing declared of its outputs."""
+def inferred(form: Form, whole: bool) -> dict[str, tuple[Case, ir.Model, Inference]]:
+    """Infer every case, or two of each operator, with nothing declared of its outputs."""
     found = {}
-    for case in cases():
+    for case in cases() if whole else few():
         if form == "distinct names":
             message = named(case, lambda name, axis, size: f"{name}_{axis}")
         elif form == "equal names":
@@ -66,10 +74,10 @@ def inferred(form: Form) -> dict[str, tuple[Case, ir.Model, Inference]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("form", FORMS)
-def test_nothing_contradicts_the_recorded_outputs(form: Form) -> None:
+@each_form
+def test_nothing_contradicts_the_recorded_outputs(form: Form, whole: bool) -> None:
     wrong = {}
-    for name, (case, model, found) in inferred(form).items():
+    for name, (case, model, found) in inferred(form, whole).items():
         outputs = [value.name or "" for value in model.graph.outputs]
         computed = dict(zip(outputs, case.expected, strict=True))
         problems = list(disagreements(found, computed, bindings(model, case.feeds)))
@@ -78,37 +86,42 @@ def test_nothing_contradicts_the_recorded_outputs(form: Form) -> None:
     assert wrong == {}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_case_that_runs_has_no_conflict(form: Form) -> None:
+@each_form
+def test_a_case_that_runs_has_no_conflict(form: Form, whole: bool) -> None:
     wrong = {
         name: [conflict.message for conflict in found.report.conflicts]
-        for name, (_, _, found) in inferred(form).items()
+        for name, (_, _, found) in inferred(form, whole).items()
         if found.report.conflicts
     }
     assert wrong == {}
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_names_that_are_found_equal_are_equal(form: Form) -> None:
-    for name, (case, model, found) in inferred(form).items():
+@each_form
+def test_names_that_are_found_equal_are_equal(form: Form, whole: bool) -> None:
+    for name, (case, model, found) in inferred(form, whole).items():
         sizes = bindings(model, case.feeds)
         for equality in found.report.equalities:
             one, other = (size_at(read_size(t), sizes) for t in (equality.name, equality.equals))
             assert one == other, (name, equality)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_as_many_outputs_are_known_as_were(form: Form) -> None:
+@pytest.mark.parametrize(("form", "whole"), _WHOLE)
+def test_as_many_outputs_are_known_as_were(form: Form, whole: bool) -> None:
     known = 0
-    for _, model, found in inferred(form).values():
+    for _, model, found in inferred(form, whole).values():
         unknown = {value.location.value for value in found.report.unknown}
         known += sum(value.name not in unknown for value in model.graph.outputs)
     assert known >= _AT_LEAST[form]
 
 
 def test_every_unknown_has_a_reason() -> None:
-    for name, (_, _, found) in inferred("as it is").items():
+    for name, (_, _, found) in inferred("as it is", whole=False).items():
         for unknown in found.report.unknown:
             assert unknown.lost.why and unknown.lost.code, name
             assert unknown.lost.location.value, name
             assert not unknown.lost.why.endswith("."), name
+
+
+def test_every_rule_is_held_against_a_recorded_case() -> None:
+    tried = {node.op_type for case in cases() for node in case.model.graph.node}
+    assert set(RULES) - tried <= {"RandomNormalLike", "RandomUniformLike", "Scatter"}
