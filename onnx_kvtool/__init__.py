@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.infer import infer
     from onnx_kvtool.commands.inspect import inspect
     from onnx_kvtool.commands.lower import lower
+    from onnx_kvtool.commands.output import save
     from onnx_kvtool.commands.raise_ import raise_
     from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
-    from onnx_kvtool.commands.save import save
     from onnx_kvtool.commands.verify import verify
     from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
     from onnx_kvtool.core.model import read as load
@@ -93,7 +93,7 @@ _HOMES = {
     "load": "core.model:read",
     "lower": "commands.lower:lower",
     "raise_": "commands.raise_:raise_",
-    "save": "commands.save:save",
+    "save": "commands.output:save",
     "verify": "commands.verify:verify",
 }
 

@@ -13,6 +13,7 @@ from onnx_kvtool.cli.options import budget_option, dim_option
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
+from onnx_kvtool.core.choices import CheckFormat, Severity, words
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import CheckReport
@@ -42,8 +43,6 @@ See also:
   rule     what a rule looks for, and why
   targets  the releases that --target knows
 """
-
-_FORMATS = ["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,7 +114,7 @@ def _optional_codes(
 @option(
     "--format",
     "output_format",
-    type=Word(_FORMATS),
+    type=Word(words(CheckFormat)),
     help="Form of the report: `concise` has a line for each finding; `sarif`, `github`, `gitlab`"
     " and `junit` are for CI.  [default: text]",
     section="Report",
@@ -164,7 +163,7 @@ def _optional_codes(
 )
 @option(
     "--fail-on",
-    type=Word(["error", "warning", "info"]),
+    type=Word(words(Severity)),
     help="Least severity of a finding for which the exit code is 1.  [default: error]",
     section="Exit code",
 )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import data_format_option, dim_option
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
+from onnx_kvtool.core.choices import ReportFormat, RuntimeName, words
 
 __all__ = ["evaluate"]
 
@@ -37,7 +38,7 @@ See also:
   ops     the inputs and attributes of an operator
 """
 
-_RUNTIMES = Word(["reference", "onnxruntime"])
+_RUNTIMES = Word(words(RuntimeName))
 
 
 def _pairs(
@@ -169,7 +170,7 @@ def _pairs(
 def evaluate(
     context: click.Context,
     /,
-    output_format: Literal["text", "json"],
+    output_format: ReportFormat,
     **options: Any,
 ) -> None:
     """Run MODEL, a part of it, or one operator, and show what comes out.
@@ -188,9 +189,7 @@ def evaluate(
     with shown_progress() as progress:
         report = run(EvalRequest(**options), progress)
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("eval", report))
+        write_json("eval", report)
     else:
         from onnx_kvtool.report.text import print_eval
 

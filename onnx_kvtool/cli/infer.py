@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Literal
-
 import click
 
 from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument
-from onnx_kvtool.cli.output import write_data
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.cli.output import refuse_stdout, write_json
+from onnx_kvtool.core.choices import ReportFormat
 
 __all__ = ["infer"]
 
@@ -57,7 +54,7 @@ def infer(
     output: str | None,
     dims: dict[str, int],
     strict: bool,
-    output_format: Literal["text", "json"],
+    output_format: ReportFormat,
 ) -> None:
     """Infer the type and shape of every value of MODEL, and say why the rest is unknown.
 
@@ -68,16 +65,8 @@ def infer(
     written.
     """
     to_stdout = output == "-"
-    if to_stdout and output_format == "json":
-        raise UsageError(
-            "the model and the JSON report cannot both go to standard output",
-            help="write the model to a file with `-o OUT`",
-        )
-    if to_stdout and sys.stdout.isatty():
-        raise UsageError(
-            "a model is binary and is not written to a terminal",
-            help="redirect standard output, or name a file with `-o OUT`",
-        )
+    if to_stdout:
+        refuse_stdout(output_format)
 
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.infer import InferRequest, run
@@ -85,9 +74,7 @@ def infer(
     with shown_progress() as progress:
         report = run(InferRequest(model=model, output=output, dims=dims, strict=strict), progress)
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("infer", report))
+        write_json("infer", report)
     else:
         from onnx_kvtool.report.infer_text import blocks
         from onnx_kvtool.report.text import print_blocks, print_talk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +10,7 @@ from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import dim_option, model_argument
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.types import ReportFile, Word
+from onnx_kvtool.core.choices import InspectFormat, words
 from onnx_kvtool.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ See also:
   raise  TensorScatter for caches that are updated in another way
 """
 
-Format = Literal["text", "json", "html", "dot", "mermaid"]
-
 
 @command(epilog=_EPILOG)
 @model_argument
@@ -50,7 +49,7 @@ Format = Literal["text", "json", "html", "dot", "mermaid"]
 @option(
     "--format",
     "output_format",
-    type=Word(["text", "json", "html", "dot", "mermaid"]),
+    type=Word(words(InspectFormat)),
     default="text",
     show_default=True,
     help="Print text, JSON, one self-contained page, or a drawing of the graph around the caches.",
@@ -69,7 +68,7 @@ def inspect(
     model: str,
     nodes: bool,
     dims: dict[str, int],
-    output_format: Format,
+    output_format: InspectFormat,
     output: str | None,
 ) -> None:
     """Show what MODEL keeps from step to step, and what it costs.
@@ -113,7 +112,7 @@ def inspect(
         write_bytes(output, (text.rstrip("\n") + "\n").encode())
 
 
-def _rendered(report: InspectReport, output_format: Format) -> str:
+def _rendered(report: InspectReport, output_format: InspectFormat) -> str:
     if output_format == "json":
         from onnx_kvtool.report.json import to_json
 

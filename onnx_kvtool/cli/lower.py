@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -14,10 +14,20 @@ from onnx_kvtool.cli.options import (
     output_options,
     verify_options,
 )
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.rewriting import refuse_nonsense
 from onnx_kvtool.cli.types import Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
+from onnx_kvtool.core.choices import (
+    DEFAULT_OPSET,
+    LOWERED_OPSETS,
+    NATIVE_OPSET,
+    Bounds,
+    IndexDtype,
+    ReportFormat,
+    Via,
+    words,
+)
 
 __all__ = ["lower"]
 
@@ -62,9 +72,13 @@ def _operators(
 @output_options
 @option(
     "--opset",
-    type=Whole(11, 23, above="`kvtool raise` goes the other way, to opset 24 or later"),
+    type=Whole(
+        LOWERED_OPSETS[0],
+        LOWERED_OPSETS[-1],
+        above=f"`kvtool raise` goes the other way, to opset {NATIVE_OPSET} or later",
+    ),
     metavar="N",
-    help="Opset of the result.  [default: 18, or what --target chooses]",
+    help=f"Opset of the result.  [default: {DEFAULT_OPSET}, or what --target chooses]",
     section="What to lower",
 )
 @option(
@@ -86,7 +100,7 @@ def _operators(
 )
 @option(
     "--via",
-    type=Word(["auto", "scatternd", "scatterelements"]),
+    type=Word(words(Via)),
     default="auto",
     show_default=True,
     help="Operator that a TensorScatter becomes; `auto` chooses by the width of a row.",
@@ -94,13 +108,13 @@ def _operators(
 )
 @option(
     "--index-dtype",
-    type=Word(["int64", "int32"]),
+    type=Word(words(IndexDtype)),
     help="Element type of scatter indices; int32 goes with ScatterElements only.",
     section="How",
 )
 @option(
     "--bounds",
-    type=Word(["checked", "unchecked"]),
+    type=Word(words(Bounds)),
     default="checked",
     show_default=True,
     help="Whether a negative start fails at run time, as TensorScatter does, or wraps.",
@@ -113,7 +127,7 @@ def _operators(
 def lower(
     context: click.Context,
     /,
-    output_format: Literal["text", "json"],
+    output_format: ReportFormat,
     **options: Any,
 ) -> None:
     """Rewrite MODEL for an older opset and verify the result.
@@ -138,9 +152,7 @@ def lower(
     with shown_progress() as progress:
         report = run(LowerRequest(**options), progress)
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("lower", report))
+        write_json("lower", report)
     else:
         from onnx_kvtool.report.text import print_lower
 

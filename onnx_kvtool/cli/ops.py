@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import click
 
 from onnx_kvtool.cli.command import command, offers
 from onnx_kvtool.cli.options import data_format_option
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import write_json
+from onnx_kvtool.core.choices import ReportFormat
 
 __all__ = ["ops"]
 
@@ -35,7 +34,7 @@ See also:
 @click.argument("op", required=False, metavar="[OP]", shell_complete=offers("operators"))
 @data_format_option
 @click.pass_context
-def ops(context: click.Context, /, op: str | None, output_format: Literal["text", "json"]) -> None:
+def ops(context: click.Context, /, op: str | None, output_format: ReportFormat) -> None:
     """Show what kvtool knows of the operator OP of the default domain.
 
     Its versions with their inputs, outputs and attributes; the kernels of the reference runtime;
@@ -47,9 +46,7 @@ def ops(context: click.Context, /, op: str | None, output_format: Literal["text"
 
     report = run(OpsRequest(op))
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("ops", report))
+        write_json("ops", report)
     else:
         from onnx_kvtool.report.ops_text import blocks
         from onnx_kvtool.report.text import print_blocks

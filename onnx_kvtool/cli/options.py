@@ -10,6 +10,7 @@ import click
 from onnx_kvtool.cli.command import offers, option
 from onnx_kvtool.cli.types import Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
+from onnx_kvtool.core.choices import ExternalData, ReportFormat, words
 from onnx_kvtool.core.errors import UsageError
 
 __all__ = [
@@ -55,7 +56,7 @@ def output_options(command: F) -> F:
         option("--dry-run", is_flag=True, help="Do everything but write.", section="Output"),
         option(
             "--external-data",
-            type=Word(["reference", "link", "copy"]),
+            type=Word(words(ExternalData)),
             help="What becomes of weights in other files.  [default: refer to them from the same"
             " directory, copy them elsewhere]",
             section="Output",
@@ -139,7 +140,7 @@ def format_option(command: F) -> F:
     return option(
         "--format",
         "output_format",
-        type=Word(["text", "json"]),
+        type=Word(words(ReportFormat)),
         default="text",
         show_default=True,
         help="Report as text on standard error, or as JSON on standard output.",
@@ -152,7 +153,7 @@ def data_format_option(command: F) -> F:
     return option(
         "--format",
         "output_format",
-        type=Word(["text", "json"]),
+        type=Word(words(ReportFormat)),
         default="text",
         show_default=True,
         help="Print text, or JSON; both on standard output.",

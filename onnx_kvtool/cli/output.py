@@ -1,12 +1,18 @@
-"""Data on standard output."""
+"""What goes to standard output: data, reports as JSON, models."""
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
-from onnx_kvtool.core.errors import UnwritableOutput
+from onnx_kvtool.core.errors import UnwritableOutput, UsageError
 
-__all__ = ["as_unwritable", "write_data"]
+if TYPE_CHECKING:
+    from onnx_kvtool.report.json import JsonReport
+
+__all__ = ["as_unwritable", "refuse_stdout", "write_data", "write_json"]
 
 
 def write_data(text: str) -> None:
@@ -22,6 +28,35 @@ def write_data(text: str) -> None:
         raise
     except OSError as error:
         raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
+
+
+def write_json(command: str, report: JsonReport) -> None:
+    """Write the report of a command to standard output as JSON, with the header of all."""
+    from onnx_kvtool.report.json import to_json
+
+    write_data(to_json(command, report))
+
+
+def refuse_stdout(output_format: str) -> None:
+    """Refuse to write a model to standard output where it cannot be alone, or cannot be read.
+
+    Raises:
+        UsageError: If the report goes there as well, or it is a terminal.
+    """
+    if output_format == "json":
+        raise UsageError(
+            "the model and the JSON report cannot both go to standard output",
+            help="write the model to a file with `-o OUT`",
+        )
+    if _stdout_is_terminal():
+        raise UsageError(
+            "a model is binary and is not written to a terminal",
+            help="redirect standard output, or name a file with `-o OUT`",
+        )
+
+
+def _stdout_is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def as_unwritable(error: Exception) -> UnwritableOutput | None:

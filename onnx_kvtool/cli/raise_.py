@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -14,9 +14,10 @@ from onnx_kvtool.cli.options import (
     output_options,
     verify_options,
 )
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.rewriting import refuse_nonsense
 from onnx_kvtool.cli.types import Whole
+from onnx_kvtool.core.choices import NATIVE_OPSET, ReportFormat
 
 __all__ = ["raise_"]
 
@@ -55,8 +56,8 @@ See also:
 @output_options
 @option(
     "--opset",
-    type=Whole(min=24),
-    default=24,
+    type=Whole(min=NATIVE_OPSET),
+    default=NATIVE_OPSET,
     show_default=True,
     metavar="N",
     help="Lowest opset of the result; a model that is at a later one stays there.",
@@ -85,7 +86,7 @@ See also:
 def raise_(
     context: click.Context,
     /,
-    output_format: Literal["text", "json"],
+    output_format: ReportFormat,
     **options: Any,
 ) -> None:
     """Turn the cache updates of MODEL into TensorScatter and verify the result.
@@ -112,9 +113,7 @@ def raise_(
         report = run(request, progress)
     is_failure = failed(report, request)
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("raise", report))
+        write_json("raise", report)
     else:
         from onnx_kvtool.report.text import print_raise
 

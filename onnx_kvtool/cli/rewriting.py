@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+from onnx_kvtool.cli.output import refuse_stdout
 from onnx_kvtool.core.errors import UsageError
 
 __all__ = ["refuse_nonsense"]
@@ -40,20 +40,8 @@ def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
             "`--external-data` places files beside the output, and standard output has no place",
             "write the model to a file with `-o OUT`",
         ),
-        (
-            to_stdout and output_format == "json",
-            "the model and the JSON report cannot both go to standard output",
-            "write the model to a file with `-o OUT`",
-        ),
-        (
-            to_stdout and _stdout_is_terminal(),
-            "a model is binary and is not written to a terminal",
-            "redirect standard output, or name a file with `-o OUT`",
-        ),
     ):
         if wrong:
             raise UsageError(message, help=help)
-
-
-def _stdout_is_terminal() -> bool:
-    return sys.stdout.isatty()
+    if to_stdout:
+        refuse_stdout(output_format)

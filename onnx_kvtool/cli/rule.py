@@ -7,7 +7,7 @@ from typing import Literal
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import write_data, write_json
 from onnx_kvtool.cli.types import Word
 
 __all__ = ["rule"]
@@ -55,9 +55,7 @@ def rule(
 
     report = run(RuleRequest(code, all_rules))
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("rule", report))
+        write_json("rule", report)
     elif output_format == "markdown":
         write_data("\n\n".join(map(markdown, report.rules)))
     elif all_rules:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import click
 
 from onnx_kvtool.cli.command import command, option
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.types import Word
+from onnx_kvtool.core.choices import ReportFormat, words
 
 __all__ = ["targets"]
 
@@ -34,13 +33,13 @@ See also:
 @option(
     "--format",
     "output_format",
-    type=Word(["text", "json"]),
+    type=Word(words(ReportFormat)),
     default="text",
     show_default=True,
     help="Print a table, or JSON; both on standard output.",
 )
 @click.pass_context
-def targets(context: click.Context, /, output_format: Literal["text", "json"]) -> None:
+def targets(context: click.Context, /, output_format: ReportFormat) -> None:
     """List the releases of runtimes that `kvtool lower --target` knows.
 
     Each with the highest opset and IR version that it loads, and with what it lacks, refuses or
@@ -50,9 +49,7 @@ def targets(context: click.Context, /, output_format: Literal["text", "json"]) -
 
     report = run()
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("targets", report))
+        write_json("targets", report)
     else:
         from onnx_kvtool.report.text import print_targets
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import budget_option, dim_option
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.options import budget_option, data_format_option, dim_option
+from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.types import Tolerance, Whole, Word
+from onnx_kvtool.core.choices import ReportFormat, RuntimeChoice, words
 
 __all__ = ["verify"]
 
@@ -77,7 +78,7 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
 @budget_option
 @option(
     "--runtime",
-    type=Word(["auto", "reference", "onnxruntime"]),
+    type=Word(words(RuntimeChoice)),
     default="auto",
     show_default=True,
     help="What runs both; `auto` takes onnxruntime where it runs both, else the reference.",
@@ -97,20 +98,12 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
     help="Absolute tolerance for what is computed.  [default: that of the element types]",
     section="Comparison",
 )
-@option(
-    "--format",
-    "output_format",
-    type=Word(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Print text, or JSON; both on standard output.",
-    section="Output",
-)
+@data_format_option
 @click.pass_context
 def verify(
     context: click.Context,
     /,
-    output_format: Literal["text", "json"],
+    output_format: ReportFormat,
     **options: Any,
 ) -> None:
     """Run the models A and B on the same inputs and compare every output.
@@ -129,9 +122,7 @@ def verify(
     with shown_progress() as progress:
         report = run(VerifyRequest(**options), progress)
     if output_format == "json":
-        from onnx_kvtool.report.json import to_json
-
-        write_data(to_json("verify", report))
+        write_json("verify", report)
     else:
         from onnx_kvtool.report.text import print_verify
 

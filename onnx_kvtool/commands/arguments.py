@@ -1,13 +1,19 @@
-"""What callers from Python can get wrong that the command line cannot: values of the wrong kind."""
+"""What can be wrong with what commands have in common: arguments, and the model they are about."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import did_you_mean
+import onnx_ir as ir
 
-__all__ = ["check_choice", "check_least", "check_sizes", "listed"]
+from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.suggestion import did_you_mean, unknown_name
+from onnx_kvtool.symbolic.dims import dim_names, dims_of
+from onnx_kvtool.symbolic.sizes import evaluate, names_in
+
+__all__ = ["check_choice", "check_data", "check_dims", "check_least", "check_sizes", "listed"]
 
 
 def listed(name: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -43,3 +49,41 @@ def check_sizes(dims: Mapping[str, object]) -> None:
     for name, size in dims.items():
         if not isinstance(size, int) or size < 1:
             raise UsageError(f"the size of `{name}` is {size!r}, expected a positive integer")
+
+
+def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
+    """Refuse a value for a dimension that no input has, or with which one would be negative."""
+    check_sizes(dims)
+    names = dim_names(model)
+    for name in dims:
+        if name not in names:
+            raise unknown_name(f"no input has a dimension called `{name}`", name, sorted(names))
+    for value in model.graph.inputs if dims else ():
+        for axis, dim in enumerate(dims_of(value) or ()):
+            if isinstance(dim, str) and dims.keys() >= set(names_in(dim)):
+                place = f"dimension {axis} of input `{value.name}`"
+                try:
+                    size = evaluate(dim, dims)
+                except ZeroDivisionError as error:
+                    raise UsageError(f"{place} would be divided by 0: `{dim}`") from error
+                if size < 0:
+                    raise UsageError(f"{place} would be {size}: `{dim}`, expected at least 0")
+
+
+def check_data(model: ir.Model, path: str, *, need_bytes: bool = True) -> None:
+    """Refuse a model whose external data cannot be trusted, or is missing where it is needed.
+
+    Args:
+        model: The model.
+        path: Where it was asked for; "" for one in memory, which may know where it came from.
+        need_bytes: Whether the data is going to be read.
+
+    Raises:
+        UnreadableModel: With the path in front.
+    """
+    try:
+        check_external_data(model, need_bytes=need_bytes)
+    except UnreadableModel as error:
+        known = path or origin(model).path
+        message = f"`{known}`: {error.message}" if known else error.message
+        raise UnreadableModel(message, help=error.help) from error

@@ -1,28 +1,27 @@
-"""Evaluate: run a model, a part of it, or one operator, and show what comes out."""
+"""`kvtool eval`: what it is asked, what can be wrong with that, and what it does."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import listed
-from onnx_kvtool.commands.evaluate_inputs import (
-    check_inputs,
-    check_request,
-    feed_of,
-    input_values,
-    keep_data,
-    wanted_values,
+from onnx_kvtool.commands.arguments import (
+    check_choice,
+    check_data,
+    check_dims,
+    check_least,
+    check_sizes,
+    listed,
 )
-from onnx_kvtool.commands.evaluate_run import run_model
-from onnx_kvtool.commands.rewriting import check_dims
+from onnx_kvtool.core.choices import RuntimeName, words
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin, read
@@ -30,19 +29,25 @@ from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.runtime.evaluation.archive import save_values
+from onnx_kvtool.runtime.evaluation.named import (
+    check_inputs,
+    feed_of,
+    input_values,
+    wanted_values,
+)
 from onnx_kvtool.runtime.evaluation.operator import single_operator
 from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
 from onnx_kvtool.runtime.evaluation.part import main_values
 from onnx_kvtool.runtime.evaluation.report import EvalReport
-from onnx_kvtool.runtime.evaluation.spec import read_spec
+from onnx_kvtool.runtime.evaluation.run import RunSettings, run_model
+from onnx_kvtool.runtime.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.runtime.sessions import RuntimeName
 
 __all__ = ["EvalRequest", "evaluate", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class EvalRequest:
+class EvalRequest(RunSettings):
     """What `kvtool eval` was asked to do.
 
     Attributes:
@@ -51,15 +56,8 @@ class EvalRequest:
         opset: Opset of a single operator; None for the one that brought its newest version.
         attributes: Attributes of a single operator as text, with their names.
         inputs: Names of values of the main graph, or of inputs of the operator, each with its SPEC.
-        random: Whether inputs that are not given are drawn.
-        seed: Seed of what is drawn.
-        dims: Values of symbolic dimensions.
         node: Node whose outputs are fetched; None for none.
         fetch: Values to fetch; empty, and without `node`, for the graph outputs.
-        trace: Whether every node that runs is reported.
-        steps: Decode steps after the first run.
-        runtime: What runs it.
-        compare: What runs it as well, for comparison; None for nothing.
         save: Path of the `.npz` file to write; None for none.
     """
 
@@ -68,16 +66,12 @@ class EvalRequest:
     opset: int | None = None
     attributes: tuple[tuple[str, str], ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()
-    random: bool = False
-    seed: int = 0
-    dims: Mapping[str, int] = field(default_factory=dict)
     node: str | None = None
     fetch: tuple[str, ...] = ()
-    trace: bool = False
-    steps: int = 0
-    runtime: RuntimeName = "reference"
-    compare: RuntimeName | None = None
     save: str | None = None
+
+
+_OTHER = "name another file with `--save`"
 
 
 def evaluate(
@@ -141,7 +135,7 @@ def evaluate(
         steps=steps,
         runtime=runtime,
     )
-    check_request(request)
+    _check_request(request)
     loaded = held(model)
     values = main_values(loaded.graph)
     given = {name: feed_of(name, value, values.get(name)) for name, value in (inputs or {}).items()}
@@ -162,7 +156,7 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
         UnwritableOutput: If the values cannot be saved; nothing is left behind.
         KvtoolError: As `evaluate`.
     """
-    check_request(request)
+    _check_request(request)
     if request.op is not None:
         report = _evaluate_operator(request, request.op, progress)
     else:
@@ -171,12 +165,99 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
         progress("reading the model")
         model = read(request.model)
         if request.save is not None:
-            keep_data(request.save, model)
+            _keep_data(request.save, model)
         report = _evaluate(model, input_values(model, given), request, progress)
     if request.save is not None:
         save_values(request.save, report.values)
         report.saved = request.save
     return report
+
+
+def _check_request(request: EvalRequest) -> None:
+    """Refuse options that contradict each other, before anything is read."""
+    check_sizes(request.dims)
+    check_least("seed", request.seed, 0)
+    check_least("steps", request.steps, 0)
+    check_choice("runtime", request.runtime, words(RuntimeName))
+    check_choice("compare", request.compare, words(RuntimeName))
+    if request.compare == request.runtime:
+        raise UsageError(
+            f"`--compare {request.compare}` compares a runtime with itself",
+            help="choose the other one with `--runtime`",
+        )
+    if request.trace and request.runtime == "onnxruntime":
+        raise UsageError(
+            "`--trace` needs the reference runtime, onnxruntime does not tell what its nodes do",
+            help="use `--runtime reference`",
+        )
+    if request.save is not None:
+        _check_save(request.save, request)
+    if request.op is None:
+        _check_model_request(request)
+    else:
+        _check_operator_request(request)
+
+
+def _check_save(target: str, request: EvalRequest) -> None:
+    """Refuse to save into what is read: the model, or the file of an input."""
+    if target == "-":
+        raise UsageError(
+            "an archive cannot go to standard output, which has the values",
+            help="name a file with `--save FILE.npz`, or use `--format json`",
+        )
+    sources = [request.model, *(spec_file(text) for _, text in request.inputs)]
+    for source in sources:
+        if source in (None, "-") or not (os.path.exists(target) and os.path.exists(source)):
+            continue
+        if os.path.samefile(target, source):
+            raise UsageError(f"`{target}` is read, and would be overwritten", help=_OTHER)
+
+
+def _check_model_request(request: EvalRequest) -> None:
+    if request.model is None:
+        raise UsageError("there is no model to evaluate", help="name one, or an operator: `--op`")
+    for flag, is_given in (("--attr", bool(request.attributes)), ("--opset", request.opset)):
+        if is_given:
+            raise UsageError(
+                f"`{flag}` describes a single operator, and a model has its own",
+                help="name the operator with `--op` and leave the model out",
+            )
+    names = [name for name, _ in request.inputs]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"the input `{name}` is given twice")
+    if request.node is not None and request.fetch:
+        raise UsageError(
+            "`--node` fetches the outputs of a node, and `--fetch` values by name",
+            help="leave one of them out",
+        )
+
+
+def _check_operator_request(request: EvalRequest) -> None:
+    if request.model is not None:
+        raise UsageError(
+            f"`--op` evaluates an operator without a model, got `{request.model}` as well",
+            help="leave one of them out; `--node NAME` runs one node of a model",
+        )
+    for flag, is_given in (
+        ("--random", request.random),
+        ("--seed", request.seed),
+        ("--dim", request.dims),
+        ("--node", request.node is not None),
+        ("--steps", request.steps),
+    ):
+        if is_given:
+            raise UsageError(
+                f"`{flag}` needs a model, and `--op` has none",
+                help="give every input of the operator with `--input NAME=SPEC`",
+            )
+
+
+def _keep_data(target: str, model: ir.Model) -> None:
+    """Refuse to save into a file that holds weights of the model."""
+    for file in external_files(model):
+        if os.path.realpath(file.path) == os.path.realpath(target):
+            raise UsageError(f"`{target}` holds weights, and would be overwritten", help=_OTHER)
 
 
 def _evaluate_operator(request: EvalRequest, op: str, progress: Progress) -> EvalReport:
@@ -199,11 +280,7 @@ def _evaluate(
     progress: Progress = silent,
 ) -> EvalReport:
     path = request.model or origin(model).path
-    try:
-        check_external_data(model, need_bytes=True)
-    except UnreadableModel as error:
-        message = f"`{path}`: {error.message}" if path else error.message
-        raise UnreadableModel(message, help=error.help) from error
+    check_data(model, path)
     notes = sort_nodes(model, "ran in an order in which they can")
     check_dims(model, request.dims)
     check_inputs(model, given)

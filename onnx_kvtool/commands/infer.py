@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.rewriting import check_dims, check_output, write_result
+from onnx_kvtool.commands.arguments import check_dims
+from onnx_kvtool.commands.output import check_output, write_result
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import check_external_data
@@ -37,11 +37,6 @@ class InferRequest:
     output: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
     strict: bool = False
-
-    # What is the same for every request to write a model.
-    in_place: ClassVar[bool] = False
-    external_data: ClassVar[Literal["reference", "link", "copy"] | None] = None
-    verify: ClassVar[bool | None] = False
 
 
 def infer(
@@ -101,7 +96,7 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
     """
     progress("reading the model")
     model = read(request.model)
-    check_output(request, "name another file with `-o OUT`")
+    check_output(request.model, request.output, "name another file with `-o OUT`")
     notes = sort_nodes(model)
     if request.output is not None:
         _check_sound(model)
@@ -120,7 +115,7 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
         report.notes.append(f"nothing was written because of {what}")
         return report
     progress("writing the result")
-    write_result(model, request, request.output, report)
+    write_result(model, request.output, report)
     return report
 
 

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.caches.neighbourhood import neighbourhood
 from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
+from onnx_kvtool.commands.arguments import check_dims
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.files.external_data import external_files
@@ -111,8 +112,6 @@ def _spare_model(model: ir.Model, output: str) -> None:
 
 def _inspect(model: ir.Model, path: str, dims: Mapping[str, int], nodes: bool) -> InspectReport:
     if dims:
-        from onnx_kvtool.commands.rewriting import check_dims
-
         check_dims(model, dims)
     with collector_paused():
         caches, notes = _caches(model)

@@ -1,41 +1,46 @@
-"""Lower a model: read, rewrite, check, verify, write."""
+"""`kvtool lower`: what it is asked, what can be wrong with that, and what it does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import listed
-from onnx_kvtool.commands.lower_checks import check_request
-from onnx_kvtool.commands.rewrite_request import (
+from onnx_kvtool.commands.arguments import check_choice, listed
+from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
+    check_common,
     in_files,
     in_memory,
     prepared,
+    proven,
 )
-from onnx_kvtool.commands.rewriting import check_result
+from onnx_kvtool.core.choices import (
+    DEFAULT_OPSET,
+    LOWERED_OPSETS,
+    Bounds,
+    IndexDtype,
+    Via,
+    words,
+)
 from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.ops.schema import operators
+from onnx_kvtool.rewrite.expand import has_body
 from onnx_kvtool.rewrite.lower import Outcome, legalise
 from onnx_kvtool.rewrite.lowering.context import Options
+from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.release_limits import highest_opset
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
 from onnx_kvtool.shapes.fixing import fix_dims
 from onnx_kvtool.targets.target import Target, find_target
 
-__all__ = ["DEFAULT_OPSET", "LowerRequest", "lower", "run"]
-
-DEFAULT_OPSET = 18
-"""Opset of the result when neither an opset nor `only` is given."""
-
-Via = Literal["auto", "scatternd", "scatterelements"]
-IndexDtype = Literal["int64", "int32"]
-Bounds = Literal["checked", "unchecked"]
+__all__ = ["LowerRequest", "check_request", "lower", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,60 @@ def run(request: LowerRequest, progress: Progress = silent) -> LowerReport:
     )
 
 
+def check_request(request: LowerRequest) -> None:
+    """Refuse arguments that contradict each other, and operators that cannot be replaced."""
+    check_choice("via", request.via, words(Via))
+    check_choice("index_dtype", request.index_dtype, words(IndexDtype))
+    check_choice("bounds", request.bounds, words(Bounds))
+    check_common(request)
+    if request.index_dtype == "int32" and request.via == "scatternd":
+        raise UsageError(
+            "ScatterND takes int64 indices only, got `int32` with `scatternd`",
+            help="use `--via scatterelements`",
+        )
+    if request.only and request.opset is not None:
+        raise UsageError(
+            "`--only` keeps the opset of the model, so that `--opset` cannot be given with it",
+            help="leave one of them out",
+        )
+    for name in request.only:
+        _check_operator(name)
+    if request.target is not None:
+        _check_target(request.target, request)
+    if request.opset is not None and request.opset not in LOWERED_OPSETS:
+        least, most = LOWERED_OPSETS[0], LOWERED_OPSETS[-1]
+        raise UsageError(f"`--opset` is {request.opset}, expected {least} to {most}")
+
+
+def _check_target(name: str, request: LowerRequest) -> None:
+    """Refuse a runtime that is not known, and what cannot be asked for together with one."""
+    if request.only:
+        raise UsageError(
+            "`--only` names the operators to replace, so that `--target` cannot choose them",
+            help="leave one of them out",
+        )
+    target = find_target(name)
+    if request.opset is not None and request.opset > target.max_opset:
+        raise UsageError(
+            f"`--opset` is {request.opset}, and {target.asked} loads no opset above "
+            f"{target.max_opset}",
+            help=f"leave `--opset` out, or give at most {target.max_opset}",
+        )
+
+
+def _check_operator(name: str) -> None:
+    """Refuse an operator that kvtool cannot replace by others."""
+    if name not in operators():
+        raise unknown_name(f"`{name}` is no operator of the default domain", name, operators())
+    lowering = LOWERINGS.get(name)
+    if not (lowering is not None and lowering.removes) and not has_body(name):
+        removable = sorted(op for op, lowering in LOWERINGS.items() if lowering.removes)
+        raise UsageError(
+            f"kvtool cannot replace `{name}` by other operators",
+            help=f"it can replace {', '.join(removable)} and the operators with a function body",
+        )
+
+
 def _failed(report: LowerReport) -> bool:
     return bool(report.refused) or report.verification.status == "different"
 
@@ -199,12 +258,7 @@ def _lower(
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
-    progress("checking the result")
-    check_result(model, source or request.model, report.notes)
-    if verifier is None:
-        report.verification = Verification("skipped", detail="switched off with `--no-verify`")
-    else:
-        report.verification = verifier.compare(model)
+    report.verification = proven(model, source or request.model, verifier, report.notes, progress)
     return report
 
 

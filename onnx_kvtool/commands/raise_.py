@@ -1,4 +1,4 @@
-"""Raise a model: read, prove, rewrite, check, verify, write."""
+"""`kvtool raise`: what it is asked, what can be wrong with that, and what it does."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_least, listed
-from onnx_kvtool.commands.rewrite_request import (
+from onnx_kvtool.commands.arguments import listed
+from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
+    check_common,
     in_files,
     in_memory,
     prepared,
+    proven,
 )
-from onnx_kvtool.commands.rewriting import check_result
+from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.rewrite.raise_ import LOWEST_OPSET, raise_updates
+from onnx_kvtool.rewrite.raise_ import raise_updates
 from onnx_kvtool.rewrite.raise_report import RaiseReport
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
@@ -40,7 +42,7 @@ class RaiseRequest(RewriteRequest):
         require_all: Whether a candidate that stays as it was is a failure.
     """
 
-    opset: int = LOWEST_OPSET
+    opset: int = NATIVE_OPSET
     assume: tuple[str, ...] = ()
     require_all: bool = False
 
@@ -48,7 +50,7 @@ class RaiseRequest(RewriteRequest):
 def raise_(
     model: ModelSource,
     *,
-    opset: int = LOWEST_OPSET,
+    opset: int = NATIVE_OPSET,
     assume: Sequence[str] = (),
     require_all: bool = False,
     verify: bool | None = None,
@@ -145,9 +147,9 @@ def failed(report: RaiseReport, request: RaiseRequest) -> bool:
 
 def _check_request(request: RaiseRequest) -> None:
     """Refuse an opset without TensorScatter, and assumptions that are none."""
-    if not LOWEST_OPSET <= request.opset <= NEWEST:
-        raise UsageError(f"`--opset` is {request.opset}, expected {LOWEST_OPSET} to {NEWEST}")
-    check_least("verify_steps", request.verify_steps, 1)
+    if not NATIVE_OPSET <= request.opset <= NEWEST:
+        raise UsageError(f"`--opset` is {request.opset}, expected {NATIVE_OPSET} to {NEWEST}")
+    check_common(request)
     Assumptions.parse(request.assume)
 
 
@@ -183,11 +185,13 @@ def _raise(
     if not report.raised:
         report.verification = Verification("skipped", detail="nothing was raised")
         return report
-    progress("checking the result")
-    check_result(model, source or request.model, report.notes)
-    if verifier is None:
-        report.verification = Verification("skipped", detail="switched off with `--no-verify`")
-    else:
-        dims = dims_to_run(outcome.equal_dims, request.dims)
-        report.verification = verifier.compare(model, dims=dims, positions=outcome.positions)
+    report.verification = proven(
+        model,
+        source or request.model,
+        verifier,
+        report.notes,
+        progress,
+        dims=dims_to_run(outcome.equal_dims, request.dims),
+        positions=outcome.positions,
+    )
     return report

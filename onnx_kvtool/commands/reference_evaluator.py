@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.evaluate_inputs import feed_of
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held
@@ -19,6 +18,7 @@ from onnx_kvtool.runtime.engine.declared import declared_mismatch
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, plan_with
+from onnx_kvtool.runtime.evaluation.named import feed_of
 from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
 from onnx_kvtool.runtime.evaluation.part import main_values
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec

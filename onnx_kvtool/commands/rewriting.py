@@ -1,121 +1,141 @@
-"""What the commands that rewrite a model share: their output, and checks before and after."""
+"""What `lower` and `raise` share: what both are asked, and the way both go about it."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import onnx
 import onnx.checker
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_sizes
-from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.files.external_data import check_external_data, place_external_data
+from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
+from onnx_kvtool.commands.output import Written, check_output, write_result
+from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.choices import ExternalData
+from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.messages.weightless import weightless
-from onnx_kvtool.core.model import origin, read, serialize, write
-from onnx_kvtool.core.suggestion import unknown_name
-from onnx_kvtool.symbolic.dims import dim_names, dims_of
-from onnx_kvtool.symbolic.sizes import evaluate, names_in
+from onnx_kvtool.core.model import clone, read
+from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.sorting import sort_nodes
+from onnx_kvtool.rewrite.report import Verification
 
-__all__ = [
-    "Report",
-    "Request",
-    "check_data",
-    "check_dims",
-    "check_output",
-    "check_result",
-    "output_path",
-    "write_result",
-]
+if TYPE_CHECKING:
+    from onnx_kvtool.rewrite.verify import Verifier
 
-ExternalData = Literal["reference", "link", "copy"]
+__all__ = ["RewriteRequest", "check_common", "in_files", "in_memory", "prepared", "proven"]
 
 
-class Request(Protocol):
-    """What every request to rewrite a model says; see `LowerRequest` for the meaning."""
+@dataclass(frozen=True, slots=True)
+class RewriteRequest:
+    """What every request to rewrite a model says.
 
-    @property
-    def model(self) -> str:
-        """Path of the model, or `-`."""
+    Attributes:
+        model: Path of the model, `-` for standard input, or "" for one in memory.
+        output: Path to write, `-` for standard output; None for one beside the input.
+        in_place: Whether the result replaces the input.
+        external_data: How data files reach an output in another directory; None: as fits.
+        dry_run: Whether to do everything but write.
+        verify: True forces verification, False switches it off, None verifies within the budget.
+        verify_steps: Number of decode steps per case; None for the default.
+        verify_budget: What verification may take, as `Budget.parse` reads it; None for the default.
+        dims: Values of symbolic dimensions, for the inputs of verification.
+    """
 
-    @property
-    def output(self) -> str | None:
-        """Path to write, or `-`; None for one beside the input."""
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the result replaces the input."""
-
-    @property
-    def external_data(self) -> ExternalData | None:
-        """How data files reach an output in another directory."""
-
-    @property
-    def verify(self) -> bool | None:
-        """Whether both models are run and compared."""
-
-
-class Report(Protocol):
-    """What is said of a written result."""
-
-    output: str | None
-    notes: list[str]
+    model: str
+    output: str | None = None
+    in_place: bool = False
+    external_data: ExternalData | None = None
+    dry_run: bool = False
+    verify: bool | None = None
+    verify_steps: int | None = None
+    verify_budget: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
 
 
-def check_data(model: ir.Model, request: Request) -> None:
-    """Refuse external data that cannot be trusted, or is missing where the models are run."""
-    try:
-        check_external_data(model, need_bytes=request.verify is not False)
-    except UnreadableModel as error:
-        path = request.model or origin(model).path
-        message = f"{path}: {error.message}" if path else error.message
-        raise UnreadableModel(message, help=error.help) from error
+class Report(Written, Protocol):
+    """What is said of every rewrite."""
+
+    verification: Verification
 
 
-def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
-    """Refuse a value for a dimension that no input has, or with which one would be negative."""
-    check_sizes(dims)
-    names = dim_names(model)
-    for name in dims:
-        if name not in names:
-            raise unknown_name(f"no input has a dimension called `{name}`", name, sorted(names))
-    for value in model.graph.inputs if dims else ():
-        for axis, dim in enumerate(dims_of(value) or ()):
-            if isinstance(dim, str) and dims.keys() >= set(names_in(dim)):
-                place = f"dimension {axis} of input `{value.name}`"
-                try:
-                    size = evaluate(dim, dims)
-                except ZeroDivisionError as error:
-                    raise UsageError(f"{place} would be divided by 0: `{dim}`") from error
-                if size < 0:
-                    raise UsageError(f"{place} would be {size}: `{dim}`, expected at least 0")
+_Request = TypeVar("_Request", bound=RewriteRequest)
+_Report = TypeVar("_Report", bound=Report)
+
+Rewrite = Callable[[ir.Model, _Request, ir.Model | None, Progress], _Report]
+"""Rewrites a model in place. It gets the model, the request, the model as it was (None where that
+can be read again), and what is told of each part of the work."""
 
 
-def check_output(request: Request, remedy: str = "use `--in-place` to replace the input") -> None:
-    """Refuse an output path that is the input.
+def check_common(request: RewriteRequest) -> None:
+    """Refuse what cannot be meant of what every request says."""
+    check_least("verify_steps", request.verify_steps, 1)
+
+
+def in_memory(
+    model: ModelSource,
+    request: _Request,
+    rewrite: Rewrite[_Request, _Report],
+) -> tuple[ir.Model, _Report]:
+    """Rewrite a copy of a model, or what a path holds, and write nothing."""
+    work = held(model)
+    notes = sort_nodes(work)
+    source = None
+    if not request.model:
+        source = model if isinstance(model, ir.Model) else held(model)
+    report = rewrite(work, request, source, silent)
+    report.notes[:0] = notes
+    return work, report
+
+
+def in_files(
+    request: _Request,
+    rewrite: Rewrite[_Request, _Report],
+    suffix: Callable[[_Report], str | None],
+    progress: Progress,
+) -> _Report:
+    """Read a model, rewrite it and write the result.
 
     Args:
         request: What was asked for.
-        remedy: What to do instead.
+        rewrite: What to do with the model.
+        suffix: What to put behind the stem of the input where no output is named; None for a
+            result that is not to be written.
+        progress: Told of what is begun.
+
+    Returns:
+        The report; its `output` is None when nothing was written.
+
+    Raises:
+        UsageError: If the output would overwrite the input or, without `-o`, another file.
+        UnreadableModel: If the model, or external data that is needed, cannot be read.
+        KvtoolError: If the output cannot be written; nothing is left behind.
     """
-    output, source = request.output, request.model
-    if output is None or "-" in (output, source) or request.in_place:
-        return
-    if os.path.exists(output) and os.path.samefile(output, source):
-        raise UsageError(f"the output `{output}` is the input", help=remedy)
+    progress("reading the model")
+    model = read(request.model)
+    if not request.in_place:
+        check_output(request.model, request.output, "use `--in-place` to replace the input")
+    notes = sort_nodes(model)
+    source = clone(model) if request.model == "-" else None
+    report = rewrite(model, request, source, progress)
+    report.notes[:0] = notes
+    addition = suffix(report)
+    if addition is not None and not request.dry_run:
+        progress("writing the result")
+        write_result(
+            model,
+            _output_path(request, addition),
+            report,
+            external_data=request.external_data,
+            is_named=request.in_place or request.output is not None,
+        )
+    return report
 
 
-def output_path(request: Request, suffix: str) -> str:
-    """Return where to write the result.
-
-    Args:
-        request: What was asked for.
-        suffix: What is put behind the stem of the input where no output is named (`opset18`).
-    """
+def _output_path(request: RewriteRequest, suffix: str) -> str:
+    """Return where to write a result; without a name that is beside the input, as `suffix` says."""
     if request.in_place:
         return request.model
     if request.output is not None:
@@ -126,59 +146,58 @@ def output_path(request: Request, suffix: str) -> str:
     return str(source.with_name(f"{source.stem}.{suffix}.onnx"))
 
 
-def write_result(model: ir.Model, request: Request, output: str, report: Report) -> None:
-    """Write a result, its external data beside it, and say so in the report.
+def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Verifier | None:
+    """Check a model that is about to be rewritten; return what will compare the result with it."""
+    budget = Budget.parse(request.verify_budget)
+    check_data(model, request.model, need_bytes=request.verify is not False)
+    check_dims(model, request.dims)
+    if request.verify is False:
+        return None
+    from onnx_kvtool.rewrite.verify import Verifier  # and with it everything that runs models
 
-    Raises:
-        UsageError: If a file that nobody named would be replaced.
-        KvtoolError: If the output cannot be written; nothing is left behind.
-    """
-    with collector_paused():
-        data = serialize(model)
-    if output == "-":
-        write(model, output, data=data)
-        report.output = output
-        return
-    if request.output is None and not request.in_place:
-        _keep_other_file(output, data)
-    directory, how = os.path.dirname(output), request.external_data
-    report.notes += place_external_data(
+    return Verifier(
         model,
-        directory,
-        how,
-        then=lambda: write(model, output, data=data),
-        is_done=lambda: _holds(output, data),
-    )
-    report.output = output
-
-
-def _keep_other_file(output: str, data: bytes) -> None:
-    """Refuse to replace a file that nobody named, unless it holds the very same model."""
-    if not os.path.exists(output) or _holds(output, data):
-        return
-    raise UsageError(
-        f"`{output}` exists and holds something else",
-        help=f"name the output with `-o {output}` to replace it",
+        steps=request.verify_steps,
+        dims=request.dims,
+        force=request.verify is True,
+        progress=progress,
+        budget=budget,
     )
 
 
-def _holds(output: str, data: bytes) -> bool:
-    """Return whether a file is there that has this content."""
-    path = Path(output)
-    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
-
-
-def check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:
-    """Hold a result against onnx's checker, where the source passes it.
+def proven(
+    model: ir.Model,
+    source: ir.Model | str,
+    verifier: Verifier | None,
+    notes: list[str],
+    progress: Progress,
+    *,
+    dims: Mapping[str, int] | None = None,
+    positions: Collection[str] = (),
+) -> Verification:
+    """Hold a result against onnx's checker, and against its source by running both.
 
     Args:
         model: The result.
         source: The model as it was, or the path to read it from again.
+        verifier: What compares; None where that is switched off.
         notes: Gets a remark if the checker accepts neither.
+        progress: Told of what is begun.
+        dims: Sizes at which the source is known to run, where none was asked for.
+        positions: Inputs that are taken to be positions which count up by one.
 
     Raises:
         AssertionError: If the checker rejects the result of a source that it accepts.
     """
+    progress("checking the result")
+    _check_result(model, source, notes)
+    if verifier is None:
+        return Verification("skipped", detail="switched off with `--no-verify`")
+    return verifier.compare(model, dims=dims, positions=positions)
+
+
+def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:
+    """Hold a result against onnx's checker, where the source passes it."""
     after = _complaint(model)
     if after is None:
         return

@@ -1,18 +1,17 @@
-"""Verify: run two models on the same inputs and compare what they give."""
+"""`kvtool verify`: what it is asked, what can be wrong with that, and what it does."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.rewriting import check_dims
+from onnx_kvtool.commands.arguments import check_choice, check_data, check_dims, check_least
 from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.choices import RuntimeChoice, words
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
-from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
@@ -24,11 +23,8 @@ from onnx_kvtool.runtime.verification.sizes import Candidate, compare_candidates
 
 __all__ = ["VerifyRequest", "run", "verify"]
 
-RuntimeChoice = Literal["auto", "reference", "onnxruntime"]
-
 # Defects with which no runtime can make sense of a model.
 _UNRUNNABLE = frozenset({"bad-dims", "recursive-function", "tensor-data-length"})
-_RUNTIMES = ("auto", "reference", "onnxruntime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ def _verify(
     a: ir.Model, b: ir.Model, request: VerifyRequest, progress: Progress = silent
 ) -> VerifyReport:
     for model, path in ((a, request.a), (b, request.b)):
-        _check_data(model, path or origin(model).path)
+        _check_runnable(model, path or origin(model).path)
         sort_nodes(model)  # onnxruntime runs such models as they are, and ours gives the same
     check_dims(a, request.dims)
     settings = Settings(
@@ -176,7 +172,7 @@ def _verify(
     return replace(report, a=request.a or origin(a).path, b=request.b or origin(b).path)
 
 
-def _check_data(model: ir.Model, path: str) -> None:
+def _check_runnable(model: ir.Model, path: str) -> None:
     """Refuse a model that cannot be run, because a part of it cannot be read.
 
     Raises:
@@ -187,26 +183,15 @@ def _check_data(model: ir.Model, path: str) -> None:
         if defect.code in _UNRUNNABLE:
             message = f"{defect.location}: {defect.message}"
             raise UnreadableModel(f"`{path}`: {message}" if path else message, help=defect.help)
-    try:
-        check_external_data(model, need_bytes=True)
-    except UnreadableModel as error:
-        message = f"`{path}`: {error.message}" if path else error.message
-        raise UnreadableModel(message, help=error.help) from error
+    check_data(model, path)
 
 
 def _check_request(request: VerifyRequest) -> None:
-    if request.runtime not in _RUNTIMES:
-        raise UsageError(
-            f"`runtime` is `{request.runtime}`, expected {', '.join(_RUNTIMES)}",
-        )
+    check_choice("runtime", request.runtime, words(RuntimeChoice))
     Budget.parse(request.verify_budget)
-    for name, number, least in (
-        ("cases", request.cases, 1),
-        ("steps", request.steps, 0),
-        ("seed", request.seed, 0),
-    ):
-        if number is not None and number < least:
-            raise UsageError(f"`{name}` is {number}, expected at least {least}")
+    check_least("cases", request.cases, 1)
+    check_least("steps", request.steps, 0)
+    check_least("seed", request.seed, 0)
     for name, tolerance in (("rtol", request.rtol), ("atol", request.atol)):
         if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
             raise UsageError(f"`{name}` is {tolerance}, expected a number that is not negative")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.location import Location
 
 __all__ = ["Diagnostic", "Severity"]
-
-Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,8 @@ from onnx_kvtool.rewrite.upgrade import upgrade
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dims import Dim
 
-__all__ = ["LOWEST_OPSET", "RaiseOutcome", "raise_updates"]
+__all__ = ["RaiseOutcome", "raise_updates"]
 
-LOWEST_OPSET = 24
 """The opset that brought TensorScatter."""
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from onnx_kvtool.core.choices import RuntimeName
 
 __all__ = ["RUNTIMES", "Array", "Arrays", "RuntimeName", "Session", "open_session"]
 
 Array = npt.NDArray[np.generic]
 Arrays = dict[str, Array]
-RuntimeName = Literal["onnxruntime", "reference"]
 
 RUNTIMES: tuple[RuntimeName, ...] = ("onnxruntime", "reference")
 """The runtimes in the order in which they are tried: the fast one first."""

@@ -16,7 +16,7 @@ from click.shell_completion import ShellComplete
 
 from onnx_kvtool.cli import completion
 from onnx_kvtool.cli.app import COMMANDS, app
-from onnx_kvtool.commands.lower_checks import check_request
+from onnx_kvtool.commands.lower import LowerRequest, check_request
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS, REPLACEABLE
@@ -148,8 +148,6 @@ def test_the_operators_are_those_of_the_schemas() -> None:
 
 
 def test_the_operators_that_can_be_replaced_are_those_that_lower_takes() -> None:
-    from onnx_kvtool.commands.lower import LowerRequest
-
     def can_be_replaced(op: str) -> bool:
         try:
             check_request(LowerRequest("in.onnx", only=(op,)))

@@ -123,7 +123,7 @@ main()
 
 COMMANDS = {
     "lower": ("rewrite.verify", "compare_candidates", b"checking the result"),
-    "raise": ("commands.rewrite_request", "read", b"reading the model"),
+    "raise": ("commands.rewriting", "read", b"reading the model"),
     "verify": ("runtime.comparison.side_by_side", "_first_run", b"verifying, case 4 of 4"),
     "eval": ("runtime.evaluation.loop", "advance", b"running, step 1 of 2"),
     "inspect": ("commands.inspect", "find_caches", b"looking for caches"),

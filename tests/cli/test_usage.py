@@ -295,7 +295,7 @@ def test_a_model_is_not_written_to_a_terminal(
     kvtool, lower_stand_in, lowered_report, monkeypatch
 ) -> None:
     requests = lower_stand_in(lowered_report)
-    monkeypatch.setattr("onnx_kvtool.cli.rewriting._stdout_is_terminal", lambda: True)
+    monkeypatch.setattr("onnx_kvtool.cli.output._stdout_is_terminal", lambda: True)
     result = kvtool("lower", "in.onnx", "-o", "-")
     assert result.exit_code == 2
     assert result.stderr.startswith("kvtool: error: a model is binary and is not written to")

@@ -11,16 +11,16 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
+from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.files.placing import Placing, place_files
+from onnx_kvtool.core.files.placing import place_files
 from onnx_kvtool.core.files.references import ReferenceJudge
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.storage import tensor_bytes
 
 __all__ = [
     "ExternalFile",
-    "Placing",
     "array",
     "check_external_data",
     "external_files",
@@ -135,7 +135,7 @@ def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
 def place_external_data(
     model: ir.Model,
     target_dir: str | os.PathLike[str],
-    how: Placing | None,
+    how: ExternalData | None,
     then: Callable[[], None] | None = None,
     is_done: Callable[[], bool] | None = None,
 ) -> list[str]:

@@ -7,15 +7,13 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
+from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.errors import UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import replacing, watch
 
-__all__ = ["Placing", "place_files"]
-
-#: How a data file gets to an output in another directory.
-Placing = Literal["reference", "link", "copy"]
+__all__ = ["place_files"]
 
 _BLOCK_BYTES = 1 << 20
 
@@ -23,7 +21,7 @@ _BLOCK_BYTES = 1 << 20
 def place_files(
     files: Sequence[tuple[str, str]],
     directory: str,
-    how: Placing | None,
+    how: ExternalData | None,
     check: Callable[[], None],
     then: Callable[[], None] | None = None,
     is_done: Callable[[], bool] | None = None,
@@ -49,7 +47,7 @@ def place_files(
 def _place(
     files: Sequence[tuple[str, str]],
     directory: str,
-    how: Placing | None,
+    how: ExternalData | None,
     check: Callable[[], None],
     notes: list[str],
     created: list[str],

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from onnx_kvtool.core.choices import CheckFormat, Severity, words
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.suggestion import did_you_mean, missing_file_help
 from onnx_kvtool.core.table import Table
@@ -20,8 +21,8 @@ else:
 
 __all__ = ["FORMATS", "KEYS", "LEVELS", "Config", "discover", "load"]
 
-LEVELS = ("error", "warning", "info")
-FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
+LEVELS = words(Severity)
+FORMATS = words(CheckFormat)
 
 _NAMES = ("kvtool.toml", "pyproject.toml")
 # Flags that say what one run is for, and would be odd as the habit of a project.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.core.choices import Bounds, IndexDtype, Via
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -24,9 +26,9 @@ class Options:
         bounds: Whether a start that TensorScatter refuses must fail in the result too.
     """
 
-    via: Literal["auto", "scatternd", "scatterelements"] = "auto"
-    index_dtype: Literal["int64", "int32"] = "int64"
-    bounds: Literal["checked", "unchecked"] = "checked"
+    via: Via = "auto"
+    index_dtype: IndexDtype = "int64"
+    bounds: Bounds = "checked"
 
 
 @dataclass(frozen=True, slots=True)

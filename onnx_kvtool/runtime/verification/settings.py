@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.choices import RuntimeChoice
 from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.runtime.sessions import RuntimeName
 
 __all__ = ["STEPS", "Settings"]
 
@@ -41,7 +40,7 @@ class Settings:
     seed: int = 0
     dims: Mapping[str, int] = field(default_factory=dict)
     positions: frozenset[str] = frozenset()
-    runtime: RuntimeName | Literal["auto"] = "auto"
+    runtime: RuntimeChoice = "auto"
     rtol: float | None = None
     atol: float | None = None
     is_a_right: bool = False

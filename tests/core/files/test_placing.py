@@ -11,9 +11,10 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.files import placing
-from onnx_kvtool.core.files.external_data import Placing, place_external_data
+from onnx_kvtool.core.files.external_data import place_external_data
 from onnx_kvtool.core.model import read, write
 from tests.core.small import external, save, weighted
 
@@ -43,7 +44,7 @@ def _tree(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("how", [None, "reference", "link", "copy"])
-def test_beside_the_source_there_is_nothing_to_do(tmp_path: Path, how: Placing | None) -> None:
+def test_beside_the_source_there_is_nothing_to_do(tmp_path: Path, how: ExternalData | None) -> None:
     model = _model(tmp_path)
     before = _tree(tmp_path)
     (tmp_path / "home2").symlink_to("home")
@@ -55,7 +56,7 @@ def test_beside_the_source_there_is_nothing_to_do(tmp_path: Path, how: Placing |
 
 
 @pytest.mark.parametrize("how", [None, "copy"])
-def test_copies(tmp_path: Path, how: Placing | None) -> None:
+def test_copies(tmp_path: Path, how: ExternalData | None) -> None:
     model, away = _model(tmp_path), _away(tmp_path)
     notes = place_external_data(model, away, how)
     assert [note.split()[0] for note in notes] == ["copied", "copied"]
@@ -107,7 +108,7 @@ def test_a_reference_cannot_leave_the_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["link", "copy"])
-def test_the_same_data_is_left_alone(tmp_path: Path, how: Placing) -> None:
+def test_the_same_data_is_left_alone(tmp_path: Path, how: ExternalData) -> None:
     model, away = _model(tmp_path), _away(tmp_path)
     place_external_data(model, away, how)
     before = (away / "w.bin").stat()
@@ -130,7 +131,7 @@ IN_THE_WAY = {
 
 @pytest.mark.parametrize("how", ["link", "copy"])
 @pytest.mark.parametrize("put", IN_THE_WAY.values(), ids=IN_THE_WAY)
-def test_what_is_in_the_way_is_not_overwritten(tmp_path: Path, put, how: Placing) -> None:
+def test_what_is_in_the_way_is_not_overwritten(tmp_path: Path, put, how: ExternalData) -> None:
     model, away = _model(tmp_path), _away(tmp_path)
     put(away / "w.bin")
     before = os.lstat(away / "w.bin")

@@ -1,0 +1,128 @@
+"""Models that are written: as one file, with what belongs to it, and never over what is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.choices import ExternalData
+from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files.external_data import place_external_data
+from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.model import serialize, write
+
+__all__ = ["Written", "check_output", "save", "write_result"]
+
+
+class Written(Protocol):
+    """What is said of a written result."""
+
+    output: str | None
+    notes: list[str]
+
+
+def save(
+    model: ModelSource, path: str | os.PathLike[str], *, external_data: ExternalData | None = None
+) -> None:
+    """Write a model as the commands do: whole or not at all, its data files beside it.
+
+    Everything that `load` read is written, also what `onnx_ir.save` refuses or drops: sparse
+    constants and initializers, maps, training information, empty outputs at the end of a node.
+
+    Args:
+        model: A model, which is not changed, or the path of one.
+        path: Path of the file; one that is there is replaced.
+        external_data: How the data files of the model reach another directory: `copy`, `link` for
+            hard links, `reference` to refuse what would have to be moved; None for what every
+            reader accepts, which is a copy.
+
+    Raises:
+        UnreadableModel: If `model` is a path and cannot be read, or a data file is not there.
+        KvtoolError: If the model has no written form or is larger than 2 GiB, or the system
+            refuses; then nothing is left behind.
+
+    Examples:
+        >>> lowered, _ = kv.lower("decoder.onnx", opset=18, verify=False)
+        >>> kv.save(lowered, "saved.onnx")
+        >>> kv.load("saved.onnx").opset_imports[""]
+        18
+    """
+    work = model if isinstance(model, ir.Model) else held(model)
+    data = serialize(work)
+    target = os.fspath(path)
+    place_external_data(
+        work, os.path.dirname(target), external_data, then=lambda: write(work, target, data=data)
+    )
+
+
+def check_output(source: str, output: str | None, remedy: str) -> None:
+    """Refuse an output path that is the input.
+
+    Args:
+        source: Path of the model, or `-`.
+        output: Path to write, or `-`; None for one that is chosen, or for none.
+        remedy: What to do instead.
+    """
+    if output is None or "-" in (output, source):
+        return
+    if os.path.exists(output) and os.path.samefile(output, source):
+        raise UsageError(f"the output `{output}` is the input", help=remedy)
+
+
+def write_result(
+    model: ir.Model,
+    output: str,
+    report: Written,
+    *,
+    external_data: ExternalData | None = None,
+    is_named: bool = True,
+) -> None:
+    """Write a result, its external data beside it, and say so in the report.
+
+    Args:
+        model: The result.
+        output: Path to write, or `-`.
+        report: Gets the path, and notes on data files.
+        external_data: How data files reach an output in another directory; None: as fits.
+        is_named: Whether somebody named the path: another file that is there is replaced then.
+
+    Raises:
+        UsageError: If a file that nobody named would be replaced.
+        KvtoolError: If the output cannot be written; nothing is left behind.
+    """
+    with collector_paused():
+        data = serialize(model)
+    if output == "-":
+        write(model, output, data=data)
+        report.output = output
+        return
+    if not is_named:
+        _keep_other_file(output, data)
+    report.notes += place_external_data(
+        model,
+        os.path.dirname(output),
+        external_data,
+        then=lambda: write(model, output, data=data),
+        is_done=lambda: _holds(output, data),
+    )
+    report.output = output
+
+
+def _keep_other_file(output: str, data: bytes) -> None:
+    """Refuse to replace a file that nobody named, unless it holds the very same model."""
+    if not os.path.exists(output) or _holds(output, data):
+        return
+    raise UsageError(
+        f"`{output}` exists and holds something else",
+        help=f"name the output with `-o {output}` to replace it",
+    )
+
+
+def _holds(output: str, data: bytes) -> bool:
+    """Return whether a file is there that has this content."""
+    path = Path(output)
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data

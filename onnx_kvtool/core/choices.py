@@ -1,0 +1,51 @@
+"""The words and numbers that flags and arguments can be: each list stands here and nowhere else.
+
+The command line offers them, the functions refuse what is none of them, the engines are typed by
+them. Standard library only: every `--help` reads this file.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, get_args
+
+__all__ = [
+    "DEFAULT_OPSET",
+    "LOWERED_OPSETS",
+    "NATIVE_OPSET",
+    "Bounds",
+    "CheckFormat",
+    "ExternalData",
+    "IndexDtype",
+    "InspectFormat",
+    "ReportFormat",
+    "RuntimeChoice",
+    "RuntimeName",
+    "Severity",
+    "Via",
+    "words",
+]
+
+DEFAULT_OPSET: Final = 18
+"""Opset to which a model is lowered when neither an opset, a target nor operators are given."""
+
+LOWERED_OPSETS: Final = range(11, 24)
+"""Opsets to which a model can be lowered."""
+
+NATIVE_OPSET: Final = 24
+"""First opset with TensorScatter, and the lowest to which a model is raised."""
+
+Bounds = Literal["checked", "unchecked"]
+CheckFormat = Literal["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
+ExternalData = Literal["reference", "link", "copy"]
+IndexDtype = Literal["int64", "int32"]
+InspectFormat = Literal["text", "json", "html", "dot", "mermaid"]
+ReportFormat = Literal["text", "json"]
+RuntimeName = Literal["reference", "onnxruntime"]
+RuntimeChoice = Literal["auto", "reference", "onnxruntime"]
+Severity = Literal["error", "warning", "info"]
+Via = Literal["auto", "scatternd", "scatterelements"]
+
+
+def words(choice: Any) -> tuple[str, ...]:
+    """Return the words of one of the types above, in the order in which help lists them."""
+    return get_args(choice)
