@@ -34,6 +34,10 @@ _INT8_STAYS = "session.qdqisint8allowed"
 There 1.31.1 forgets `output_dtype`, and cannot load what it made of a Reshape behind a
 DequantizeLinear of int8 at opset 21 or later."""
 
+_SPINNING = "session.intra_op.allow_spinning"
+"""Whether threads that wait for work keep their processor busy. Two models that are run in turns,
+a few times each, wait for each other: that cost as much time again, more on a busy machine."""
+
 _FATAL = 4
 """Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
 
@@ -76,6 +80,7 @@ class Session:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry(_BLOCKED_PRODUCTS, "1")
         options.add_session_config_entry(_INT8_STAYS, "1")
+        options.add_session_config_entry(_SPINNING, "0")
         if directory:
             options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, directory)
         try:
