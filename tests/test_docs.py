@@ -105,3 +105,16 @@ def test_links_lead_somewhere(document: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
         if "://" not in link:
             assert (document.parent / link).exists(), link
+
+
+def test_the_places_where_an_operator_can_be_known_exist() -> None:
+    text = (ROOT / "docs/developing/trait.md").read_text(encoding="utf-8")
+    table = text.split("## All places")[1]
+    places = [
+        path
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for path in re.findall(r"`([\w/]+(?:\.py|\.toml|/\w*))`", line.split("|")[1])
+    ]
+    assert len(places) > 15
+    assert [path for path in places if not (ROOT / "onnx_kvtool" / path).exists()] == []

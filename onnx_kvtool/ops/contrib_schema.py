@@ -13,9 +13,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib import DOMAIN
-from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, Formal, OpFacts
+from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, Formal, OpFacts, op_facts
 
-__all__ = ["CONTRIB_SCHEMAS", "OperatorName", "contrib_facts"]
+__all__ = ["CONTRIB_SCHEMAS", "OperatorName", "contrib_facts", "default_of"]
 
 OperatorName = tuple[str, str]
 """Domain and name of an operator."""
@@ -271,3 +271,21 @@ CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
 def contrib_facts(domain: str, op_type: str) -> OpFacts | None:
     """Return what is known of an operator of onnxruntime; None for any other."""
     return CONTRIB_SCHEMAS.get((domain, op_type))
+
+
+def default_of(op_type: str, attribute: str, opset: int, domain: str = "") -> AttributeValue:
+    """Return the default of an attribute, for who reads a node without a view.
+
+    Args:
+        op_type: The operator.
+        attribute: Name of the attribute.
+        opset: Version of the domain; for operators of onnxruntime it does not matter.
+        domain: The domain; the default one may be spelled `ai.onnx`.
+
+    Returns:
+        None where the operator, the attribute or a default does not exist.
+    """
+    domain = "" if domain == "ai.onnx" else domain
+    facts = op_facts(op_type, opset, domain) or contrib_facts(domain, op_type)
+    declared = None if facts is None else facts.attributes.get(attribute)
+    return None if declared is None else declared.default

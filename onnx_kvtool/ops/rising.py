@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.changes import CHANGES, Change, first_change
+from onnx_kvtool.ops.schema import NEWEST, op_facts
 
 if TYPE_CHECKING:
     from onnx_kvtool.ops.schema import OpFacts
@@ -36,11 +37,11 @@ def windows_begin_inside(node: ir.Node) -> bool:
     With explicit pads none begins there if `pad behind + stride <= window` on each axis, whatever
     the size; with `auto_pad` none does.
     """
-    if _given(node, "ceil_mode", 0) == 0:
+    if _given(node, "ceil_mode") == 0:
         return True
     if any(attribute.is_ref() for attribute in node.attributes.values()):
         return False
-    if _given(node, "auto_pad", "NOTSET") != "NOTSET":
+    if _given(node, "auto_pad") != "NOTSET":
         return True
     kernel = _given(node, "kernel_shape", ())
     count = len(kernel)
@@ -66,9 +67,14 @@ def windows_begin_inside(node: ir.Node) -> bool:
     return True
 
 
-def _given(node: ir.Node, name: str, default: Any) -> Any:
+def _given(node: ir.Node, name: str, otherwise: Any = None) -> Any:
+    """Return an attribute of a pool, or its default, or what the text says in place of one."""
     attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.value
+    if attribute is not None:
+        return attribute.value
+    facts = op_facts(node.op_type, NEWEST)
+    declared = None if facts is None else facts.attributes.get(name)
+    return otherwise if declared is None or declared.default is None else declared.default
 
 
 def _pads_are_given(node: ir.Node) -> bool:

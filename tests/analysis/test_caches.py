@@ -182,6 +182,37 @@ CASES = [
     pytest.param(
         """
         main (float[B,3,7,5] past, float[B,3,L,5] new, int64[B] start)
+            => (float[B,3,7,5] present, float[B,3,7,5] noise) {
+            present = TensorScatter (past, new, start)
+            noise = RandomNormalLike (past)
+        }
+        """,
+        [{**CACHE, "in_place": IN_PLACE}],
+        id="a node that takes nothing but type and shape does no harm",
+    ),
+    pytest.param(
+        """
+        main (float[B,3,7,5] past, float[B,3,L,5] new, int64[B] start, int64[B,3,7,5] order)
+            => (float[B,3,7,5] present) {
+            [pick] sorted = GatherElements <axis = 2> (past, order)
+            present = TensorScatter (sorted, new, start)
+        }
+        """,
+        [
+            {
+                **CACHE,
+                "axis": 2,
+                "in_place": no(
+                    "the past has its rows moved or cut by `GatherElements` node `pick` before the "
+                    "update"
+                ),
+            }
+        ],
+        id="rows that are picked one by one are those of the past",
+    ),
+    pytest.param(
+        """
+        main (float[B,3,7,5] past, float[B,3,L,5] new, int64[B] start)
             => (float[B,3,7,5] present, float[B,3,7,5] other) {
             present = TensorScatter (past, new, start)
             [reader] other = Neg (past)

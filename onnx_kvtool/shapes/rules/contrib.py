@@ -44,7 +44,7 @@ class Contrib:
 
 def simplified_layer_normalization(site: Site) -> Sequence[Shape | Unknown]:
     """SimplifiedLayerNormalization, also in the default domain: Y and inv_std_var."""
-    y, reduced, _ = normalized(site.shape(0), site.integer("axis", -1))
+    y, reduced, _ = normalized(site.shape(0), site.integer("axis"))
     return (y, reduced)
 
 
@@ -67,7 +67,7 @@ def bias_split_gelu(site: Site) -> Sequence[Shape | Unknown]:
 def mat_mul_nbits(site: Site) -> Sequence[Shape | Unknown]:
     """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
     shape = site.shape(0)
-    inner, columns = site.integer("K", 0), site.integer("N", 0)
+    inner, columns = site.integer("K"), site.integer("N")
     if not shape or inner < 1 or columns < 1:
         raise Unknown("malformed", "`MatMulNBits` lacks its input, `K` or `N`")
     site.same(integer(inner), shape[-1], 0, len(shape) - 1, "size `K`")
@@ -79,9 +79,9 @@ def fused_mat_mul(site: Site) -> Sequence[Shape | Unknown]:
     shapes = []
     for index, letter in enumerate("AB"):
         shape = site.shape(index)
-        if site.integer(f"transBatch{letter}", 0) and len(shape) > 2:
+        if site.integer(f"transBatch{letter}") and len(shape) > 2:
             shape = (*shape[1:-1], shape[0], shape[-1])
-        if site.integer(f"trans{letter}", 0) and len(shape) > 1:
+        if site.integer(f"trans{letter}") and len(shape) > 1:
             shape = (*shape[:-2], shape[-1], shape[-2])
         shapes.append(shape)
     return (product_shape(site, shapes[0], shapes[1], 1),)

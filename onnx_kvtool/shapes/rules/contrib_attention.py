@@ -20,7 +20,7 @@ _TWO = integer(2)
 
 
 def _heads(site: Site, name: str) -> int:
-    count = site.integer(name, 0)
+    count = site.integer(name)
     if count < 1:
         raise Unknown("malformed", f"`{site.node.op_type}` lacks `{name}`")
     return count

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.index_map import IndexMap
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.contrib_schema import contrib_facts, default_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.shapes.knowledge import Conflict, Contents, Knowledge, Lost
 from onnx_kvtool.symbolic.atoms import Dimension, Element, Extent
@@ -106,11 +107,15 @@ class Site:
         """
         return self.shape_of(self.value(index))
 
-    def integer(self, name: str, default: int) -> int:
-        """Return an integer attribute of an operator without a schema, or its default."""
+    def integer(self, name: str) -> int:
+        """Return an integer attribute of an operator of onnxruntime, or its default, or 0."""
         given = self.node.attributes.get(name)
         if given is None or given.is_ref() or given.type != ir.AttributeType.INT:
-            return default
+            op_type, domain = self.node.op_type, self.node.domain
+            # SimplifiedLayerNormalization of the default domain is read in both.
+            domain = domain if contrib_facts(domain, op_type) else ""
+            default = default_of(op_type, name, self.opset, domain)
+            return default if isinstance(default, int) else 0
         return given.as_int()
 
     def content(self, value: ir.Value) -> IndexMap:

@@ -214,6 +214,13 @@ CASES: dict[str, list[Case]] = {
             says="`to` is 17 (FLOAT8E4M3FN), a type that `Cast` does not give at opset 18",
         ),
         Case("a type that is there", model("y = Cast <to: int = 17> (x)", 19)),
+        Case(
+            "the type of a window",
+            model("[c] y = HannWindow <output_datatype: int = 9> (n)", 18, "int64 n"),
+            at=["c"],
+            says="`output_datatype` is 9 (BOOL), a type that `HannWindow` does not give",
+        ),
+        Case("bits of no type", model("[c] y = BitCast <to: int = 99> (x)", 26), at=["c"]),
         Case("known words", model('y = Gelu <approximate: string = "tanh"> (x)', 20)),
         Case(
             "a mode is for another rule", model('y = TensorScatter <mode: string = "m"> (x, x)', 24)

@@ -67,7 +67,7 @@ def _heads(query: Shape, key: Shape, value: Shape) -> _Found | None:
 
 def _heads_of_rows(call: Call, query: Shape, key: Shape, value: Shape) -> _Found | None:
     """Take the widths of rank 3 apart, as the attributes say."""
-    count, shared = call.number("q_num_heads", 0), call.number("kv_num_heads", 0)
+    count, shared = call.number("q_num_heads"), call.number("kv_num_heads")
     widths = [shape[2].number for shape in (query, key, value)]
     if count < 1 or shared < 1 or count % shared or None in widths:
         return None
@@ -106,7 +106,7 @@ def rotary_embedding(call: Call) -> list[Shape | None] | None:
     x, cosine, sine = (call.shape(index) for index in range(3))
     if x is None or cosine is None or sine is None or x[-1].number is None:
         return None
-    count = call.number("num_heads", 0) if len(x) == 3 else 1
+    count = call.number("num_heads") if len(x) == 3 else 1
     if count < 1 or x[-1].number % count:
         return None
     size = bind(x[-1].number // count, is_pinned=False)
@@ -116,7 +116,7 @@ def rotary_embedding(call: Call) -> list[Shape | None] | None:
         call.link_attribute("num_heads", heads)
     else:
         size = x[-1]
-    turned = call.number("rotary_embedding_dim", 0)
+    turned = call.number("rotary_embedding_dim")
     cosine[-1].join(sine[-1])
     if call.has(3):
         pin(cosine[:-1], sine[:-1])  # positions index them
@@ -124,7 +124,7 @@ def rotary_embedding(call: Call) -> list[Shape | None] | None:
     if turned not in (0, number) or number % 2 or cosine[-1].number != number // 2:
         pin([size, cosine[-1]])
         return [x]
-    halves = [cosine[-1], bind(2)] if call.number("interleaved", 0) else [bind(2), cosine[-1]]
+    halves = [cosine[-1], bind(2)] if call.number("interleaved") else [bind(2), cosine[-1]]
     factor([size], halves)
     if turned:
         call.link_attribute("rotary_embedding_dim", size)
@@ -134,7 +134,7 @@ def rotary_embedding(call: Call) -> list[Shape | None] | None:
 def tensor_scatter(call: Call) -> list[Shape | None] | None:
     """The rows of a cache stay as many as they are, and so do those that are written."""
     past, update = call.shape(0), call.shape(1)
-    axis = call.number("axis", -2)
+    axis = call.number("axis")
     if past is None or update is None or len(past) != len(update):
         return None
     if not -len(past) <= axis < len(past):
@@ -174,7 +174,7 @@ def scatter_nd(call: Call) -> list[Shape | None] | None:
 def scatter_elements(call: Call) -> list[Shape | None] | None:
     """All sizes but that of the axis are those of the updates."""
     data, indices, updates = (call.shape(index) for index in range(3))
-    axis = call.number("axis", 0)
+    axis = call.number("axis")
     if data is None or indices is None or updates is None:
         return None
     if not len(data) == len(indices) == len(updates) or not -len(data) <= axis < len(data):

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from onnx_kvtool.ops.contrib_schema import default_of
+from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size
 
 __all__ = ["Call", "Link", "Links"]
@@ -53,6 +55,7 @@ class Call:
         shapes: Shapes of its inputs; None for an unknown rank and for an input that is left out.
         integers: What its inputs hold where they are small constants of integers.
         is_token: For each input, whether it holds token ids that are fed.
+        opset: Version of its domain.
         index: Index of the node.
         links: Where rules note what else they find.
     """
@@ -61,6 +64,7 @@ class Call:
     shapes: Sequence[Shape | None]
     integers: Sequence[list[int] | None]
     is_token: Sequence[bool]
+    opset: int = NEWEST
     index: int = 0
     links: Links = field(default_factory=Links)
 
@@ -90,10 +94,13 @@ class Call:
         """Return whether an input is given."""
         return index < len(self.node.input) and bool(self.node.input[index])
 
-    def number(self, name: str, default: int) -> int:
-        """Return the value of an integer attribute; `default` where the node has none."""
+    def number(self, name: str) -> int:
+        """Return the value of an integer attribute, or the schema's default; 0 without either."""
         given = self._given(name, onnx.AttributeProto.INT)
-        return default if given is None else given.i
+        if given is not None:
+            return given.i
+        default = default_of(self.node.op_type, name, self.opset, self.node.domain)
+        return default if isinstance(default, int) else 0
 
     def numbers(self, name: str) -> list[int] | None:
         """Return the value of an attribute that is a list of integers; None without one."""

@@ -11,6 +11,8 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
+from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
 from onnx_kvtool.runtime.verification.shrinking.spine import Flow, captured, spine
 
@@ -167,7 +169,7 @@ class _Side:
                 if index is None or index in seen or self._home[index] != number:
                     continue
                 seen.add(index)
-                if self.flow.nodes[index].op_type in _SHAPED:
+                if _is_shaped(self.flow.nodes[index]):
                     pending += self.flow.nodes[index].input
             if not (pending and found):
                 return False
@@ -203,14 +205,15 @@ class _Side:
         )
 
 
-_SHAPED = frozenset(
-    {
-        "Add", "Div", "Identity", "LayerNormalization", "Mul", "RMSNormalization",
-        "SimplifiedLayerNormalization", "SkipLayerNormalization",
-        "SkipSimplifiedLayerNormalization", "Sub", "Sum",
-    }
-)  # fmt: skip
-"""Operators whose result has the type of their operands, and the shape of the largest."""
+def _is_shaped(node: onnx.NodeProto) -> bool:
+    """Return whether a result has the type of the operands, and the shape of the largest."""
+    kinds = traits(node)
+    if kinds.any(Trait.SAME, Trait.NORMALIZES):
+        return True
+    facts = op_facts(node.op_type, NEWEST) if Trait.BROADCASTS in kinds else None
+    return facts is not None and all(
+        formal.type_parameter == facts.outputs[0].type_parameter for formal in facts.inputs
+    )
 
 
 def _keep(field: Any, messages: Sequence[Any]) -> None:

@@ -13,9 +13,9 @@ def dequantize(call: Call) -> list[Shape | None] | None:
     shape = call.shape(0)
     if shape is None:
         return None
-    axis = call.number("axis", 1)
+    axis = call.number("axis")
     is_axis = -len(shape) <= axis < len(shape)
-    block = call.number("block_size", 0)
+    block = call.number("block_size")
     for index in range(1, len(call.node.input)):
         scale = call.shape(index)
         if not call.has(index):
@@ -53,8 +53,8 @@ def _blocked(shape: Shape, scale: Shape, axis: int, block: int) -> bool:
 def mat_mul_n_bits(call: Call) -> list[Shape | None] | None:
     """K is blocks times their size; the weights are (N, blocks, bytes of a block)."""
     a, b, scales = (call.shape(index) for index in range(3))
-    columns, rows = call.number("K", 0), call.number("N", 0)
-    size, bits = call.number("block_size", 0), call.number("bits", 4)
+    columns, rows = call.number("K"), call.number("N")
+    size, bits = call.number("block_size"), call.number("bits")
     if a is None or b is None or scales is None or len(b) != 3 or call.has(4):
         return None
     if size < 1 or columns % size or (b[1].number, a[-1].number) != (columns // size, columns):

@@ -13,7 +13,7 @@ __all__ = ["concat", "expand", "reshape", "slice_", "split", "tile"]
 def reshape(call: Call) -> list[Shape | None] | None:
     """A 0 copies a size, a number is one; sizes that are merged or split are products."""
     shape, target = call.shape(0), call.constant(1)
-    if shape is None or target is None or call.number("allowzero", 0):
+    if shape is None or target is None or call.number("allowzero"):
         return None
     copied = [axis for axis, size in enumerate(target) if size == 0]
     if (copied and max(copied) >= len(shape)) or target.count(-1) > 1:
@@ -156,7 +156,7 @@ def concat(call: Call) -> list[Shape | None] | None:
     parts = [shape for shape in call.shapes if shape is not None]
     if not parts or len(parts) < len(call.shapes) or len({len(part) for part in parts}) != 1:
         return None
-    axis = call.number("axis", 0)
+    axis = call.number("axis")
     if not -len(parts[0]) <= axis < len(parts[0]):
         return None
     axis %= len(parts[0])
@@ -177,7 +177,7 @@ def concat(call: Call) -> list[Shape | None] | None:
 def split(call: Call) -> list[Shape | None] | None:
     """Equal parts are a size of their own; others stay as they are."""
     shape = call.shape(0)
-    axis = call.number("axis", 0)
+    axis = call.number("axis")
     if shape is None or not -len(shape) <= axis < len(shape):
         return None
     axis %= len(shape)

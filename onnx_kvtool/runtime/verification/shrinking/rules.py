@@ -7,9 +7,10 @@ stands nowhere keeps the sizes of everything it reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.runtime.verification.shrinking.attending import (
     attention,
     rotary_embedding,
@@ -71,8 +72,8 @@ def _gemm(call: Call) -> list[Shape | None] | None:
     a, b = call.shape(0), call.shape(1)
     if a is None or b is None or len(a) != 2 or len(b) != 2:
         return None
-    left = a[::-1] if call.number("transA", 0) else a
-    right = b[::-1] if call.number("transB", 0) else b
+    left = a[::-1] if call.number("transA") else a
+    right = b[::-1] if call.number("transB") else b
     left[1].join(right[0])
     result = [left[0], right[1]]
     if len(call.node.input) > 2 and call.node.input[2]:
@@ -83,7 +84,7 @@ def _gemm(call: Call) -> list[Shape | None] | None:
 
 def _gather(call: Call) -> list[Shape | None] | None:
     data, indices = call.shape(0), call.shape(1)
-    axis = _axis(call, 0, data)
+    axis = _axis(call, data)
     if data is None or indices is None or axis is None:
         return None
     name = call.node.input[1]
@@ -118,9 +119,9 @@ def _axes(call: Call, rank: int) -> list[int] | None:
     return None if axes is None else _counted(axes, rank)
 
 
-def _axis(call: Call, default: int, shape: Shape | None) -> int | None:
+def _axis(call: Call, shape: Shape | None) -> int | None:
     """Return the attribute `axis` of a value; None if there is no such axis, or no shape."""
-    counted = None if shape is None else _counted([call.number("axis", default)], len(shape))
+    counted = None if shape is None else _counted([call.number("axis")], len(shape))
     return counted[0] if counted else None
 
 
@@ -159,9 +160,9 @@ def _reduce(call: Call) -> list[Shape | None] | None:
     axes = None if shape is None else _axes(call, len(shape))
     if shape is None or axes is None:
         return None
-    if not axes and not call.number("noop_with_empty_axes", 0):
+    if not axes and not call.number("noop_with_empty_axes"):
         axes = list(range(len(shape)))
-    if call.number("keepdims", 1):
+    if call.number("keepdims"):
         return [[bind(1) if axis in axes else size for axis, size in enumerate(shape)]]
     return [[size for axis, size in enumerate(shape) if axis not in axes]]
 
@@ -171,35 +172,30 @@ def _shape(call: Call) -> list[Shape | None] | None:
     return [[bind(None)]]
 
 
-_UNARY = (
-    "Abs", "Cast", "Ceil", "Celu", "Clip", "Cos", "Dropout", "Elu", "Erf", "Exp", "Floor", "Gelu",
-    "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN", "LeakyRelu", "Log", "LogSoftmax",
-    "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin",
-    "Softmax", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu",
-)  # fmt: skip
-_BINARY = (
-    "Add", "And", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max",
-    "Mean", "Min", "Mod", "Mul", "Or", "Pow", "PRelu", "Sub", "Sum", "Where", "Xor",
-)  # fmt: skip
-_REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
-)  # fmt: skip
+def _by_traits() -> Iterator[tuple[tuple[str, str], Rule]]:
+    """Yield the lines of operators whose traits tie all that there is to tie."""
+    for op in sorted(having(Trait.BROADCASTS)):
+        yield ("", op), _elementwise
+    for op in sorted(having(Trait.ELEMENTWISE, Trait.KEEPS_SHAPE) - having(Trait.RANDOM)):
+        yield ("", op), _same
+    for op in sorted(having(Trait.REDUCES) - having(Trait.DECIDES)):
+        yield ("", op), _reduce
 
-RULES: Table[tuple[str, str], Rule] = Table(
-    "rule of sizes",
+
+_OWN: Table[tuple[str, str], Rule] = Table(
+    "rule of sizes of one operator",
     [
-        *((("", op), _same) for op in (*_UNARY, "CastLike")),
-        *((("", op), _elementwise) for op in _BINARY),
-        *((("", op), _reduce) for op in _REDUCTIONS),
         (("", "Attention"), attention),
         (("", "Concat"), concat),
         (("", "DequantizeLinear"), dequantize),
         (("", "Expand"), expand),
         (("", "Gather"), _gather),
         (("", "Gemm"), _gemm),
+        (("", "Identity"), _same),
         (("", "LayerNormalization"), _normalization),
+        (("", "LogSoftmax"), _same),
         (("", "MatMul"), _matmul),
+        (("", "PRelu"), _elementwise),
         (("", "QuantizeLinear"), dequantize),
         (("", "RMSNormalization"), _normalization),
         (("", "Range"), _shape),
@@ -210,8 +206,10 @@ RULES: Table[tuple[str, str], Rule] = Table(
         (("", "Shape"), _shape),
         (("", "SimplifiedLayerNormalization"), _normalization),
         (("", "Slice"), slice_),
+        (("", "Softmax"), _same),
         (("", "Split"), split),
         (("", "Squeeze"), _squeeze),
+        (("", "SwiGLU"), _elementwise),
         (("", "TensorScatter"), tensor_scatter),
         (("", "Tile"), tile),
         (("", "Transpose"), _transpose),
@@ -220,5 +218,11 @@ RULES: Table[tuple[str, str], Rule] = Table(
         (("com.microsoft", "SkipLayerNormalization"), _skip_normalization),
         (("com.microsoft", "SkipSimplifiedLayerNormalization"), _skip_normalization),
     ],
+)
+"""What the traits of an operator do not say."""
+
+RULES: Table[tuple[str, str], Rule] = Table(
+    "rule of sizes",
+    [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
 )
 """By domain and operator."""

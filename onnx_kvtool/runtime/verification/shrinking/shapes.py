@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
+from onnx_kvtool.ops.schema import NEWEST
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.verification.shrinking.call import Call, Links
 from onnx_kvtool.runtime.verification.shrinking.rules import RULES
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size, bind, pin
@@ -22,9 +24,6 @@ _A = onnx.AttributeProto
 
 _LONGEST = 64
 """Elements of a constant that may hold sizes or axes."""
-
-_COPYING = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Operators behind which token ids are still token ids."""
 
 Shapes = dict[str, Shape | None]
 
@@ -63,6 +62,7 @@ class _Walk:
         self.links = Links()
         self.shapes: Shapes = {}
         self._tokens = set(tokens)
+        self._opsets = {o.domain: o.version for o in skeleton.message.opset_import}
         self._integers: dict[str, list[int]] = {}
         self._inferred = _inferred(skeleton.message)
         for value in graph.input:
@@ -102,6 +102,7 @@ class _Walk:
             [self.shapes.get(name) if name else None for name in node.input],
             [self._integers.get(name) for name in node.input],
             [name in self._tokens for name in node.input],
+            self._opsets.get(node.domain, NEWEST),
             index,
             self.links,
         )
@@ -115,7 +116,8 @@ class _Walk:
         for name, shape in zip(node.output, outputs, strict=False):
             # A size that stays, where a rule knows no rank but inference does.
             self.shapes[name] = self._fresh(name) if shape is None else shape
-        if node.op_type in _COPYING and node.input and node.input[0] in self._tokens:
+        is_copy = traits(node).any(Trait.VIEW, Trait.CASTS)
+        if is_copy and node.input and node.input[0] in self._tokens:
             self._tokens.update(node.output)
 
     def _fresh(self, name: str) -> Shape | None:
