@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.backward import fill
 from onnx_kvtool.analysis.integer_ops import FOLDERS, LARGEST, Partial
-from onnx_kvtool.analysis.stored import elements
 from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.symbolic.backward import fill
+from onnx_kvtool.symbolic.stored import elements
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

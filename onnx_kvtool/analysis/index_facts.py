@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnx_kvtool.analysis.index_map import IndexMap
 from onnx_kvtool.symbolic.atoms import Modulo
 from onnx_kvtool.symbolic.bounds import Facts, at_least, below
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["IndexFacts", "element_index_facts", "index_facts", "tuple_index_facts"]

@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.analysis.stored import elements
 from onnx_kvtool.ops.view import counted_axes, counted_axis
 from onnx_kvtool.symbolic.dims import dims_of, product
+from onnx_kvtool.symbolic.stored import elements
 
 __all__ = ["FOLDERS", "LARGEST", "Partial"]
 

@@ -12,7 +12,6 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import Origin, origin
 from onnx_kvtool.core.walk import (
@@ -24,6 +23,7 @@ from onnx_kvtool.core.walk import (
     tensors,
 )
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.index_map import IndexMaps
 from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.shapes.knowledge import Conflict
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
+from onnx_kvtool.symbolic.knowledge import Conflict
 
 __all__ = ["blocks"]
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.shapes.knowledge import Lost
+from onnx_kvtool.symbolic.knowledge import Lost
 
 __all__ = ["Cause", "by_cause", "cause_of"]
 

@@ -29,7 +29,7 @@ from onnx_kvtool.rewrite.replace_node import replace_node
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.rewrite.rule import Rule
 from onnx_kvtool.rewrite.take_over import take_over
-from onnx_kvtool.shapes.knowledge import Lost
+from onnx_kvtool.symbolic.knowledge import Lost
 
 __all__ = ["Engine"]
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import step_path
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.shapes.rules.site import Unknown
+from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope

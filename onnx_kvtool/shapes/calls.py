@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.expansion import MOST_RUN
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.shapes.rules.site import Unknown
+from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope

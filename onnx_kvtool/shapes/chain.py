@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.shapes.knowledge import Knowledge
 from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.sizes import shape_words
 
 __all__ = ["chain"]

@@ -12,12 +12,12 @@ from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.shapes.knowledge import Conflict, Lost
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
 from onnx_kvtool.shapes.writing import Writer
 from onnx_kvtool.symbolic.atoms import Atom, Element, Extent
 from onnx_kvtool.symbolic.expression import Expr, variable
+from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 from onnx_kvtool.symbolic.sizes import shape_words, words
 
 __all__ = ["Inference", "infer_everything"]

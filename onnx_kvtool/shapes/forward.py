@@ -18,16 +18,16 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference, settling
 from onnx_kvtool.shapes.control import CONTROL
-from onnx_kvtool.shapes.knowledge import Conflict, Contents, Knowledge, Lost
 from onnx_kvtool.shapes.node_types import contrib_types, output_types
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.shapes.rules.contrib import CONTRIB, Contrib
-from onnx_kvtool.shapes.rules.site import Rule, Site, Unknown
-from onnx_kvtool.shapes.rules.table import OTHER_RULES, RULES
 from onnx_kvtool.shapes.versions import report_wrong_opset
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.knowledge import Conflict, Contents, Knowledge, Lost
+from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
+from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.rules.table import OTHER_RULES, RULES
 from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, dimensions_in, is_invented, read_size
 from onnx_kvtool.symbolic.substitute import substitute
 

@@ -16,8 +16,8 @@ from onnx_kvtool.core.misdeclared import held, is_misdeclared
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.completion import Addition, Completion
-from onnx_kvtool.shapes.knowledge import Lost
 from onnx_kvtool.shapes.propagation import infer_with_data
+from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.sizes import is_invented
 
 __all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]

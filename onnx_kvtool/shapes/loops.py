@@ -9,13 +9,13 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.shapes.bodies import at, body_graph, malformed, run_body
-from onnx_kvtool.shapes.knowledge import Lost
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.shapes.rules.site import Unknown
 from onnx_kvtool.symbolic.atoms import Element, Extent
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import largest
+from onnx_kvtool.symbolic.knowledge import Lost
+from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope

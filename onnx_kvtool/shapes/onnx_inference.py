@@ -21,8 +21,8 @@ from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.propagation import infer_with_data
-from onnx_kvtool.shapes.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Told", "of_model", "of_node", "refusals"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.shapes.rules.site import Unknown
+from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Outcome"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.shapes.knowledge import Conflict, Lost
 from onnx_kvtool.symbolic.equalities import Equality
+from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 
 __all__ = ["InferReport", "UnknownValue"]
 

@@ -11,12 +11,12 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.shapes.chain import chain
-from onnx_kvtool.shapes.knowledge import Conflict, Lost
 from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.shapes.rules.site import Unknown
 from onnx_kvtool.symbolic.atoms import Extent
 from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.knowledge import Conflict, Lost
+from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, shape_words
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import onnx.defs
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.schema import NEWEST, op_facts
-from onnx_kvtool.shapes.knowledge import Conflict
-from onnx_kvtool.shapes.rules.site import Site
+from onnx_kvtool.symbolic.knowledge import Conflict
+from onnx_kvtool.symbolic.rules.site import Site
 
 __all__ = ["report_wrong_opset"]
 

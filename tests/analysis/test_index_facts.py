@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.analysis.index_facts import IndexFacts, element_index_facts, index_facts
-from onnx_kvtool.analysis.index_map import IndexMap
 from onnx_kvtool.symbolic.atoms import Dimension, Element
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.forms import modulo
-from tests.analysis.index_map.evaluate import World, evaluate
+from onnx_kvtool.symbolic.index_map import IndexMap
+from tests.symbolic.index_map.evaluate import World, evaluate
 
 _I, _J = coordinate(0), coordinate(1)
 _L, _S = variable(Dimension("L")), variable(Dimension("S"))

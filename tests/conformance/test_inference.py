@@ -13,7 +13,7 @@ import pytest
 from onnx import numpy_helper
 
 from onnx_kvtool.shapes.everything import Inference, infer_everything
-from onnx_kvtool.shapes.rules.table import RULES
+from onnx_kvtool.symbolic.rules.table import RULES
 from onnx_kvtool.symbolic.sizes import read_size
 from tests.conformance.corpus import Case, cases, few
 from tests.shapes.agreement import bindings, disagreements, size_at

@@ -69,7 +69,7 @@ def add_lines() -> None:
     elementwise.LINES += (("Halve", (Kernel(NEWEST, halve),)),)
     movement.LINES += (("EveryOther", (Kernel(NEWEST, every_other),)),)
 
-    from onnx_kvtool.shapes.rules.table import RULES
+    from onnx_kvtool.symbolic.rules.table import RULES
 
     RULES._lines["EveryOther"] = every_other_shape
 

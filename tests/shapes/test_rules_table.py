@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx.defs
 
-from onnx_kvtool.shapes.rules.contrib import CONTRIB
-from onnx_kvtool.shapes.rules.table import RULES
+from onnx_kvtool.symbolic.rules.contrib import CONTRIB
+from onnx_kvtool.symbolic.rules.table import RULES
 
 
 def test_every_rule_is_of_an_operator_of_onnx() -> None:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.analysis.index_map.rules.slicing import cut_along
 from onnx_kvtool.runtime.kernels.movement.slice import slice_10
 from onnx_kvtool.symbolic.atoms import Dimension, Element
 from onnx_kvtool.symbolic.bounds import Facts, interval
@@ -28,9 +27,10 @@ from onnx_kvtool.symbolic.forms import (
     negation,
     smallest,
 )
+from onnx_kvtool.symbolic.index_map.rules.slicing import cut_along
 from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
-from tests.analysis.index_map.evaluate import World, evaluate
 from tests.grids import search
+from tests.symbolic.index_map.evaluate import World, evaluate
 
 _W = variable(Element(ir.Value(name="w", type=ir.TensorType(ir.DataType.INT64)), ()))
 _L, _S = variable(Dimension("L")), variable(Dimension("S"))

@@ -9,12 +9,12 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.atoms import Element, Modulo
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.index_map import IndexMaps
 from onnx_kvtool.symbolic.substitute import as_index, simplified
 
 _SHAPES = {

@@ -20,9 +20,9 @@ from onnx_kvtool.analysis.caches.positions import (
 from onnx_kvtool.analysis.caches.routes import Route, Routes
 from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.caches.updates import OPERATORS, Update, updates
-from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.index_map import IndexMaps
 
 __all__ = ["find_caches"]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.ops.element_type import dtype_name
@@ -19,6 +18,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.index_map import IndexMaps
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["FIRST_OPSET", "Operands", "Start", "declared", "operands", "rows"]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import IndexMap
-from onnx_kvtool.analysis.stored import elements
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.stored import elements
 from onnx_kvtool.symbolic.substitute import substitute
 
 if TYPE_CHECKING:

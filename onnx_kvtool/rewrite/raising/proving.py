@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, step_path, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
@@ -22,6 +21,7 @@ from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
 from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.index_map import IndexMaps
 
 __all__ = ["Planned", "Proving", "is_candidate"]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.index_map import IndexMaps
 from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.atoms import (
@@ -26,6 +25,7 @@ from onnx_kvtool.symbolic.atoms import (
 )
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.index_map import IndexMaps
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Batch", "Measures", "check_expressible", "write_indices"]

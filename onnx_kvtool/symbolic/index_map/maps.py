@@ -1,0 +1,267 @@
+"""The driver: what each value of one graph holds, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
+from onnx_kvtool.symbolic.backward import fill
+from onnx_kvtool.symbolic.bounds import Facts, interval
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.index_map.description import IndexMap
+from onnx_kvtool.symbolic.index_map.rules.constants import stored
+from onnx_kvtool.symbolic.index_map.rules.table import RULES
+from onnx_kvtool.symbolic.index_map.site import Site, Unrelated
+from onnx_kvtool.symbolic.sizes import is_invented
+from onnx_kvtool.symbolic.substitute import substitute
+
+__all__ = ["HEAVIEST", "IndexMaps"]
+
+HEAVIEST = 256
+"""Largest weight of an expression; a value that would need a larger one is opaque."""
+
+_LONGEST_CASTS = 8
+"""Most casts of casts that are looked through."""
+
+_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
+_FLOATS = {
+    ir.DataType.FLOAT,
+    ir.DataType.FLOAT16,
+    ir.DataType.BFLOAT16,
+    ir.DataType.DOUBLE,
+}
+_EXACT = 256
+"""Integers up to this size are exact in each of `_FLOATS`, and so are their sums and products."""
+
+
+class IndexMaps:
+    """What the values of one graph (with its nested graphs), or of one function, hold.
+
+    Every value is computed once, with all that it is computed from, in time linear in their number.
+    Shapes are read as they stand on the values: infer them before. The graph must not change while
+    an instance is in use, except by nodes that nothing asked about depends on.
+
+    Args:
+        opset: Version of the default domain; a node that has a version of its own is read in that.
+        equalities: Dimensions that are equal beyond those of one name.
+    """
+
+    def __init__(self, opset: int, equalities: SizeEqualities | None = None) -> None:
+        self._opset = opset
+        self._equalities = equalities if equalities is not None else SizeEqualities()
+        self._memo: dict[ir.Value, IndexMap] = {}
+        self._unrelated: dict[ir.Value, tuple[Unrelated, ...]] = {}
+
+    def of(self, value: ir.Value) -> IndexMap:
+        """Return what `value` holds.
+
+        An integer or bool value of known rank always has a description; where nothing is known it
+        is `Element(value, coordinates)`. Other values have one only where they are computed
+        exactly from small integers, such as a mask that was cast to float.
+        """
+        return fill(value, self._memo, self._operands, self._describe)
+
+    def shape(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        """Return the size of each axis of any value; None when its rank is unknown.
+
+        A size without number and name is `Extent(value, axis)`.
+        """
+        if value.dtype is None or value.dtype in _INTEGERS:
+            return self.of(value).shape
+        return self._declared(value)
+
+    def _shape_below(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        """Return `shape` of an operand: described before, but on a cycle, where it never is."""
+        if value.dtype is None or value.dtype in _INTEGERS:
+            return self._operand(value).shape
+        return self._declared(value)
+
+    def size(self, dim: Dim) -> Expr | None:
+        """Return a dimension as an expression; None for one of which nothing is known."""
+        return self._equalities.of_dim(dim)
+
+    def unrelated(self, value: ir.Value) -> tuple[Unrelated, ...]:
+        """Return the sizes whose equality would have to be known to say more of `value`.
+
+        These are the broadcasts that made an element opaque which the description of `value` refers
+        to. Empty where knowing that sizes are equal would not help.
+        """
+        held = self.of(value)
+        todo = _values_in([*held.parts, *(held.shape or ())])
+        found: dict[Unrelated, None] = {}
+        for seen in todo:
+            for one in self._unrelated.get(seen, ()):
+                found[one] = None
+                todo += [v for v in _values_in([one.size, one.other]) if v not in todo]
+        # The size of a broadcast that is itself undecided is no size that a user can name.
+        causes = [one for one in found if not self._is_undecided(one)]
+        return tuple(causes or found)
+
+    def _is_undecided(self, one: Unrelated) -> bool:
+        sizes = (one.size.atom, one.other.atom)
+        return any(isinstance(a, Extent) and a.value in self._unrelated for a in sizes)
+
+    def widened(self, expr: Expr, facts: Facts) -> Expr:
+        """Return what `expr` is wherever the numbers that were cast to int32 fit that type.
+
+        A Cast of numbers that may not fit is opaque, and an expression refers to its result. The
+        one that is returned refers to what was cast instead.
+
+        Args:
+            expr: An expression over values of this graph.
+            facts: What is known of its coordinates.
+        """
+        for _ in range(_LONGEST_CASTS):
+            casts = {a: s for a in expr.atoms() if (s := self._cast_to_int32(a)) is not None}
+            if not casts or expr.weight > HEAVIEST:
+                break
+            expr = substitute(expr, {}, facts, casts)
+        return expr
+
+    def _cast_to_int32(self, atom: Atom) -> Expr | None:
+        """Return what was cast, at the place of an element that is opaque because of its Cast."""
+        node = atom.value.producer() if isinstance(atom, Element) else None
+        if node is None or node.op_type != "Cast" or node.domain != "":
+            return None
+        if len(node.inputs) != 1 or node.inputs[0] is None:
+            return None
+        source = self.of(node.inputs[0])
+        narrow = node.outputs[0].dtype == ir.DataType.INT32 and source.dtype == ir.DataType.INT64
+        if not narrow or source.element is None:
+            return None
+        return substitute(source.element, dict(enumerate(atom.parts)), Facts())
+
+    def _operands(self, value: ir.Value) -> list[ir.Value]:
+        node = value.producer()
+        if node is None or node.domain != "" or node.op_type not in RULES:
+            return []
+        if node.op_type in ("Shape", "Size"):
+            return [v for v in node.inputs if v is not None and v.dtype in (None, *_INTEGERS)]
+        return [v for v in node.inputs if v is not None]
+
+    def _describe(self, value: ir.Value) -> IndexMap:
+        found = stored(value) or self._produced(value)
+        dtype = value.dtype or (found.dtype if found is not None else None)
+        shape = self._declared(value)
+        if found is None:
+            found = IndexMap(shape, dtype, None, ())
+        elif found.shape is not None:
+            if shape is not None and _contradict(found.shape, shape):
+                return IndexMap(None, dtype, None, ())
+            shape = _merged(found.shape, shape)
+        parts = found.parts if shape is not None and _is_exact(found, dtype) else ()
+        if not parts and shape is not None and (dtype is None or dtype in _INTEGERS):
+            index = tuple(
+                integer(0) if size.number == 1 else coordinate(i) for i, size in enumerate(shape)
+            )
+            return IndexMap(shape, dtype, None, (variable(Element(value, index)),))
+        if shape is None or not parts:
+            return IndexMap(shape, dtype, None, ())
+        if found.axis is None:
+            return IndexMap.whole(shape, dtype, parts[0])
+        return IndexMap.stacked(shape, dtype, found.axis, parts)
+
+    def _produced(self, value: ir.Value) -> IndexMap | None:
+        node = value.producer()
+        if node is None or node.domain != "" or node.op_type not in RULES:
+            return None
+        rule = RULES[node.op_type]
+        try:
+            view = NodeView(node, node.version if node.version is not None else self._opset)
+            if not node.attributes.keys() <= view.facts.attributes.keys():
+                return None  # that of another version, perhaps, which gives it another meaning
+            dtype, declared = self._dtype(view, value), self._declared(value)
+            site = Site(view, self._operand, self._shape_below, dtype, declared, value)
+            found = rule(site)
+        except MalformedNode:
+            return None
+        if site.unrelated:
+            self._unrelated[value] = tuple(site.unrelated)
+        return found
+
+    def _operand(self, value: ir.Value) -> IndexMap:
+        known = self._memo.get(value)
+        return (
+            known if known is not None else IndexMap(self._declared(value), value.dtype, None, ())
+        )
+
+    def _dtype(self, view: NodeView, value: ir.Value) -> ir.DataType | None:
+        """Return the type of an output: as declared, or as the schema derives it from inputs."""
+        if value.dtype is not None:
+            return value.dtype
+        formal = view.facts.output(value.index() or 0)
+        if formal is None:
+            return None
+        if len(formal.types) == 1:
+            (name,) = formal.types
+            return ir.DataType[name.removeprefix("tensor(").removesuffix(")").upper()]
+        for index, operand in enumerate(view.node.inputs):
+            given = view.facts.input(index)
+            if operand is None or given is None or given.type_parameter != formal.type_parameter:
+                continue
+            known = operand.dtype or self._operand(operand).dtype
+            if known is not None:
+                return known
+        return None
+
+    def _declared(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        dims = dims_of(value)
+        if dims is None:
+            return None
+        return tuple(
+            size
+            if not is_invented(dim) and (size := self.size(dim)) is not None
+            else variable(Extent(value, integer(i)))
+            for i, dim in enumerate(dims)
+        )
+
+
+def _values_in(expressions: Iterable[Expr]) -> list[ir.Value]:
+    """Return the values that expressions refer to, by an element or by a size."""
+    atoms = (atom for expr in expressions for atom in expr.atoms())
+    return list(dict.fromkeys(a.value for a in atoms if isinstance(a, (Element, Extent))))
+
+
+def _contradict(found: Sequence[Expr], declared: Sequence[Expr]) -> bool:
+    """Return whether a value has another rank or size than is declared; then nothing is known."""
+    return len(found) != len(declared) or any(
+        f.number is not None and d.number is not None and f.number != d.number
+        for f, d in zip(found, declared, strict=True)
+    )
+
+
+def _merged(found: Sequence[Expr], declared: Sequence[Expr] | None) -> tuple[Expr, ...]:
+    """Return the shape that says most: numbers, then what was computed, then names."""
+    if declared is None:
+        return tuple(found)
+    return tuple(
+        d if d.number is not None or (f.number is None and _rank(d) < _rank(f)) else f
+        for f, d in zip(found, declared, strict=True)
+    )
+
+
+def _rank(size: Expr) -> int:
+    atom = size.atom
+    if isinstance(atom, Dimension):
+        return 0
+    return 2 if isinstance(atom, Extent) else 1
+
+
+def _is_exact(found: IndexMap, dtype: ir.DataType | None) -> bool:
+    if any(part.weight > HEAVIEST or part.is_vast for part in found.parts):
+        return False
+    if dtype is None or dtype in _INTEGERS:
+        # A number outside its type has wrapped around for certain.
+        bits = 31 if dtype == ir.DataType.INT32 else 63
+        numbers = [part.number for part in found.parts]
+        return all(n is None or -(2**bits) <= n < 2**bits for n in numbers)
+    if dtype not in _FLOATS:
+        return False
+    facts = found.facts
+    ends = [end for part in found.parts for end in interval(part, facts)]
+    return all(abs(end) <= _EXACT for end in ends)

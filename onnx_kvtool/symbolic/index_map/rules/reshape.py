@@ -1,0 +1,198 @@
+"""Reshape: coordinates that are split and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.symbolic.bounds import Facts, at_least
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product
+from onnx_kvtool.symbolic.forms import divided, modulo
+from onnx_kvtool.symbolic.index_map.description import IndexMap
+from onnx_kvtool.symbolic.index_map.site import Site
+from onnx_kvtool.symbolic.substitute import substitute
+
+__all__ = ["means_itself", "reshape"]
+
+_ONE = integer(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Neighbouring axes before and after that hold the same number of elements.
+
+    At most one of the two has more than one axis; axes of size 1 are in no group.
+    """
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def reshape(site: Site) -> IndexMap | None:
+    """Reshape-5/13/14/..., where the sizes before and after can be matched."""
+    data, target = site.input("data"), site.input("shape")
+    if data is None or data.shape is None or target is None:
+        return None
+    sizes = _result(site, data.shape, target)
+    if sizes is None:
+        return None
+    before, after = product(data.shape).number, product(sizes).number
+    if before is not None and after is not None and before != after:
+        raise MalformedNode("reshape-sizes", f"{counted(before, 'element')} cannot become {after}")
+    groups = _groups(data.shape, sizes)
+    if groups is None or not data.parts:
+        return site.opaque(sizes)
+    facts = Facts(sizes)
+    axis = None
+    if data.axis is not None:
+        found = [g for g in groups if data.axis in g.old]
+        if len(found) != 1 or len(found[0].old) != 1 or len(found[0].new) != 1:
+            return site.opaque(sizes)
+        axis = found[0].new[0]
+        sizes = (*sizes[:axis], data.shape[data.axis], *sizes[axis + 1 :])  # one axis, one size
+        facts = Facts(sizes)
+    parts = tuple(_moved(part, groups, data.shape, sizes, facts) for part in data.parts)
+    return site.like(sizes, axis, parts)
+
+
+def _result(site: Site, shape: Sequence[Expr], target: IndexMap) -> tuple[Expr, ...] | None:
+    """Return the sizes of the result: what the shape operand says, its 0 and -1 resolved."""
+    asked = target.vector()
+    if asked is None:
+        return site.declared
+    keep_zero = site.number("allowzero", 0) != 0
+    sizes: list[Expr] = []
+    place: int | None = None
+    for axis, size in enumerate(asked):
+        number = size.number
+        if number == 0 and not keep_zero:
+            if axis >= len(shape):
+                return None
+            sizes.append(shape[axis])
+        elif number == -1:
+            if place is not None:
+                raise MalformedNode("reshape-sizes", "`shape` leaves two sizes open")
+            place = axis
+            sizes.append(_ONE)
+        elif means_itself(size, axis, shape, keep_zero=keep_zero):
+            sizes.append(size)
+        else:
+            return site.declared
+    if place is not None:
+        missing = _quotient(product(shape), product(sizes))
+        if missing is None:
+            declared = site.declared
+            missing = declared[place] if declared is not None else site.unknown_size(place)
+        sizes[place] = missing
+    return tuple(sizes)
+
+
+def means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: bool) -> bool:
+    """Return whether a size that is computed at run time is never 0 or -1 with another meaning.
+
+    0 copies the size of the same axis, which does no harm where that is 0, too; it fails where
+    there is no such axis.
+    """
+    facts = Facts()
+    if at_least(size, _ONE, facts):
+        return True
+    harmless = keep_zero or axis >= len(shape) or _quotient(shape[axis], size) is not None
+    return harmless and at_least(size, integer(0), facts)
+
+
+def _quotient(a: Expr, b: Expr) -> Expr | None:
+    """Return `a / b` where it is an expression; None otherwise. `b` is taken not to be 0."""
+    if len(b.terms) != 1:
+        return _ONE if a == b else None
+    ((factor, k),) = b.terms
+    if k == 0 or not all(factor <= m and c % k == 0 for m, c in a.terms):
+        return None
+    return Expr.of({m - factor: c // k for m, c in a.terms})
+
+
+def _groups(old: Sequence[Expr], new: Sequence[Expr]) -> list[_Group] | None:
+    """Match axes from the front; None where that fails."""
+    left = [i for i, size in enumerate(old) if size != _ONE]
+    right = [i for i, size in enumerate(new) if size != _ONE]
+    groups = []
+    while left or right:
+        group = _first_group(old, left, new, right)
+        if group is None:
+            return None
+        groups.append(group)
+        left, right = left[len(group.old) :], right[len(group.new) :]
+    return groups
+
+
+def _first_group(
+    old: Sequence[Expr], left: list[int], new: Sequence[Expr], right: list[int]
+) -> _Group | None:
+    if len(left) == 1 and len(right) == 1:
+        return _Group((left[0],), (right[0],))  # the number of elements is the same
+    if not left or not right:
+        return None
+    for count in range(1, max(len(left), len(right)) + 1):
+        if count <= len(right) and product(new[i] for i in right[:count]) == old[left[0]]:
+            return _Group((left[0],), tuple(right[:count]))
+        if count <= len(left) and product(old[i] for i in left[:count]) == new[right[0]]:
+            return _Group(tuple(left[:count]), (right[0],))
+    return None
+
+
+def _moved(
+    part: Expr,
+    groups: Sequence[_Group],
+    old: Sequence[Expr],
+    new: Sequence[Expr],
+    facts: Facts,
+) -> Expr:
+    # Through numbers that are no axis before or after, so that no coordinate is taken twice.
+    apart = len(old) + len(new)
+    coordinates = {axis: integer(0) for axis in range(len(old))}
+    for group in groups:
+        if len(group.old) == 1:
+            coordinates[group.old[0]] = _joined(group.new, new)
+            continue
+        (target,) = group.new
+        joined = _join(part, group.old, old, apart + target)
+        if joined is not None:
+            part = joined
+            coordinates[apart + target] = coordinate(target)
+        else:
+            coordinates |= _parted(group.old, old, target, facts)
+    return substitute(part, coordinates, facts)
+
+
+def _joined(axes: Sequence[int], sizes: Sequence[Expr]) -> Expr:
+    """Return the number of an element among those of some axes."""
+    number = integer(0)
+    for axis in axes:
+        number = number * sizes[axis] + coordinate(axis)
+    return number
+
+
+def _join(part: Expr, axes: Sequence[int], sizes: Sequence[Expr], target: int) -> Expr | None:
+    """Write `part` with one coordinate, the number of an element among those of some axes."""
+    found = part.split(axes[-1])
+    if found is None:
+        return None
+    factor, _ = found
+    rest = part - _joined(axes, sizes) * factor
+    if rest.axes & set(axes) or factor.axes & set(axes):
+        return None
+    return rest + coordinate(target) * factor
+
+
+def _parted(
+    axes: Sequence[int], sizes: Sequence[Expr], target: int, facts: Facts
+) -> dict[int, Expr]:
+    """Return the coordinate along each of some axes from the number of the element."""
+    result = {}
+    number = coordinate(target)
+    for position, axis in enumerate(reversed(axes)):
+        first = position == len(axes) - 1
+        result[axis] = number if first else modulo(number, sizes[axis], facts)
+        number = divided(number, sizes[axis], facts)
+    return result

@@ -1,0 +1,147 @@
+"""One node, as the rules see it that say what its output holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.atoms import Extent
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.index_map.description import IndexMap
+
+__all__ = ["Rule", "Site", "Unrelated"]
+
+_ONE = integer(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Unrelated:
+    """Two sizes of which one is broadcast to the other unless they are equal.
+
+    Attributes:
+        axis: Axis of the result.
+        size: Size of the operand.
+        other: Size of the result.
+    """
+
+    axis: int
+    size: Expr
+    other: Expr
+
+
+@dataclass(slots=True)
+class Site:
+    """A node and what is known of its inputs.
+
+    Attributes:
+        view: The node, read through its schema.
+        operands: What each value read by the node holds.
+        shape_of: The shape of any value; None when its rank is unknown.
+        dtype: Element type of the output; None when unknown.
+        declared: Shape that the file or inference gives the output; None when its rank is unknown.
+        output: The output that is described.
+        unrelated: What a rule would have had to know; rules add to it.
+    """
+
+    view: NodeView
+    operands: Callable[[ir.Value], IndexMap]
+    shape_of: Callable[[ir.Value], tuple[Expr, ...] | None]
+    dtype: ir.DataType | None
+    declared: tuple[Expr, ...] | None
+    output: ir.Value
+    unrelated: list[Unrelated] = field(default_factory=list)
+
+    @property
+    def node(self) -> ir.Node:
+        """The node."""
+        return self.view.node
+
+    @property
+    def inputs(self) -> list[IndexMap]:
+        """What each input holds that is present, in order."""
+        return [self.operands(value) for value in self.node.inputs if value is not None]
+
+    def input(self, name: str) -> IndexMap | None:
+        """Return what the input called `name` in the schema holds; None when it is absent."""
+        if all(formal.name != name for formal in self.view.facts.inputs):
+            return None
+        value = self.view.input(name)
+        return None if value is None else self.operands(value)
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """Return fixed integers: an attribute, or an input that holds constants.
+
+        None when neither is present or the input is not constant; `has` tells the two apart.
+        """
+        if name in self.view.facts.attributes:
+            value = self.view.attribute(name)
+            if isinstance(value, tuple):
+                return tuple(n for n in value if isinstance(n, int))
+            return None
+        given = self.input(name)
+        if given is None:
+            return None
+        elements = given.vector() or ((given.element,) if given.shape == () else None)
+        if elements is None:
+            return (0,)[:0] if given.shape == (integer(0),) else None
+        numbers = [e.number for e in elements if e is not None]
+        found = tuple(n for n in numbers if n is not None)
+        return found if len(found) == len(elements) else None
+
+    def has(self, name: str) -> bool:
+        """Return whether the node has an attribute or an input of this name."""
+        if name in self.view.facts.attributes:
+            return self.view.attribute(name) is not None
+        return any(f.name == name for f in self.view.facts.inputs) and bool(
+            self.view.input(name) is not None
+        )
+
+    def number(self, name: str, default: int | None) -> int | None:
+        """Return an integer attribute; `default` where the operator or the node has none."""
+        if name not in self.view.facts.attributes:
+            return default
+        value = self.view.attribute(name)
+        return value if isinstance(value, int) else default
+
+    def tensor(self, name: str) -> ir.TensorProtocol | None:
+        """Return a tensor attribute; None where the node has none.
+
+        Raises:
+            MalformedNode: If it is of another type, or a parameter of a function that is not bound.
+        """
+        if self.view.attribute(name) is None:
+            return None
+        # Not `as_tensor()`, which asks the tensor for its size and fails for an undefined type.
+        found: ir.TensorProtocol = self.node.attributes[name].value
+        return found
+
+    def unknown_size(self, axis: int) -> Expr:
+        """Return the size of the output along `axis` where nothing is known of it."""
+        return variable(Extent(self.output, integer(axis)))
+
+    def opaque(self, shape: Sequence[Expr] | None) -> IndexMap:
+        """Return a map of a known shape with unknown elements."""
+        return IndexMap(None if shape is None else tuple(shape), self.dtype, None, ())
+
+    def whole(self, shape: Sequence[Expr], element: Expr) -> IndexMap:
+        """Return a map of the output's type whose elements have one expression."""
+        return IndexMap.whole(shape, self.dtype, element)
+
+    def stacked(self, shape: Sequence[Expr], axis: int, parts: Sequence[Expr]) -> IndexMap:
+        """Return a map of the output's type with one expression per place along `axis`."""
+        return IndexMap.stacked(shape, self.dtype, axis, parts)
+
+    def like(self, shape: Sequence[Expr], axis: int | None, parts: Sequence[Expr]) -> IndexMap:
+        """Return a map of the output's type from expressions as `IndexMap` holds them."""
+        if not parts:
+            return self.opaque(shape)
+        if axis is None:
+            return self.whole(shape, parts[0])
+        return self.stacked(shape, axis, parts)
+
+
+Rule = Callable[[Site], IndexMap | None]
+"""What an output of a node holds; None when nothing is known."""

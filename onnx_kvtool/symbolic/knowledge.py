@@ -1,0 +1,110 @@
+"""What is known of the values of a model while inference goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.symbolic.atoms import Atom, Extent
+from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.index_map import IndexMap, IndexMaps
+from onnx_kvtool.symbolic.sizes import Shape
+
+__all__ = ["Conflict", "Contents", "Knowledge", "Lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Where a fact was lost first.
+
+    Attributes:
+        location: The value and the node that makes it; no node for an input.
+        code: Stable identifier of the kind of reason.
+        why: The reason, a clause without a full stop.
+    """
+
+    location: Location
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two facts of which one must be wrong.
+
+    Attributes:
+        code: Stable identifier of the kind of conflict.
+        location: The value and the node at which the two meet.
+        declared: What the file says, or what is given: a shape as numbers, names and None, or a
+            text for what is no shape.
+        inferred: What follows, or what the node takes, in the same form.
+        message: Both in a sentence without a full stop.
+        chain: The nodes that lead to the inferred one, the first one first; each with what it
+            makes.
+    """
+
+    code: str
+    location: Location
+    declared: tuple[int | str | None, ...] | str
+    inferred: tuple[int | str | None, ...] | str
+    message: str
+    chain: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """Types and shapes so far; a value that is not in `shapes` has an unknown rank.
+
+    Attributes:
+        types: Type of each value that has one.
+        shapes: Size of each axis of each value of known rank.
+        lost: Why the type or the rank of a value is not known.
+        lost_sizes: Why a size is not known, by the atom that stands for it.
+        equalities: Sizes that are equal.
+        conflicts: What contradicts itself.
+        legal: Sizes that would be negative in no run but one that fails.
+        assumed: Sizes that are taken to be at least 1, each with the first place that needs it.
+    """
+
+    types: dict[ir.Value, ir.TypeProtocol] = field(default_factory=dict)
+    shapes: dict[ir.Value, Shape] = field(default_factory=dict)
+    lost: dict[ir.Value, Lost] = field(default_factory=dict)
+    lost_sizes: dict[Atom, Lost] = field(default_factory=dict)
+    equalities: SizeEqualities = field(default_factory=SizeEqualities)
+    conflicts: list[Conflict] = field(default_factory=list)
+    legal: set[Expr] = field(default_factory=set)
+    assumed: dict[Expr, Location] = field(default_factory=dict)
+
+    def unknown_size(self, value: ir.Value, axis: int, lost: Lost) -> Expr:
+        """Return the size of `value` along `axis` where nothing is known of it."""
+        atom = Extent(value, integer(axis))
+        self.lost_sizes[atom] = lost
+        return variable(atom)
+
+
+class Contents(IndexMaps):
+    """What integer values hold, with the shapes that inference has found so far.
+
+    Args:
+        opset: Version of the default domain.
+        knowledge: Where the shapes stand.
+    """
+
+    def __init__(self, opset: int, knowledge: Knowledge) -> None:
+        super().__init__(opset)
+        self._knowledge = knowledge
+
+    def _declared(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        return self._knowledge.shapes.get(value)
+
+    def put(self, value: ir.Value, content: IndexMap) -> None:
+        """Say what `value` holds, such as the formal input of a function at a call."""
+        self._memo[value] = content
+
+    def forget(self, value: ir.Value) -> None:
+        """Compute anew what `value` holds when it is asked for again."""
+        self._memo.pop(value, None)
+        self._unrelated.pop(value, None)

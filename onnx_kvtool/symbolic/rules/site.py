@@ -1,0 +1,249 @@
+"""One node, as the rules see it that say what shape its outputs have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.contrib_schema import contrib_facts, default_of
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.atoms import Dimension, Element, Extent
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.knowledge import Conflict, Contents, Knowledge, Lost
+from onnx_kvtool.symbolic.sizes import Shape, shape_words
+
+__all__ = ["Rule", "Site", "Unknown"]
+
+
+class Unknown(Exception):
+    """No output of the node has a known shape.
+
+    Attributes:
+        code: Stable identifier of the kind of reason.
+        why: The reason; "" where it is that of `cause`.
+        cause: The input whose rank is missing; None where the reason lies in the node.
+    """
+
+    def __init__(self, code: str, why: str, cause: ir.Value | None = None) -> None:
+        super().__init__(why)
+        self.code = code
+        self.why = why
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class Site:
+    """A node and what is known of its inputs.
+
+    Attributes:
+        node: The node.
+        opset: Version of the default domain that it was written for.
+        place: Where it stands.
+        knowledge: Types and shapes so far.
+        contents: What integer values hold.
+        conditional: Whether the node may never run, so that nothing follows from its demands for
+            the rest of the model.
+    """
+
+    node: ir.Node
+    opset: int
+    place: Location
+    knowledge: Knowledge
+    contents: Contents
+    conditional: bool = False
+    _view: NodeView | None = field(default=None, repr=False)
+
+    @property
+    def view(self) -> NodeView:
+        """The node read through its schema.
+
+        Raises:
+            MalformedNode: If the schema does not allow the node.
+        """
+        if self._view is None:
+            self._view = NodeView(self.node, self.opset)
+        return self._view
+
+    def given(self, index: int) -> ir.Value | None:
+        """Return the input at `index`; None when it is absent."""
+        return self.node.inputs[index] if index < len(self.node.inputs) else None
+
+    def value(self, index: int) -> ir.Value:
+        """Return the input at `index`, which the operator needs.
+
+        Raises:
+            Unknown: If it is absent.
+        """
+        found = self.given(index)
+        if found is None:
+            raise Unknown("malformed", f"input {index} of `{self.node.op_type}` is absent")
+        return found
+
+    def rank_of(self, value: ir.Value | None) -> int | None:
+        """Return the rank of a value; None when it is unknown, or there is no value."""
+        shape = None if value is None else self.knowledge.shapes.get(value)
+        return None if shape is None else len(shape)
+
+    def shape_of(self, value: ir.Value) -> Shape:
+        """Return the shape of a value.
+
+        Raises:
+            Unknown: If its rank is unknown.
+        """
+        shape = self.knowledge.shapes.get(value)
+        if shape is None:
+            raise Unknown("unknown-input", "", value)
+        return shape
+
+    def shape(self, index: int) -> Shape:
+        """Return the shape of the input at `index`.
+
+        Raises:
+            Unknown: If it is absent, or its rank is unknown.
+        """
+        return self.shape_of(self.value(index))
+
+    def integer(self, name: str) -> int:
+        """Return an integer attribute of an operator of onnxruntime, or its default, or 0."""
+        given = self.node.attributes.get(name)
+        if given is None or given.is_ref() or given.type != ir.AttributeType.INT:
+            op_type, domain = self.node.op_type, self.node.domain
+            # SimplifiedLayerNormalization of the default domain is read in both.
+            domain = domain if contrib_facts(domain, op_type) else ""
+            default = default_of(op_type, name, self.opset, domain)
+            return default if isinstance(default, int) else 0
+        return given.as_int()
+
+    def content(self, value: ir.Value) -> IndexMap:
+        """Return what an integer value holds."""
+        return self.contents.of(value)
+
+    def elements(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        """Return the elements of a scalar or of a vector of known length; None when unknown."""
+        content = self.contents.of(value)
+        if content.shape == ():
+            return None if content.element is None else (content.element,)
+        return content.vector()
+
+    def integers(self, value: ir.Value) -> tuple[int, ...] | None:
+        """Return the elements of a scalar or vector of constants; None unless all are known."""
+        elements = self.elements(value)
+        if elements is None:
+            return None
+        numbers = [element.number for element in elements]
+        return None if None in numbers else tuple(n for n in numbers if n is not None)
+
+    def listed(self, name: str) -> tuple[int, ...] | None:
+        """Return a list of integers that is an attribute in some versions and an input in others.
+
+        Returns:
+            None when neither is given.
+
+        Raises:
+            Unknown: If the input is no constant.
+        """
+        facts = self.view.facts
+        if name in facts.attributes:
+            value = self.view.attribute(name)
+            return (
+                tuple(n for n in value if isinstance(n, int)) if isinstance(value, tuple) else None
+            )
+        if all(formal.name != name for formal in facts.inputs):
+            return None
+        operand = self.view.input(name)
+        if operand is None:
+            return None
+        numbers = self.integers(operand)
+        if numbers is None:
+            raise Unknown("data-dependent", f"`{name}` is not constant: {self.cause_of(operand)}")
+        return numbers
+
+    def cause_of(self, value: ir.Value) -> str:
+        """Return in words that a size depends on the elements of `value`."""
+        return f"it depends on the elements of `{value.name}`"
+
+    def lost(self, axis: int, why: str, *, code: str = "data-dependent", output: int = 0) -> Expr:
+        """Return the size of an output along `axis` where nothing is known of it."""
+        value = self.node.outputs[output]
+        return self.knowledge.unknown_size(value, axis, Lost(self.at(value), code, why))
+
+    def at(self, value: ir.Value | None) -> Location:
+        """Return the place of the node with a value."""
+        place = self.place
+        name = None if value is None else value.name
+        return Location(place.graph, place.node, place.index, place.op, name)
+
+    def same(self, a: Expr, b: Expr, index: int, axis: int, what: str) -> Expr:
+        """Return a size that two operands must share; the one that says more.
+
+        Args:
+            a: Size of one operand.
+            b: Size of the input at `index` along `axis`.
+            index: Position of an input, where a contradiction is reported.
+            axis: Its axis.
+            what: What the two sizes are, for the report.
+        """
+        if a == b:
+            return a
+        known = self.knowledge.equalities
+        place = self.at(self.given(index))
+        possible = (
+            not known.differ(a, b)
+            if self.conditional
+            else known.equate(a, b, place, f"{self.node.op_type} demands one {what}")
+        )
+        if not possible:
+            self.refuse(index, axis, a, what)
+        return min(a, b, key=_vagueness)
+
+    def refuse(self, index: int, axis: int, wanted: Expr, what: str) -> None:
+        """Report that an input has another size than the node takes."""
+        value = self.value(index)
+        shape = list(self.knowledge.shapes[value])
+        got = shape_words(tuple(shape))
+        shape[axis] = wanted
+        self.conflict("operand-shape", index, got, shape_words(tuple(shape)), f"`{what}` differs")
+
+    def conflict(
+        self,
+        code: str,
+        index: int,
+        got: tuple[int | str | None, ...] | str | None,
+        expected: tuple[int | str | None, ...] | str | None,
+        what: str,
+    ) -> None:
+        """Report that an input is not what the node takes."""
+        value = self.value(index)
+        message = (
+            f"`{self.node.op_type}` got {_shown(got)} for input {index}, `{value.name}`, "
+            f"expected {_shown(expected)}: {what}"
+        )
+        self.knowledge.conflicts.append(
+            Conflict(code, self.at(value), got or (), expected or (), message)
+        )
+
+
+Rule = Callable[[Site], Sequence["Shape | Unknown"]]
+"""The shape of each output, in order; an output that is left out is unknown.
+
+Raises:
+    Unknown: If no output has a known shape.
+"""
+
+
+def _vagueness(size: Expr) -> int:
+    if size.number is not None:
+        return 0
+    if isinstance(size.atom, Dimension):
+        return 1
+    return 3 if any(isinstance(atom, (Extent, Element)) for atom in size.atoms()) else 2
+
+
+def _shown(given: tuple[int | str | None, ...] | str | None) -> str:
+    if isinstance(given, str):
+        return given
+    return "(" + ", ".join("?" if d is None else str(d) for d in given or ()) + ")"

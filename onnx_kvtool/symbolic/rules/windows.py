@@ -1,0 +1,176 @@
+"""Operators that slide a window: convolutions and pooling, also of sizes that are no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.forms import divided, smallest
+from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.sizes import Shape
+
+__all__ = ["conv", "conv_transpose", "deform_conv", "pool"]
+
+_FACTS = Facts()
+_ONE = integer(1)
+_FIRST_CLEAR = 22
+"""The opset whose pooling says that windows which begin in the padding behind are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """How a window moves along one axis, all in elements.
+
+    Attributes:
+        extent: From its first to its last element, dilation included.
+        stride: The step.
+        before: Padding in front.
+        after: Padding behind.
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER, by which padding may be computed.
+    """
+
+    extent: Expr
+    stride: int
+    before: int
+    after: int
+    auto_pad: str
+
+    def may_begin_behind(self) -> bool:
+        """Return whether, with `ceil`, the last window might begin behind the axis.
+
+        Texts before opset 22 do not say that it is left out then, and runtimes differ.
+        """
+        extent = self.extent.number
+        same = self.auto_pad.startswith("SAME")
+        return same or extent is None or extent < self.after + self.stride
+
+    def positions(self, size: Expr, *, ceil: bool) -> Expr:
+        """Return at how many places the window stands in an axis of `size`.
+
+        With `ceil` it may begin inside and reach out behind, but not begin behind the axis.
+        """
+        stride = integer(self.stride)
+        if self.auto_pad.startswith("SAME"):
+            return divided(size + (self.stride - 1), stride, _FACTS)
+        padded = size if self.auto_pad == "VALID" else size + self.before + self.after
+        way = padded - self.extent
+        if not ceil or self.stride == 1:
+            return divided(way, stride, _FACTS) + 1
+        inside = size if self.auto_pad == "VALID" else size + self.before
+        beginning = divided(inside + (self.stride - 1), stride, _FACTS)
+        return smallest((divided(way + (self.stride - 1), stride, _FACTS) + 1, beginning), _FACTS)
+
+
+def conv(weight: int = 1) -> Rule:
+    """Return the rule of Conv and its kin: (N, C, ...) and (M, C / group, ...) to (N, M, ...).
+
+    Args:
+        weight: Position of the filters.
+    """
+
+    def rule(site: Site) -> Sequence[Shape | Unknown]:
+        return (_convolved(site, weight),)
+
+    return rule
+
+
+def deform_conv(site: Site) -> Sequence[Shape | Unknown]:
+    """DeformConv: as Conv; where the window looks depends on the offsets, how often does not."""
+    return (_convolved(site, 1),)
+
+
+def _convolved(site: Site, weight: int) -> Shape:
+    shape, filters = site.shape(0), site.shape(weight)
+    if len(shape) != len(filters) or len(shape) < 3:
+        raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
+    group = site.view.integer("group")
+    site.same(filters[1] * group, shape[1], 0, 1, "number of channels")
+    given = _numbers(site, "kernel_shape")
+    kernel = filters[2:] if given is None else tuple(map(integer, given))
+    windows = _windows(site, kernel, len(shape) - 2)
+    return (shape[0], filters[0], *_slid(site, shape[2:], windows, ceil=False))
+
+
+def conv_transpose(site: Site) -> Sequence[Shape | Unknown]:
+    """ConvTranspose: (N, C, ...) and (C, M / group, ...) to (N, M, ...), larger by the stride."""
+    shape, filters = site.shape(0), site.shape(1)
+    rank = len(shape) - 2
+    if len(shape) != len(filters) or rank < 1:
+        raise Unknown("malformed", "`ConvTranspose` takes data and filters of one rank")
+    site.same(filters[0], shape[1], 0, 1, "number of channels")
+    channels = filters[1] * site.view.integer("group")
+    asked = _numbers(site, "output_shape")
+    if asked is not None and len(asked) >= rank:
+        return ((shape[0], channels, *map(integer, asked[-rank:])),)
+    given = _numbers(site, "kernel_shape")
+    kernel = filters[2:] if given is None else tuple(map(integer, given))
+    more = _numbers(site, "output_padding") or (0,) * rank
+    sizes = []
+    for size, window, extra in zip(shape[2:], _windows(site, kernel, rank), more, strict=True):
+        if window.auto_pad.startswith("SAME"):
+            sizes.append(size * window.stride)
+            continue
+        padding = 0 if window.auto_pad == "VALID" else window.before + window.after
+        sizes.append((size - 1) * window.stride + window.extent + (extra - padding))
+    return ((shape[0], channels, *_legal(site, sizes)),)
+
+
+def pool(site: Site) -> Sequence[Shape | Unknown]:
+    """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
+    shape = site.shape(0)
+    kernel = tuple(map(integer, _numbers(site, "kernel_shape") or ()))
+    if len(shape) < 3:
+        raise Unknown("malformed", f"`{site.node.op_type}` takes data of rank 3 or more")
+    has_ceil = "ceil_mode" in site.view.facts.attributes
+    ceil = has_ceil and bool(site.view.integer("ceil_mode"))
+    windows = _windows(site, kernel, len(shape) - 2)
+    if ceil and site.opset < _FIRST_CLEAR and any(w.may_begin_behind() for w in windows):
+        raise Unknown("no-rule", "`ceil_mode` may count a window that begins behind the axis")
+    result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))
+    return (result,) * len(site.node.outputs)
+
+
+def _slid(
+    site: Site, sizes: Sequence[Expr], windows: Sequence[_Window], *, ceil: bool
+) -> Sequence[Expr]:
+    found = [w.positions(size, ceil=ceil) for size, w in zip(sizes, windows, strict=True)]
+    return _legal(site, found)
+
+
+def _legal(site: Site, sizes: Sequence[Expr]) -> Sequence[Expr]:
+    """Return sizes that a run which does not fail never makes negative, and remember that."""
+    site.knowledge.legal.update(size for size in sizes if size.number is None)
+    return sizes
+
+
+def _windows(site: Site, kernel: Sequence[Expr], rank: int) -> list[_Window]:
+    """Return the window along each spatial axis.
+
+    Raises:
+        Unknown: If an attribute has not as many numbers as there are axes.
+    """
+    strides = _numbers(site, "strides") or (1,) * rank
+    dilations = _numbers(site, "dilations") or (1,) * rank
+    pads = _numbers(site, "pads") or (0,) * 2 * rank
+    lengths = (len(kernel), len(strides), len(dilations), len(pads) // 2)
+    if any(length != rank for length in lengths) or not all(n > 0 for n in strides):
+        raise Unknown("malformed", f"the attributes are not those of {rank} spatial axes")
+    # DeformConv has no such attribute: its padding is always given.
+    has_auto_pad = "auto_pad" in site.view.facts.attributes
+    auto_pad = site.view.attribute("auto_pad") if has_auto_pad else None
+    how = auto_pad if isinstance(auto_pad, str) else "NOTSET"
+    return [
+        _Window((size - _ONE) * dilation + 1, stride, pads[i], pads[i + rank], how)
+        for i, (size, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True))
+    ]
+
+
+def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
+    if name not in site.view.facts.attributes:
+        return None
+    value = site.view.attribute(name)
+    if not isinstance(value, tuple) or not value:
+        return None
+    return tuple(n for n in value if isinstance(n, int))
