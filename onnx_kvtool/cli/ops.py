@@ -51,4 +51,4 @@ def ops(context: click.Context, /, op: str | None, output_format: ReportFormat) 
         from onnx_kvtool.report.ops_text import blocks
         from onnx_kvtool.report.text import print_blocks
 
-        print_blocks(blocks(report), color=context.color)
+        print_blocks(blocks(report, in_full=op is not None), color=context.color)

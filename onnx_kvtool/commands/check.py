@@ -1,4 +1,4 @@
-"""Check models: which files, in which processes, and what comes out."""
+"""`kvtool check`: what it is asked, what can be wrong with that, and what it does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import cast
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_sizes, listed
+from onnx_kvtool.commands.arguments import check_least, check_sizes, listed
 from onnx_kvtool.commands.check_file import check_file, check_model, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.core.diagnostic import Severity
@@ -157,20 +157,25 @@ def check(
         settings = resolve(request)
         files = (check_model(held(model), settings),)
         _check_dims(files)
-        return _report(files, settings)
+        return CheckReport(files, settings.fail_on)
     if not paths:
-        return _report((), resolve(request))
-    return replace(run(replace(request, fix=False)), output_format="text")
+        return CheckReport((), resolve(request).fail_on)
+    return run(replace(request, fix=False))
 
 
 def run(
-    request: CheckRequest, progress: Progress = silent, *, may_copy: bool = False
+    request: CheckRequest,
+    progress: Progress = silent,
+    *,
+    settings: Settings | None = None,
+    may_copy: bool = False,
 ) -> CheckReport:
     """Carry out `kvtool check`, but for the writing of the report.
 
     Args:
         request: What to do.
         progress: Told of each file that is begun, when worker processes are up.
+        settings: What the request comes to with the configuration; None to `resolve` it.
         may_copy: Whether worker processes may be copies of this one, as for `run_jobs`.
 
     Raises:
@@ -178,7 +183,7 @@ def run(
         UnreadableModel: If the only file cannot be read.
         UnwritableOutput: If a fixed model or the baseline cannot be written.
     """
-    settings = resolve(request)
+    settings = settings or resolve(request)
     _refuse_nonsense(request, settings)
     paths = find_models(request.paths)
     several = len(paths) > 1
@@ -197,7 +202,7 @@ def run(
         noun = "finding" if count == 1 else "findings"
         notes = (*notes, f"{count} {noun} written to the baseline `{request.write_baseline}`")
         files = tuple(replace(file, findings=(), baselined=len(file.findings)) for file in files)
-    return _report(files, settings, notes, is_diff=request.diff)
+    return CheckReport(files, settings.fail_on, notes)
 
 
 def _run(
@@ -217,24 +222,6 @@ def _run(
     return reports
 
 
-def _report(
-    files: tuple[FileReport, ...],
-    settings: Settings,
-    notes: tuple[str, ...] = (),
-    *,
-    is_diff: bool = False,
-) -> CheckReport:
-    return CheckReport(
-        files=files,
-        fail_on=settings.fail_on,
-        exit_zero=settings.exit_zero,
-        output_format=settings.output_format,
-        statistics=settings.statistics,
-        is_diff=is_diff,
-        notes=notes,
-    )
-
-
 def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
     """Raise `UsageError` for flags that contradict each other, before anything is read."""
     if settings.fix == "apply" and "-" in request.paths:
@@ -247,8 +234,7 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
             "a baseline is written of the models as they are, not of fixed ones",
             help="fix first, then write the baseline",
         )
-    if request.jobs is not None and request.jobs < 1:
-        raise UsageError(f"`jobs` is {request.jobs}, expected at least 1")
+    check_least("jobs", request.jobs, 1)
 
 
 def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:

@@ -1,15 +1,10 @@
-"""Gather what the tables of kvtool hold about an operator."""
+"""`kvtool ops`: what it is asked, and what the tables of kvtool hold about an operator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.suggestion import did_you_mean
-from onnx_kvtool.lint.rule import NodeRule
-from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
-from onnx_kvtool.ops.knowledge import (
+from onnx_kvtool.commands.ops_report import (
     AttributeEntry,
     KernelEntry,
     LimitEntry,
@@ -22,6 +17,11 @@ from onnx_kvtool.ops.knowledge import (
     UpgradeEntry,
     VersionEntry,
 )
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import did_you_mean
+from onnx_kvtool.lint.rule import NodeRule
+from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of
 from onnx_kvtool.rewrite.expand import has_body
@@ -61,7 +61,7 @@ def run(request: OpsRequest) -> OpsReport:
         raise UsageError(
             f"`{request.op}` is no operator of the default domain", help=_nearest(request.op)
         )
-    return OpsReport(NEWEST, (_operator(request.op),), asked=True)
+    return OpsReport(NEWEST, (_operator(request.op),))
 
 
 def _own() -> list[str]:

@@ -1,11 +1,55 @@
-"""List the releases of runtimes that `lower --target` knows."""
+"""`kvtool targets`: the releases of runtimes that `lower --target` knows."""
 
 from __future__ import annotations
 
-from onnx_kvtool.targets.report import TargetsReport
-from onnx_kvtool.targets.target import releases
+from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["run"]
+from onnx_kvtool.targets.target import Release, releases
+
+__all__ = ["TargetsReport", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsReport:
+    """The releases that `--target` knows.
+
+    Attributes:
+        targets: Every release, runtime by runtime, each in ascending order.
+    """
+
+    targets: tuple[Release, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes, without the header.
+
+        A version that is not known is null.
+        """
+        return {"targets": [_entry(release) for release in self.targets]}
+
+
+def _entry(release: Release) -> dict[str, Any]:
+    return {
+        "runtime": release.runtime,
+        "version": release.version,
+        "max_opset": release.max_opset,
+        "max_ir_version": release.max_ir_version,
+        "evidence": release.evidence,
+        "notes": release.notes,
+        "min_opset": release.min_opset,
+        "source": release.source,
+        "native_ops": list(release.native),
+        "limits": [
+            {
+                "name": limit.name,
+                "op": limit.operator,
+                "reason": limit.reason,
+                "evidence": limit.evidence,
+                "source": limit.source,
+            }
+            for limit in release.limits
+        ],
+    }
 
 
 def run() -> TargetsReport:

@@ -141,10 +141,6 @@ class CheckReport:
     Attributes:
         files: One report for each file, in the order in which they were named.
         fail_on: Severity from which on a finding makes the answer no.
-        exit_zero: Whether findings leave the exit code at 0.
-        output_format: Format that the flags or the configuration ask for.
-        statistics: Whether they ask for counts.
-        is_diff: Whether they ask for what would change.
         notes: Remarks for people about the whole run.
 
     Examples:
@@ -155,10 +151,6 @@ class CheckReport:
 
     files: tuple[FileReport, ...]
     fail_on: Severity = "error"
-    exit_zero: bool = False
-    output_format: str = "text"
-    statistics: bool = False
-    is_diff: bool = False
     notes: tuple[str, ...] = field(default=())
 
     def __iter__(self) -> Iterator[Finding]:
@@ -194,19 +186,20 @@ class CheckReport:
         return tuple((file.path, file.failure) for file in self.files if file.failure is not None)
 
     @property
-    def exit_code(self) -> int:
-        """Exit code of the command line.
+    def would_change(self) -> bool:
+        """Whether fixes that were not written would change a model."""
+        return any(file.diff and not file.written for file in self.files)
 
-        The highest one of the failures; else 1 for a finding at or above `fail_on`, or with
-        `--diff` for a model that would change; else 0.
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command line, but for `--exit-zero`.
+
+        The highest one of the failures; else 1 for a finding at or above `fail_on`, or for a model
+        that fixes would change; else 0.
         """
         if failures := [failure.exit_code for _, failure in self.failures]:
             return max(failures)
-        if self.exit_zero:
-            return 0
-        if self.is_diff and any(file.diff for file in self.files):
-            return 1
-        return int(any(self.fails(finding) for finding in self))
+        return int(self.would_change or any(self.fails(finding) for finding in self))
 
     def fails(self, finding: Finding) -> bool:
         """Return whether a finding is at or above `fail_on`."""
@@ -229,13 +222,13 @@ class CheckReport:
         ]
         return sorted(rows, key=lambda row: (-row[3], row[0]))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
+    def to_json(self, *, statistics: bool = False) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes; with `statistics`, counts."""
         report: dict[str, Any] = {
             "files": [file.to_json() for file in self.files],
             "summary": self.summary.to_json(),
         }
-        if self.statistics:
+        if statistics:
             keys = ("code", "name", "severity", "count", "fixable")
             report["statistics"] = [dict(zip(keys, row, strict=True)) for row in self.counts()]
         return report

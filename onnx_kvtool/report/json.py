@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from onnx_kvtool import __version__
 
-__all__ = ["SCHEMA_VERSION", "JsonReport", "to_json"]
+__all__ = ["SCHEMA_VERSION", "JsonReport", "headed", "to_json"]
 
 SCHEMA_VERSION = 1
 """Version of the keys and their meaning; adding a key does not change it."""
@@ -23,7 +23,12 @@ class JsonReport(Protocol):
 
 
 def to_json(command: str, report: JsonReport) -> str:
-    """Return the JSON text of what `command` reports: one object in ASCII, without a line end.
+    """Return the JSON text of what `command` reports; see `headed`."""
+    return headed(command, report.to_json())
+
+
+def headed(command: str, keys: Mapping[str, Any]) -> str:
+    """Return the keys of `command` with the header: one object in ASCII, without a line end.
 
     A number that JSON cannot hold (infinite or not a number) becomes null.
     """
@@ -32,7 +37,7 @@ def to_json(command: str, report: JsonReport) -> str:
         "tool": {"name": "kvtool", "version": __version__},
         "command": command,
     }
-    return json.dumps(_finite({**header, **report.to_json()}), indent=2, allow_nan=False)
+    return json.dumps(_finite({**header, **keys}), indent=2, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

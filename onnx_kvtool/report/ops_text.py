@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from onnx_kvtool.ops.knowledge import (
-    AttributeEntry,
-    LimitEntry,
-    Operator,
-    OpsReport,
-    ParameterEntry,
-    VersionEntry,
-)
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.targets.target import releases
+
+if TYPE_CHECKING:
+    from onnx_kvtool.commands.ops_report import (
+        AttributeEntry,
+        LimitEntry,
+        Operator,
+        OpsReport,
+        ParameterEntry,
+        VersionEntry,
+    )
 
 __all__ = ["blocks"]
 
@@ -23,9 +26,9 @@ _SIGNATURE = ("version", "inputs", "outputs", "attributes")
 _HEADER = ("operator", "versions", "kernel", "lowering", "upgrade", "raising", "rules", "limits")
 
 
-def blocks(report: OpsReport) -> Iterator[Block]:
-    """Yield all about the one operator that was asked for, or a line for each."""
-    if report.asked:
+def blocks(report: OpsReport, *, in_full: bool) -> Iterator[Block]:
+    """Yield all about each operator if `in_full`, else a line for each."""
+    if in_full:
         for operator in report.operators:
             yield from _about(operator)
     else:

@@ -21,12 +21,12 @@ from onnx_kvtool.report.blocks import Block, Line, Marked
 from onnx_kvtool.report.escape import escape
 
 if TYPE_CHECKING:  # each command needs one of these, and has it
+    from onnx_kvtool.commands.targets import TargetsReport
     from onnx_kvtool.core.diagnostic import Diagnostic
     from onnx_kvtool.rewrite.raise_report import RaiseReport
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
     from onnx_kvtool.runtime.evaluation.report import EvalReport
     from onnx_kvtool.runtime.verification.report import VerifyReport
-    from onnx_kvtool.targets.report import TargetsReport
     from onnx_kvtool.targets.target import Release
 
 __all__ = [

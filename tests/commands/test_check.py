@@ -94,7 +94,6 @@ def test_shards_together_are_the_whole(directory: Path) -> None:
     [
         ({}, 1),
         ({"fail_on": "warning"}, 1),
-        ({"exit_zero": True}, 0),
         ({"ignore": ("KV003", "MD400")}, 0),
         ({"per_file_ignores": ("deep/:KV003", "*.onnx:MD400")}, 0),
         ({"per_file_ignores": ("deep/:KV003",)}, 1),

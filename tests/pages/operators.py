@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_kvtool.commands.ops import OpsRequest, run
-from onnx_kvtool.ops.knowledge import Operator
+from onnx_kvtool.commands.ops_report import Operator
 from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS

@@ -11,27 +11,29 @@ from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.findings.folding import folded, others_in_words
 
-__all__ = ["blocks", "changes", "closing", "remarks"]
+__all__ = ["blocks", "changes", "closing", "counts", "remarks"]
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
 
 
+def counts(report: CheckReport) -> Iterator[Block]:
+    """Yield what each rule found, in numbers."""
+    header = ("code", "name", "severity", "findings", "with a fix")
+    rows = [
+        (code, name, severity, str(count), str(fixable))
+        for code, name, severity, count, fixable in report.counts()
+    ]
+    if rows:
+        yield Grid(header, tuple(rows))
+
+
 def blocks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
-    """Yield the findings file by file, or with `statistics` the counts of each rule.
+    """Yield the findings file by file.
 
     Those of one file that differ by the numbers in names alone, as the layers of a decoder do, are
     told once, with the places of the others; all are told if `verbose`.
     """
-    if report.statistics:
-        header = ("code", "name", "severity", "findings", "with a fix")
-        rows = [
-            (code, name, severity, str(count), str(fixable))
-            for code, name, severity, count, fixable in report.counts()
-        ]
-        if rows:
-            yield Grid(header, tuple(rows))
-        return
     for file in report.files:
         if file.findings:
             yield Line(_name(file.path), counted(len(file.findings), "finding"))
@@ -61,7 +63,7 @@ def remarks(report: CheckReport, *, verbose: bool) -> Iterator[Block]:
     """Yield what there is to say of files beside their findings; of all of them if `verbose`."""
     for file in report.files:
         for applied in file.fixed:
-            label = "would fix" if report.is_diff else "fixed"
+            label = "fixed" if file.written else "would fix"
             yield Line(label, f"{_name(file.path)}: {applied.code} {applied.title}", "green")
         for note in file.notes:
             yield Line("note", f"{_name(file.path)}: {note}")
@@ -78,8 +80,14 @@ def _counts(file: FileReport) -> str:
     return f"{', '.join(parts)}; {file.seconds:.2f} s"
 
 
-def closing(report: CheckReport) -> Iterator[Block]:
-    """Yield the last lines: notes on the run, and what was found in all."""
+def closing(report: CheckReport, *, fails: bool, offers_fixes: bool = True) -> Iterator[Block]:
+    """Yield the last lines: notes on the run, and what was found in all.
+
+    Args:
+        report: What was found.
+        fails: Whether the exit code says no.
+        offers_fixes: Whether to say which flag would fix something.
+    """
     for note in report.notes:
         yield Line("note", note)
     summary = report.summary
@@ -96,11 +104,11 @@ def closing(report: CheckReport) -> Iterator[Block]:
             counted(summary.warning, "warning"),
             counted(summary.info, "remark"),
         ]
-        style = "bold red" if report.exit_code else "bold"
+        style = "bold red" if fails else "bold"
         yield Line("found", f"{', '.join(parts)} {in_files}{hidden}", style)
-    if summary.fixable and not report.is_diff:
+    if summary.fixable and offers_fixes:
         yield Line("fixable", f"{summary.fixable} with {_SAFE}")
-    if summary.unsafe_fixable and not report.is_diff:
+    if summary.unsafe_fixable and offers_fixes:
         yield Line("fixable", f"{summary.unsafe_fixable} with {_UNSAFE}")
 
 

@@ -23,7 +23,7 @@ from onnx_kvtool.report.findings.jsonl import to_jsonl
 from onnx_kvtool.report.findings.junit import to_junit
 from onnx_kvtool.report.findings.sarif import to_sarif
 from onnx_kvtool.report.findings.table import RENDERERS
-from onnx_kvtool.report.findings.text import blocks, closing
+from onnx_kvtool.report.findings.text import blocks, closing, counts
 from onnx_kvtool.report.text import text_of_blocks
 
 # The schema of OASIS as the SARIF Multitool (MIT) ships it.
@@ -241,19 +241,19 @@ def test_text() -> None:
         "standard input: 1 finding\n"
         "  error MD400 some-name: model: no model\n"
     )
-    assert text_of_blocks(closing(REPORT)) == (
+    assert text_of_blocks(closing(REPORT, fails=True)) == (
         "found: 2 errors, 1 warning, 1 remark in 4 files\nfixable: 1 with `--fix`\n"
     )
 
 
 def test_statistics_are_counts() -> None:
-    text = text_of_blocks(blocks(CheckReport(REPORT.files, statistics=True)))
+    text = text_of_blocks(counts(REPORT))
     assert [line.split() for line in text.splitlines()[1:]] == [
         ["KV001", "some-name", "error", "2", "0"],
         ["KV010", "some-name", "warning", "1", "1"],
         ["MD400", "some-name", "error", "1", "0"],
     ]
-    data = json.loads(to_check_json(CheckReport(REPORT.files, statistics=True)))
+    data = json.loads(to_check_json(REPORT, statistics=True))
     assert data["statistics"][0] == {
         "code": "KV001",
         "name": "some-name",

@@ -199,12 +199,10 @@ class OpsReport:
     Attributes:
         opset: Newest opset that the installed onnx knows.
         operators: The operators, by name.
-        asked: Whether one operator was asked for by name, so that `operators` has one entry.
     """
 
     opset: int
     operators: tuple[Operator, ...]
-    asked: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form, without the header; the keys are the names of the attributes."""
