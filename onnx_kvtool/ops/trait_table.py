@@ -1,8 +1,8 @@
 """The traits of each operator that kvtool knows, in one line of one table.
 
 All operators of onnx 1.23 are here, the two that are gone (Scatter, Upsample) included, and those
-of onnxruntime whose schemas stand in `contrib_schema`. An operator that only computes in a way of
-its own is opaque, and is listed as such.
+of onnxruntime whose schemas stand in `contrib_schema`, and FusedConv. An operator that only
+computes in a way of its own is opaque, and is listed as such.
 """
 
 from __future__ import annotations
@@ -187,6 +187,7 @@ _ONNXRUNTIME = (
     *_each("FastGelu Gelu QuickGelu", _T.ELEMENTWISE, domain=DOMAIN),
     *_each("BiasGelu RotaryEmbedding", _T.KEEPS_SHAPE, domain=DOMAIN),
     *_each("Attention DynamicQuantizeMatMul EmbedLayerNormalization FusedMatMul", domain=DOMAIN),
+    *_each("FusedConv", _T.CONVOLVES, domain=DOMAIN),
     *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
     *_each("MatMulNBits MultiHeadAttention", domain=DOMAIN),
 )

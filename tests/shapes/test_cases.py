@@ -188,6 +188,14 @@ KNOWN = [
         id="FusedMatMul moves the first axis before the last",
     ),
     pytest.param(
+        "m (float[B, 6, L, 5] x, float[7, 3, 3, 3] w, float[7] k, float[B, 7, M, 3] z) => (y) { y ="
+        ' com.microsoft.FusedConv <activation = "Relu", group = 2, pads = [1, 0, 1, 0]>'
+        " (x, w, k, z) }",
+        "y",
+        ("B", 7, "L", 3),
+        id="FusedConv slides a window, and adds what has the same shape",
+    ),
+    pytest.param(
         "m (float[B, 14] x) => (y) { y = com.microsoft.BiasSplitGelu (x, bias) }",
         "y",
         ("B", 7),

@@ -20,6 +20,7 @@ def test_the_operators_of_exported_decoders_have_a_rule() -> None:
     assert {
         "BiasGelu",
         "FastGelu",
+        "FusedConv",
         "FusedMatMul",
         "Gelu",
         "GroupQueryAttention",

@@ -218,10 +218,10 @@ class _Walk:
 
     def _through(self, node: ir.Node, index: int, seen: _Seen) -> _Seen:
         axes, op_type, kinds = seen.axes, node.op_type, traits(node)
-        if not is_default(node):
-            return _Seen(seen.source, None, seen.stride)
         if Trait.CONVOLVES in kinds and index == 0:
             return self._convolved(node, seen)
+        if not is_default(node):
+            return _Seen(seen.source, None, seen.stride)
         if Trait.POOLS in kinds:
             self._windows(node, seen, axes)
             return _Seen(seen.source, axes, seen.stride * _stride(node))

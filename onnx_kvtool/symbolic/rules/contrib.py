@@ -1,4 +1,4 @@
-"""Operators of `com.microsoft` that exported decoders use.
+"""Operators of `com.microsoft` that exporters and onnxruntime's optimiser write.
 
 Inputs and outputs are those of docs/ContribOperators.md of microsoft/onnxruntime (release 1.31);
 what it leaves open is said at the rule. The operators have since_version 1.
@@ -23,6 +23,7 @@ from onnx_kvtool.symbolic.rules.elementwise import like
 from onnx_kvtool.symbolic.rules.linear import product_shape
 from onnx_kvtool.symbolic.rules.reduction import normalized
 from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.rules.windows import conv
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["CONTRIB", "Contrib"]
@@ -95,6 +96,7 @@ CONTRIB: Table[str, Contrib] = Table(
         ("BiasGelu", Contrib(like(0))),
         ("BiasSplitGelu", Contrib(bias_split_gelu)),
         ("FastGelu", Contrib(like(0))),
+        ("FusedConv", Contrib(conv())),
         ("FusedMatMul", Contrib(fused_mat_mul)),
         ("Gelu", Contrib(like(0))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),

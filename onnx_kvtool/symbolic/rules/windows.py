@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import divided, smallest
@@ -66,6 +67,8 @@ class _Window:
 def conv(weight: int = 1) -> Rule:
     """Return the rule of Conv and its kin: (N, C, ...) and (M, C / group, ...) to (N, M, ...).
 
+    FusedConv is of its kin: what it adds has the shape of the result.
+
     Args:
         weight: Position of the filters.
     """
@@ -85,7 +88,9 @@ def _convolved(site: Site, weight: int) -> Shape:
     shape, filters = site.shape(0), site.shape(weight)
     if len(shape) != len(filters) or len(shape) < 3:
         raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
-    group = site.view.integer("group")
+    group = _attribute(site, "group")
+    if not isinstance(group, int):
+        raise Unknown("malformed", "`group` is no integer")
     site.same(filters[1] * group, shape[1], 0, 1, "number of channels")
     given = _numbers(site, "kernel_shape")
     kernel = filters[2:] if given is None else tuple(map(integer, given))
@@ -158,8 +163,7 @@ def _windows(site: Site, kernel: Sequence[Expr], rank: int) -> list[_Window]:
     if any(length != rank for length in lengths) or not all(n > 0 for n in strides):
         raise Unknown("malformed", f"the attributes are not those of {rank} spatial axes")
     # DeformConv has no such attribute: its padding is always given.
-    has_auto_pad = "auto_pad" in site.view.facts.attributes
-    auto_pad = site.view.attribute("auto_pad") if has_auto_pad else None
+    auto_pad = _attribute(site, "auto_pad")
     how = auto_pad if isinstance(auto_pad, str) else "NOTSET"
     return [
         _Window((size - _ONE) * dilation + 1, stride, pads[i], pads[i + rank], how)
@@ -167,10 +171,22 @@ def _windows(site: Site, kernel: Sequence[Expr], rank: int) -> list[_Window]:
     ]
 
 
+def _attribute(site: Site, name: str) -> AttributeValue:
+    """Return an attribute or its default; None without either, or if there is none of that name."""
+    if not site.node.domain:
+        return site.view.attribute(name) if name in site.view.facts.attributes else None
+    # FusedConv has no schema here; its attributes and their defaults are those of Conv.
+    given = site.node.attributes.get(name)
+    if given is None:
+        return 1 if name == "group" else None
+    if given.is_ref():
+        raise Unknown("unbound-attribute", "an attribute refers to a parameter without a value")
+    value = given.value
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
 def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
-    if name not in site.view.facts.attributes:
-        return None
-    value = site.view.attribute(name)
+    value = _attribute(site, name)
     if not isinstance(value, tuple) or not value:
         return None
     return tuple(n for n in value if isinstance(n, int))
