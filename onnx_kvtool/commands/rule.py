@@ -1,4 +1,4 @@
-"""Explain rules. Light: nothing that is imported here reads models."""
+"""`kvtool rule`: what it is asked, and the rules. Nothing that is imported here reads models."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class RuleRequest:
     """What `kvtool rule` was asked to do.
 
     Attributes:
-        code: Code, or name, of a rule; None with `all`.
-        all: Whether all rules are meant.
+        code: Code, or name, of a rule; None with `all_rules`.
+        all_rules: Whether all rules are meant.
     """
 
     code: str | None = None
-    all: bool = False
+    all_rules: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def run(request: RuleRequest) -> RuleReport:
     Raises:
         UsageError: If no rule has the code, or a code and `all` are both given, or neither.
     """
-    if (request.code is None) != request.all:
+    if (request.code is None) != request.all_rules:
         raise UsageError(
             "`rule` explains one rule or all, got "
             + ("both a code and `--all`" if request.all else "neither a code nor `--all`"),
