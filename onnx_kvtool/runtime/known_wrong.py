@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 
 import onnx
 
 from onnx_kvtool.core.messages.protobuf import DecodeError
+from onnx_kvtool.core.messages.small_constants import every_node
 from onnx_kvtool.targets.target import find_target
 
 __all__ = ["known_wrong"]
@@ -38,11 +38,11 @@ def known_wrong(version: str, model: bytes) -> str | None:
         proto = onnx.ModelProto.FromString(model)
     except DecodeError:
         return None
-    if any(_has_nonpad_kv_seqlen(node) for node in _nodes(proto)):
+    if any(_has_nonpad_kv_seqlen(node) for node in every_node(proto)):
         for limit in find_target(f"onnxruntime@{numbers[0]}").release.limits:
             if limit.name in _NONPAD_LIMITS:
                 return f"it {limit.reason}"
-    scatters = any(_is(node, "TensorScatter") for node in _nodes(proto))
+    scatters = any(_is(node, "TensorScatter") for node in every_node(proto))
     if release >= (1, 25) and scatters and _has_strings(proto):
         return "releases 1.25 to 1.28 corrupt memory when TensorScatter moves strings"
     return None
@@ -69,22 +69,6 @@ def _has_strings(proto: onnx.ModelProto) -> bool:
         attribute.t.data_type == string
         or attribute.name in ("value_string", "value_strings")
         or (attribute.name == "to" and attribute.i == string)
-        for node in _nodes(proto)
+        for node in every_node(proto)
         for attribute in node.attribute
     )
-
-
-def _nodes(proto: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    yield from _with_subgraphs(proto.graph.node)
-    for function in proto.functions:
-        yield from _with_subgraphs(function.node)
-
-
-def _with_subgraphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _with_subgraphs(attribute.g.node)
-            for graph in attribute.graphs:
-                yield from _with_subgraphs(graph.node)

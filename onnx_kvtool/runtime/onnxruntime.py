@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as capi
 
+from onnx_kvtool.core.messages.protobuf import DecodeError
+from onnx_kvtool.core.messages.small_constants import every_node
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
 from onnx_kvtool.runtime.known_wrong import known_wrong
@@ -27,7 +30,9 @@ _EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 
 _BLOCKED_PRODUCTS = "session.qdq_matmulnbits_accuracy_level"
 """How a MatMul of a blocked DequantizeLinear is computed once they are fused: 4, the default,
-rounds the other operand to 8 bits; 1 is float32."""
+rounds the other operand to 8 bits; 1 is float32. MatMulNBits has an attribute for it."""
+
+_FLOAT32 = 1
 
 _INT8_STAYS = "session.qdqisint8allowed"
 """Whether int8 between QuantizeLinear and DequantizeLinear stays; else it becomes uint8 on x86-64.
@@ -54,8 +59,27 @@ _ERRORS: tuple[type[Exception], ...] = (
 )
 
 
+def _accurate(model: bytes) -> bytes:
+    """Return a model whose products with weights of a few bits are computed in float32."""
+    if b"accuracy_level" not in model:
+        return model
+    try:
+        message = onnx.ModelProto.FromString(model)
+    except DecodeError:
+        return model  # for onnxruntime to complain about
+    for node in every_node(message):
+        for attribute in node.attribute:
+            if attribute.name == "accuracy_level" and attribute.i > _FLOAT32:
+                attribute.i = _FLOAT32
+    return bytes(message.SerializeToString())
+
+
 class Session:
     """A model loaded by onnxruntime with its CPU provider; see `sessions.Session`.
+
+    Products with weights of a few bits are computed in float32, whatever lower accuracy the model
+    allows: rounding the other operand to 8 bits would hide in a hundredth of a result what two
+    models differ in.
 
     Args:
         model: The serialised model.
@@ -78,13 +102,15 @@ class Session:
         options.enable_cpu_mem_arena = False  # it pays over many runs, and keeps what it once took
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.add_session_config_entry(_BLOCKED_PRODUCTS, "1")
+        options.add_session_config_entry(_BLOCKED_PRODUCTS, str(_FLOAT32))
         options.add_session_config_entry(_INT8_STAYS, "1")
         options.add_session_config_entry(_SPINNING, "0")
         if directory:
             options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, directory)
         try:
-            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(
+                _accurate(model), options, providers=["CPUExecutionProvider"]
+            )
         except _ERRORS as error:
             is_invalid = re.search(_INVALID, str(error)) is not None
             raise (ModelRejected if is_invalid else RuntimeUnavailable)(

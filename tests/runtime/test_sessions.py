@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime.comparison.compare import compare
@@ -208,6 +208,32 @@ def test_external_data_that_leaves_the_directory_or_is_missing_is_refused(
     np.array([9, 3, 5], np.float32).tofile(tmp_path / "w.bin")
     with pytest.raises(RuntimeUnavailable):
         open_session(runtime, with_external_weight(location), str(tmp_path / "sub"))
+
+
+@pytest.mark.parametrize("level", [0, 1, 4])
+def test_products_of_few_bits_are_computed_in_float32(level: int) -> None:
+    """At level 4 onnxruntime rounds the other operand to 8 bits, unless it is told not to."""
+    rng = np.random.default_rng(0)
+    node = helper.make_node(
+        "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft",
+        K=64, N=48, bits=4, block_size=32, accuracy_level=level,
+    )  # fmt: skip
+    packed = rng.integers(0, 255, (48, 2, 16), np.uint8, endpoint=True)
+    scales = rng.uniform(0.5, 1.5, 96).astype(np.float32)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 48])],
+        [numpy_helper.from_array(packed, "w"), numpy_helper.from_array(scales, "s")],
+    )
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    made = helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
+    inputs = {"x": rng.standard_normal((3, 64)).astype(np.float32)}
+    ours, theirs = (
+        open_session(runtime, made, "").run(inputs)["y"] for runtime in ("reference", "onnxruntime")
+    )
+    np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-3)
 
 
 TRANSPOSED = [
