@@ -66,7 +66,7 @@ def run(request: RuleRequest) -> RuleReport:
     if (request.code is None) != request.all_rules:
         raise UsageError(
             "`rule` explains one rule or all, got "
-            + ("both a code and `--all`" if request.all else "neither a code nor `--all`"),
+            + ("both a code and `--all`" if request.all_rules else "neither a code nor `--all`"),
             help="run `kvtool rule CODE`, or `kvtool rule --all`",
         )
     if request.code is None:
