@@ -1,7 +1,7 @@
 """Attention with a cache as onnxruntime's own domain, `com.microsoft`, defines it.
 
-The schemas of this domain are not in `onnx.defs`. The names and the order of inputs and outputs are
-those of docs/ContribOperators.md of microsoft/onnxruntime (release 1.31; since_version 1 each).
+Which of their inputs and outputs are caches is what docs/ContribOperators.md of
+microsoft/onnxruntime says (release 1.31); the schemas stand in `contrib_schema`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Literal
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN
 from onnx_kvtool.ops.view import MalformedNode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CONTRIB_ATTENTIONS", "DOMAIN", "CacheSlot", "ContribAttention", "ContribFacts"]
-
-DOMAIN = "com.microsoft"
+__all__ = ["CONTRIB_ATTENTIONS", "CacheSlot", "ContribAttention", "ContribFacts"]
 
 Sharing = Literal["always", "past_sequence_length", "past_present_share_buffer"]
 
@@ -45,8 +44,6 @@ class ContribFacts:
 
     Attributes:
         op_type: Name of the operator.
-        inputs: Names of the inputs in order; all but the first may be absent.
-        outputs: Names of the outputs in order.
         caches: The caches that it updates.
         axis: Sequence axis of each cache, counted from the front.
         batch_axis: Batch axis of each cache.
@@ -55,12 +52,20 @@ class ContribFacts:
     """
 
     op_type: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
     caches: tuple[CacheSlot, ...]
     axis: int
     batch_axis: int
     sharing: Sharing
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs in order."""
+        return tuple(formal.name for formal in CONTRIB_SCHEMAS[DOMAIN, self.op_type].inputs)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs in order."""
+        return tuple(formal.name for formal in CONTRIB_SCHEMAS[DOMAIN, self.op_type].outputs)
 
 
 _KEY_VALUE = (
@@ -78,13 +83,6 @@ CONTRIB_ATTENTIONS: Table[str, ContribFacts] = Table(
         for facts in (
             ContribFacts(
                 "GroupQueryAttention",
-                (
-                    "query", "key", "value", "past_key", "past_value", "seqlens_k",
-                    "total_sequence_length", "cos_cache", "sin_cache", "position_ids",
-                    "attention_bias", "head_sink", "k_scale", "v_scale", "q_norm_weight",
-                    "k_norm_weight",
-                ),
-                ("output", "present_key", "present_value", "output_qk"),
                 _KEY_VALUE,
                 axis=2,
                 batch_axis=0,
@@ -92,11 +90,6 @@ CONTRIB_ATTENTIONS: Table[str, ContribFacts] = Table(
             ),
             ContribFacts(
                 "MultiHeadAttention",
-                (
-                    "query", "key", "value", "bias", "key_padding_mask", "attention_bias",
-                    "past_key", "past_value", "past_sequence_length", "cache_indirection",
-                ),
-                ("output", "present_key", "present_value", "qk"),
                 _KEY_VALUE,
                 axis=2,
                 batch_axis=0,
@@ -104,12 +97,6 @@ CONTRIB_ATTENTIONS: Table[str, ContribFacts] = Table(
             ),
             ContribFacts(
                 "DecoderMaskedMultiHeadAttention",
-                (
-                    "query", "key", "value", "mask_index", "attention_bias", "past_key",
-                    "past_value", "past_sequence_length", "beam_width", "cache_indirection",
-                    "bias",
-                ),
-                ("output", "present_key", "present_value", "qk"),
                 _KEY_VALUE,
                 axis=2,
                 batch_axis=0,
@@ -118,11 +105,6 @@ CONTRIB_ATTENTIONS: Table[str, ContribFacts] = Table(
             # Key and value are one tensor: (2, batch_size, num_heads, rows, head_size).
             ContribFacts(
                 "Attention",
-                (
-                    "input", "weights", "bias", "mask_index", "past", "attention_bias",
-                    "past_sequence_length",
-                ),
-                ("output", "present"),
                 (CacheSlot("past", "present", None),),
                 axis=3,
                 batch_axis=1,

@@ -12,10 +12,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib import DOMAIN
 from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, Formal, OpFacts, op_facts
 
-__all__ = ["CONTRIB_SCHEMAS", "OperatorName", "contrib_facts", "default_of"]
+__all__ = ["CONTRIB_SCHEMAS", "DOMAIN", "OperatorName", "contrib_facts", "default_of"]
+
+DOMAIN = "com.microsoft"
+"""The domain of onnxruntime's own operators."""
 
 OperatorName = tuple[str, str]
 """Domain and name of an operator."""
@@ -124,6 +126,22 @@ _MICROSOFT = (
         unidirectional=(_INT, 0),
     ),
     _facts("BiasGelu", "A:T B:T", "C:T", {"T": _FLOATS}),
+    _facts(
+        "DecoderMaskedMultiHeadAttention",
+        "query:T key?:T value?:T mask_index?:M attention_bias?:T past_key?:T past_value?:T "
+        "past_sequence_length?:M beam_width?:M cache_indirection?:M bias?:T",
+        "output:T present_key?:T present_value?:T qk?:QK",
+        {
+            "T": f"{_F} tensor(float16)",
+            "QK": f"{_F} tensor(float16)",
+            "M": "tensor(int32)",
+        },
+        mask_filter_value=_FLOAT,
+        num_heads=(_INT, _REQUIRED),
+        output_qk=_INT,
+        past_present_share_buffer=_INT,
+        scale=_FLOAT,
+    ),
     _facts(
         "DynamicQuantizeMatMul",
         "A:T1 B:T2 b_scale:T1 b_zero_point?:T2 bias?:T1",

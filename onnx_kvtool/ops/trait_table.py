@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib import DOMAIN
+from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.traits import OPAQUE, Trait, Traits, TypeSource
 
 __all__ = ["TRAITS"]
@@ -186,7 +186,8 @@ _ONNXRUNTIME = (
     *_each("SkipLayerNormalization SkipSimplifiedLayerNormalization", _T.NORMALIZES, domain=DOMAIN),
     *_each("FastGelu Gelu QuickGelu", _T.ELEMENTWISE, domain=DOMAIN),
     *_each("BiasGelu RotaryEmbedding", _T.KEEPS_SHAPE, domain=DOMAIN),
-    *_each("Attention DynamicQuantizeMatMul EmbedLayerNormalization FusedMatMul", domain=DOMAIN),
+    *_each("Attention DecoderMaskedMultiHeadAttention DynamicQuantizeMatMul", domain=DOMAIN),
+    *_each("EmbedLayerNormalization FusedMatMul", domain=DOMAIN),
     *_each("FusedConv", _T.CONVOLVES, domain=DOMAIN),
     *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
     *_each("MatMulNBits MultiHeadAttention", domain=DOMAIN),

@@ -17,8 +17,7 @@ import onnx.defs
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from onnx_kvtool.ops.contrib import DOMAIN
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
+from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.ops.trait_table import TRAITS
 from onnx_kvtool.ops.traits import OPAQUE, Trait, Traits, having, traits_of

@@ -11,7 +11,8 @@ from onnx_kvtool.analysis.caches.cache import CacheKind
 from onnx_kvtool.analysis.caches.links import base
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, DOMAIN, ContribAttention
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
+from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
 from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
 from onnx_kvtool.symbolic.backward import fill
@@ -140,7 +141,7 @@ class IndexMaps:
         node = value.producer()
         if node is None or node.domain != "" or node.op_type not in RULES:
             return []
-        if node.op_type in ("Shape", "Size"):
+        if Trait.READS_SHAPE in traits(node):
             return [v for v in node.inputs if v is not None and v.dtype in (None, *_INTEGERS)]
         return [v for v in node.inputs if v is not None]
 

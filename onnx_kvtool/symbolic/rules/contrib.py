@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.rules.contrib_attention import (
@@ -88,22 +90,20 @@ def fused_mat_mul(site: Site) -> Sequence[Shape | Unknown]:
     return (product_shape(site, shapes[0], shapes[1], 1),)
 
 
+_LIKE_FIRST = having(Trait.KEEPS_SHAPE, domain=DOMAIN) - having(Trait.NORMALIZES, domain=DOMAIN)
+
 CONTRIB: Table[str, Contrib] = Table(
     "contrib shape rule",
     [
+        *((op, Contrib(like(0))) for op in sorted(_LIKE_FIRST)),
         ("Attention", Contrib(fused_attention)),
         ("BiasAdd", Contrib(like(0))),
-        ("BiasGelu", Contrib(like(0))),
         ("BiasSplitGelu", Contrib(bias_split_gelu)),
-        ("FastGelu", Contrib(like(0))),
         ("FusedConv", Contrib(conv())),
         ("FusedMatMul", Contrib(fused_mat_mul)),
-        ("Gelu", Contrib(like(0))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
         ("MatMulNBits", Contrib(mat_mul_nbits)),
         ("MultiHeadAttention", Contrib(multi_head_attention)),
-        ("QuickGelu", Contrib(like(0))),
-        ("RotaryEmbedding", Contrib(like(0))),
         (
             "SimplifiedLayerNormalization",
             Contrib(simplified_layer_normalization, {0: (1, 0), 1: ir.DataType.FLOAT}),

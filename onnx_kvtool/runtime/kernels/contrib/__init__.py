@@ -6,8 +6,7 @@ such operator, or none yet.
 
 from __future__ import annotations
 
-from onnx_kvtool.ops.contrib import DOMAIN
-from onnx_kvtool.ops.contrib_schema import OperatorName
+from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
 from onnx_kvtool.runtime.kernels.contrib.attention import attention
 from onnx_kvtool.runtime.kernels.contrib.embed_layer_normalization import (
     embed_layer_normalization,

@@ -16,6 +16,10 @@ from tests.runtime.kernels.contrib.node import needs_onnxruntime
 NAMES = [pytest.param(name, id="::".join(filter(None, name))) for name in CONTRIB_SCHEMAS]
 
 
+WITHOUT_KERNEL = {("com.microsoft", "DecoderMaskedMultiHeadAttention")}
+"""A form of MultiHeadAttention that onnxruntime makes for itself; its cache is found as well."""
+
+
 @functools.cache
 def registered() -> dict[OperatorName, Any]:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
@@ -56,10 +60,10 @@ def default_of(attribute: Any) -> Any:
 
 
 def test_every_schema_has_a_kernel_and_every_kernel_a_schema() -> None:
-    assert CONTRIB_KERNELS.keys() == CONTRIB_SCHEMAS.keys()
+    assert CONTRIB_KERNELS.keys() == CONTRIB_SCHEMAS.keys() - WITHOUT_KERNEL
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(CONTRIB_KERNELS), ids="::".join)
 def test_a_kernel_takes_what_its_schema_says(name: OperatorName) -> None:
     facts, kernel = CONTRIB_SCHEMAS[name], CONTRIB_KERNELS[name]
     parameters = inspect.signature(kernel.function).parameters.values()
