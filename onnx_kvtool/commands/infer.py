@@ -16,7 +16,7 @@ from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import origin, read
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
-from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.report import InferReport
 
 __all__ = ["InferRequest", "infer", "run"]
@@ -123,7 +123,7 @@ def _infer(model: ir.Model, path: str, dims: Mapping[str, int], strict: bool) ->
     if dims:
         check_dims(model, dims)
     with collector_paused():
-        inference = infer_everything(model, dims)
+        inference = infer_model(model, dims)
     inference.report.model = path
     inference.report.strict = strict
     return inference

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.changes import VALUE_LIMITS, changed_meaning
 from onnx_kvtool.ops.joined_types import clashing_types
-from onnx_kvtool.ops.rising import changed_meaning_rising
 from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, OpFacts, op_facts, type_name
+from onnx_kvtool.ops.upgrade_changes import changed_by_upgrade
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -86,15 +86,15 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
         text = f"`{node.op_type}` is gone since opset {new.since_version}"
         result.problems.append(Problem("deprecated-operator", text))
         return result
-    rising = new.since_version > old.since_version
+    is_upgrade = new.since_version > old.since_version
     if (
-        change := (changed_meaning_rising if rising else changed_meaning)(node, old, new)
+        change := (changed_by_upgrade if is_upgrade else changed_meaning)(node, old, new)
     ) is not None:
         result.problems.append(Problem("changed-meaning", change))
     _fit_attributes(node, old, new, result)
     _fit_inputs(node, old, new, result)
     result.problems.extend(_values(node, new, target))
-    result.problems.extend(_types(node, new, target, old if rising else None))
+    result.problems.extend(_types(node, new, target, old if is_upgrade else None))
     clashes = clashing_types(node, old, new)
     result.problems.extend(
         Problem("element-type", f"{c} {target}", "element-type") for c in clashes

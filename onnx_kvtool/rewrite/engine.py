@@ -22,13 +22,13 @@ from onnx_kvtool.rewrite.instantiate import instantiate
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.element_type import detour_element_type
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
+from onnx_kvtool.rewrite.metadata import copy_metadata
 from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.relabel import can_relabel, relabel
 from onnx_kvtool.rewrite.replace_node import replace_node
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.rewrite.rule import Rule
-from onnx_kvtool.rewrite.take_over import take_over
 from onnx_kvtool.symbolic.knowledge import Lost
 
 __all__ = ["Engine"]
@@ -149,7 +149,7 @@ class Engine:
             raise
         emitted = replace_node(node, em, replacement)
         if self.faithful:
-            take_over(node, emitted)
+            copy_metadata(node, emitted)
         if not part:
             self.lowered.append(Lowered(place, rule, replacement.via))
         for new in emitted:

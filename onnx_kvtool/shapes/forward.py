@@ -16,10 +16,11 @@ from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.element_type import contradiction, dtype_name
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.shapes import calls, onnx_inference, settling
+from onnx_kvtool.shapes import calls, onnx_inference
 from onnx_kvtool.shapes.control import CONTROL
 from onnx_kvtool.shapes.node_types import contrib_types, output_types
 from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.shapes.reconcile import reconcile
 from onnx_kvtool.shapes.versions import report_wrong_opset
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
 from onnx_kvtool.symbolic.bounds import Facts
@@ -27,7 +28,7 @@ from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Contents, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
 from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
-from onnx_kvtool.symbolic.rules.table import OTHER_RULES, RULES
+from onnx_kvtool.symbolic.rules.table import OTHER_RULES, SHAPE_RULES
 from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, dimensions_in, is_invented, read_size
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -218,7 +219,7 @@ class Forward:
         outcomes = self.outcomes(node, place, scope)
         for position, value in enumerate(node.outputs):
             outcome = outcomes[position] if position < len(outcomes) else Outcome(None, _NOTHING)
-            settling.settle(self, value, outcome, place, scope)
+            reconcile(self, value, outcome, place, scope)
 
     def outcomes(self, node: ir.Node, place: Location, scope: Scope) -> Sequence[Outcome]:
         """Return what is found of each output of a node."""
@@ -244,7 +245,7 @@ class Forward:
                 return self._stranger(node, site)
             opset, site = fitting, replace(site, opset=fitting)
         types = output_types(node, opset, knowledge.types.get)
-        rule = RULES.get(node.op_type)
+        rule = SHAPE_RULES.get(node.op_type)
         if rule is None:
             return _by_onnx(site, types)
         shapes = _guarded(site, rule, node.outputs)

@@ -12,9 +12,9 @@ from onnx_kvtool.core.messages.distinct_names import infer_with_distinct_names
 from onnx_kvtool.core.messages.matrix_values import infer_past_matrix_values
 from onnx_kvtool.core.messages.negative_sizes import infer_past_negative_sizes
 from onnx_kvtool.core.messages.untyped_inputs import infer_past_untyped_inputs
-from onnx_kvtool.shapes.apart import infer_apart
 from onnx_kvtool.shapes.large_sizes import may_run_out
 from onnx_kvtool.shapes.long_vectors import makes_long_vector
+from onnx_kvtool.shapes.subprocess_inference import infer_in_subprocess
 
 __all__ = ["infer_with_data"]
 
@@ -67,7 +67,7 @@ def _infer(message: onnx.ModelProto, strict: bool, check_types: bool) -> onnx.Mo
         return infer(message)
     spare = _SPARE + _SPARE_PER_BYTE * message.ByteSize()
     if may_run_out(message):
-        return infer_apart(message, strict, spare, check_types) or infer(message)
+        return infer_in_subprocess(message, strict, spare, check_types) or infer(message)
     try:
         with bounded_memory(spare):
             return infer(message, data_prop=True)

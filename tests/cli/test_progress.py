@@ -127,7 +127,7 @@ COMMANDS = {
     "verify": ("runtime.comparison.side_by_side", "_first_run", b"verifying, case 4 of 4"),
     "eval": ("runtime.evaluation.loop", "advance", b"running, step 1 of 2"),
     "inspect": ("commands.inspect", "find_caches", b"looking for caches"),
-    "infer": ("commands.infer", "infer_everything", b"inferring shapes"),
+    "infer": ("commands.infer", "infer_model", b"inferring shapes"),
     "check": ("commands.check_file", "read", b"checking, model 1 of 1"),
 }
 FLAGS = {

@@ -12,8 +12,8 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper
 
-from onnx_kvtool.shapes.everything import Inference, infer_everything
-from onnx_kvtool.symbolic.rules.table import RULES
+from onnx_kvtool.shapes.inference import Inference, infer_model
+from onnx_kvtool.symbolic.rules.table import SHAPE_RULES
 from onnx_kvtool.symbolic.sizes import read_size
 from tests.conformance.corpus import Case, cases, few
 from tests.shapes.agreement import bindings, disagreements, size_at
@@ -69,7 +69,7 @@ def inferred(form: Form, whole: bool) -> dict[str, tuple[Case, ir.Model, Inferen
         for output in message.graph.output:
             output.ClearField("type")
         model = ir.from_proto(message)
-        found[case.name] = case, model, infer_everything(model)
+        found[case.name] = case, model, infer_model(model)
     return found
 
 
@@ -124,4 +124,4 @@ def test_every_unknown_has_a_reason() -> None:
 
 def test_every_rule_is_held_against_a_recorded_case() -> None:
     tried = {node.op_type for case in cases() for node in case.model.graph.node}
-    assert set(RULES) - tried <= {"RandomNormalLike", "RandomUniformLike", "Scatter"}
+    assert set(SHAPE_RULES) - tried <= {"RandomNormalLike", "RandomUniformLike", "Scatter"}

@@ -11,7 +11,7 @@ import onnx.shape_inference
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import deserialize
-from onnx_kvtool.shapes.everything import infer_everything
+from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.message_types import innermost
 from onnx_kvtool.symbolic.sizes import is_invented, shape_words
 
@@ -49,7 +49,7 @@ def _is_refused(message: bytes, kind: str, strict: bool) -> bool:
 def _unlike(message: bytes, answer: bytes) -> Iterator[str]:
     """Yield each value of which kvtool knows less than onnx, or something else."""
     try:
-        found = infer_everything(deserialize(_with_constants(message)))
+        found = infer_model(deserialize(_with_constants(message)))
     except KvtoolError as error:
         yield f"it cannot be read: {error.message}"
         return

@@ -69,9 +69,9 @@ def add_lines() -> None:
     elementwise.LINES += (("Halve", (Kernel(NEWEST, halve),)),)
     movement.LINES += (("EveryOther", (Kernel(NEWEST, every_other),)),)
 
-    from onnx_kvtool.symbolic.rules.table import RULES
+    from onnx_kvtool.symbolic.rules.table import SHAPE_RULES
 
-    RULES._lines["EveryOther"] = every_other_shape
+    SHAPE_RULES._lines["EveryOther"] = every_other_shape
 
     from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 
@@ -91,7 +91,7 @@ def main(directory: Path) -> None:
         onnx.defs.register_schema(schema(name))
     add_lines()
     import onnx_kvtool
-    from onnx_kvtool.runtime.verification.shrinking.rules import RULES as SIZES
+    from onnx_kvtool.runtime.verification.shrinking.rules import SIZE_RULES
 
     halving, other = directory / "halve.onnx", directory / "other.onnx"
     onnx.save(model("h = Halve (x) y = Relu (h)", "7"), halving)
@@ -111,7 +111,7 @@ def main(directory: Path) -> None:
     lowered, report = onnx_kvtool.lower(halving, opset=18)
     assert {node.op_type for node in lowered.graph} - {"Constant"} == {"Mul", "Relu"}
     assert report.verification.status == "equal", report.verification
-    assert ("", "Halve") in SIZES, "a copy of smaller sizes knows it by its trait"
+    assert ("", "Halve") in SIZE_RULES, "a copy of smaller sizes knows it by its trait"
 
 
 if __name__ == "__main__":

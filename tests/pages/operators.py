@@ -18,8 +18,8 @@ from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.shapes.control import CONTROL
-from onnx_kvtool.symbolic.index_map.rules.table import RULES as INDEX_RULES
-from onnx_kvtool.symbolic.rules.table import RULES as SHAPE_RULES
+from onnx_kvtool.symbolic.index_map.rules.table import INDEX_RULES
+from onnx_kvtool.symbolic.rules.table import SHAPE_RULES
 from onnx_kvtool.targets.target import Limit, releases
 from tests.pages.markdown import contract, joined, prose, table
 from tests.pages.operator_facts import (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.shapes.everything import Inference
+from onnx_kvtool.shapes.inference import Inference
 from onnx_kvtool.symbolic.atoms import Atom, Dimension
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer

@@ -15,7 +15,7 @@ import onnx
 import onnx.shape_inference
 
 from onnx_kvtool.core.model import read, serialize
-from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.symbolic.sizes import dimensions_in, read_size
 
 __all__ = ["INFERENCES", "Counts", "by_kvtool", "counts", "known_values", "value_infos"]
@@ -88,7 +88,7 @@ def by_kvtool(
 ) -> tuple[Inference, onnx.ModelProto]:
     """Infer with kvtool; return what it says and the model it writes."""
     model = read(path)
-    found = infer_everything(model, dims)
+    found = infer_model(model, dims)
     found.annotate()
     return found, onnx.ModelProto.FromString(serialize(model))
 

@@ -6,7 +6,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.shapes.everything import Inference, infer_everything
+from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.message_types import innermost
 from onnx_kvtool.symbolic.sizes import shape_words
 
@@ -270,7 +270,7 @@ def with_constants(text: str) -> str:
 @pytest.mark.parametrize(("text", "value", "shape"), KNOWN)
 def test_a_shape_follows(text: str, value: str, shape: tuple[int | str, ...]) -> None:
     more = FUNCTION if "my." in text else ""
-    found = infer_everything(model(with_constants(text), more=more))
+    found = infer_model(model(with_constants(text), more=more))
     assert shapes(found)[value] == shape
     assert found.report.conflicts == ()
 
@@ -281,9 +281,9 @@ def test_an_inferred_model_infers_to_itself(
 ) -> None:
     more = FUNCTION if "my." in text else ""
     graph = model(with_constants(text), more=more)
-    first = infer_everything(graph)
+    first = infer_model(graph)
     first.annotate()
-    again = infer_everything(ir.from_proto(ir.to_proto(graph)))
+    again = infer_model(ir.from_proto(ir.to_proto(graph)))
     assert again.report.conflicts == ()
     assert again.report.known_before == again.report.known_after == first.report.known_after
 
@@ -321,7 +321,7 @@ def test_what_sequences_and_optionals_hold_has_a_shape(
     text: str, shape: tuple[int | str | None, ...]
 ) -> None:
     graph = model(with_constants(text))
-    found = infer_everything(graph)
+    found = infer_model(graph)
     assert shapes(found)["y"] == shape
     found.annotate()
     written = innermost(ir.to_proto(graph).graph.output[0].type)
@@ -361,7 +361,7 @@ def test_what_sequences_and_optionals_hold_has_a_shape(
     ],
 )
 def test_what_no_runtime_can_make_is_a_conflict(text: str, message: str) -> None:
-    (conflict,) = infer_everything(model(text)).report.conflicts
+    (conflict,) = infer_model(model(text)).report.conflicts
     assert conflict.message.startswith(message)
 
 
@@ -451,7 +451,7 @@ LOST = [
 def test_an_unknown_names_the_first_value_that_lost_it(
     text: str, value: str, first: str, code: str, why: str
 ) -> None:
-    found = infer_everything(model(with_constants(text))).report
+    found = infer_model(model(with_constants(text))).report
     unknown = {u.location.value: u.lost for u in found.unknown}
     assert (unknown[value].location.value, unknown[value].code) == (first, code)
     assert unknown[value].why == why
@@ -562,7 +562,7 @@ def test_a_conflict_has_both_sides(
 ) -> None:
     text = with_constants(text).replace("bool yes", "float[2, 3, 1, 7] one = {%s}, bool yes")
     text = text.replace("%s", ", ".join(["0"] * 42))
-    (conflict, *rest) = infer_everything(model(text)).report.conflicts
+    (conflict, *rest) = infer_model(model(text)).report.conflicts
     assert (conflict.code, conflict.location.value) == (code, value)
     assert (conflict.declared, conflict.inferred) == (declared, inferred)
     assert not conflict.message.endswith(".")
@@ -582,7 +582,7 @@ def test_a_constant_that_is_declared_otherwise_is_a_conflict(
 ) -> None:
     head = ", ".join(part for part in ("float[B, 3] x", inputs) if part)
     text = f"m ({head}) => (y, z) <{inner} = {{1, 2, 3}}> {{ y = Relu (w) z = Relu (x) }}"
-    found = infer_everything(model(text))
+    found = infer_model(model(text))
     (conflict,) = found.report.conflicts
     assert (conflict.code, conflict.location.value) == ("initializer", "w")
     assert (conflict.declared, conflict.inferred) == (declared, inferred)
@@ -592,7 +592,7 @@ def test_a_constant_that_is_declared_otherwise_is_a_conflict(
 
 def test_the_chain_leads_from_the_input_to_the_conflict() -> None:
     text = "m (float[B, 3] x) => (float[B, 5] z) { [first] y = Relu (x) [second] z = Neg (y) }"
-    (conflict,) = infer_everything(model(text)).report.conflicts
+    (conflict,) = infer_model(model(text)).report.conflicts
     assert conflict.chain == (
         "`x` (B, 3)",
         "Relu `first` gives `y` (B, 3)",
@@ -626,7 +626,7 @@ def test_the_chain_leads_from_the_input_to_the_conflict() -> None:
     ],
 )
 def test_a_wrong_declared_opset_is_a_conflict(text: str, opset: int, wanted: str) -> None:
-    (conflict,) = infer_everything(model(text, opset)).report.conflicts
+    (conflict,) = infer_model(model(text, opset)).report.conflicts
     assert (conflict.code, conflict.declared) == ("wrong-opset", f"opset {opset}")
     assert conflict.inferred == wanted
 
@@ -636,25 +636,25 @@ def test_present_of_a_wrong_opset_is_known_all_the_same() -> None:
         "m (float[B, 5, 7] past, float[B, 1, 7] new) => (y) "
         "{ z = TensorScatter (past, new) y = Relu (z) }"
     )
-    assert shapes(infer_everything(model(text, 18)))["y"] == ("B", 5, 7)
+    assert shapes(infer_model(model(text, 18)))["y"] == ("B", 5, 7)
 
 
 def test_a_declared_shape_carries_on_behind_an_unknown_operator() -> None:
     text = "m (float[B] x) => (z) <float[B, 3] y> { y = my.Odd (x) z = Relu (y) }"
-    found = infer_everything(model(text))
+    found = infer_model(model(text))
     assert shapes(found)["z"] == ("B", 3)
     assert found.report.unknown == ()
 
 
 def test_a_name_that_no_input_declares_is_not_known() -> None:
     text = "m (float[B] x) => (z) <float[B, Q] y> { y = my.Odd (x) z = Relu (y) }"
-    report = infer_everything(model(text)).report
+    report = infer_model(model(text)).report
     assert [u.location.value for u in report.unknown] == ["y", "z"]
 
 
 def test_names_invented_by_onnx_say_nothing() -> None:
     text = "m (float[B] x) => (z) <float[unk__0] y> { y = my.Odd (x) z = Concat <axis=0> (y, x) }"
-    found = infer_everything(model(text))
+    found = infer_model(model(text))
     assert shapes(found)["y"] == (None,)
     assert found.report.equalities == ()
 
@@ -664,13 +664,13 @@ def test_names_of_one_size_are_reported() -> None:
         "m (float[B, K] x, float[N, 7] w) => (float[B, M] z) "
         "{ y = MatMul (x, w) z = Concat <axis = 1> (y, y) }"
     )
-    report = infer_everything(model(text)).report
+    report = infer_model(model(text)).report
     assert [(e.name, e.equals) for e in report.equalities] == [("K", "N"), ("M", "14")]
     assert report.conflicts == ()
 
 
 def test_what_one_branch_declares_is_no_equality_of_the_whole() -> None:
-    found = infer_everything(
+    found = infer_model(
         model(
             "m (bool c, float[B, N] x) => (y) { y = If (c) <"
             "then_branch = t () => (float[B, N] p) { p = Relu (x) }, "
@@ -687,7 +687,7 @@ def test_an_equality_holds_for_what_comes_later() -> None:
         "m (float[B, K] x, float[N, 7] w, float[K] p, float[N] q) => (z) "
         "{ y = MatMul (x, w) z = Add (p, q) }"
     )
-    assert shapes(infer_everything(model(text)))["z"] == ("K",)
+    assert shapes(infer_model(model(text)))["z"] == ("K",)
 
 
 def test_an_equality_of_a_branch_holds_nowhere_else() -> None:
@@ -696,7 +696,7 @@ def test_an_equality_of_a_branch_holds_nowhere_else() -> None:
         "{ y = If (c) <then_branch = t () => (float[U, V] r) { r = MatMul (x, w) }, "
         "else_branch = e () => (float[U, V] s) { s = Transpose (w) }> z = Add (p, q) }"
     )
-    found = infer_everything(model(text))
+    found = infer_model(model(text))
     assert shapes(found)["z"] == (None,)
 
 
@@ -707,7 +707,7 @@ def test_a_size_that_must_not_be_0_is_said() -> None:
     )
     constants = "<int64[1] a = {-1}, int64[1] m = {2}>"
     head, _, body = text.partition("{")
-    found = infer_everything(model(f"{head}{constants}{{{body}"))
+    found = infer_model(model(f"{head}{constants}{{{body}"))
     assert shapes(found)["y"] == ("((3 * B) // L)", "L", 2)
     assert any("`L` is taken to be at least 1" in note for note in found.report.notes)
 
@@ -727,14 +727,14 @@ def test_dims_bind_everywhere(
         "m (float[B, P] x, float[B, L] z, float[B, T] w) => (float[B, P + L] y, float[2, T] v) "
         "{ y = Concat <axis = 1> (x, z) v = Relu (w) }"
     ).replace("P + L", "Q")
-    found = infer_everything(model(text), dims)
+    found = infer_model(model(text), dims)
     assert shapes(found)["y"] == shape
     assert len(found.report.conflicts) == conflicts
 
 
 def test_a_broken_model_is_inferred_as_far_as_it_goes() -> None:
     text = "m (float[B] x) => (z) { y = Relu (nobody) z = Relu (x) }"
-    found = infer_everything(model(text))
+    found = infer_model(model(text))
     assert shapes(found)["z"] == ("B",)
     assert [u.location.value for u in found.report.unknown] == ["y"]
 
@@ -744,9 +744,7 @@ def test_functions_in_a_circle_end() -> None:
         <domain: "my", opset_import: ["": 24, "my": 1]>
         Again (a) => (b) { b = my.Again (a) }
     """
-    report = infer_everything(
-        model("m (float[B] x) => (y) { y = my.Again (x) }", more=function)
-    ).report
+    report = infer_model(model("m (float[B] x) => (y) { y = my.Again (x) }", more=function)).report
     (unknown,) = report.unknown
     assert (unknown.lost.code, unknown.lost.why) == (
         "recursive-function",
@@ -757,5 +755,5 @@ def test_functions_in_a_circle_end() -> None:
 
 def test_a_size_that_is_broadcast_with_an_unknown_one_is_lost_by_the_same_cause() -> None:
     text = "m (float[B, 3] x, int64[2] k) => (z) { z = Expand (x, k) }"
-    (unknown,) = infer_everything(model(text)).report.unknown
+    (unknown,) = infer_model(model(text)).report.unknown
     assert unknown.lost.why == "it depends on the elements of `k`"

@@ -9,7 +9,7 @@ import pytest
 
 from onnx_kvtool.core.model import read
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
-from onnx_kvtool.shapes.everything import infer_everything
+from onnx_kvtool.shapes.inference import infer_model
 from tests.shapes.agreement import bindings, disagreements
 
 ENCODERS = Path(__file__).resolve().parent.parent.parent / "fixtures" / "encoders"
@@ -19,7 +19,7 @@ UNKNOWN = {"swin": 64}
 
 @pytest.mark.parametrize("path", sorted(ENCODERS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_every_value_of_an_encoder_is_known(path: Path) -> None:
-    report = infer_everything(read(path)).report
+    report = infer_model(read(path)).report
     assert len(report.unknown) <= UNKNOWN.get(path.stem, 0)
     assert report.conflicts == ()
 
@@ -41,5 +41,5 @@ def test_no_value_of_a_run_contradicts_what_was_inferred(name: str, sizes: tuple
     feeds = {v.name or "": np.ones(sizes, v.dtype and v.dtype.numpy()) for v in model.graph.inputs}
     names = [value.name for node in model.graph for value in node.outputs if value.name]
     computed = Evaluator(model).run(feeds, fetch=names).values
-    found = infer_everything(read(ENCODERS / f"{name}.onnx"))
+    found = infer_model(read(ENCODERS / f"{name}.onnx"))
     assert list(disagreements(found, computed, bindings(model, feeds))) == []

@@ -17,7 +17,7 @@ from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
-from onnx_kvtool.shapes.everything import infer_everything
+from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.sizes import dimensions_in, read_size
 from tests.shapes.agreement import bindings, disagreements
 from tests.shapes.comparison import by_kvtool, by_onnx, by_symbolic, known_values
@@ -66,7 +66,7 @@ def test_no_value_of_other_sizes_contradicts_what_was_inferred(path: Path) -> No
 def check_run(path: Path, feeds: dict[str, np.ndarray], *, may_fail: bool = False) -> None:
     """Compare every value of the main graph with what was inferred."""
     model = read(path)
-    found = infer_everything(read(path))
+    found = infer_model(read(path))
     try:
         computed = all_values(path, model, feeds)
     except Exception as error:
@@ -97,7 +97,7 @@ def all_values(path: Path, model: ir.Model, feeds: dict[str, np.ndarray]) -> Map
 def test_with_all_sizes_bound_every_value_of_a_decoder_is_static(path: Path) -> None:
     model = read(path)
     dims = bound(model, path)
-    report = infer_everything(model, dims).report
+    report = infer_model(model, dims).report
     reasons = {value.lost.code for value in report.unknown}
     assert reasons <= ({"malformed"} if path.stem in BROKEN else {"data-dependent"})
     if path.stem not in BROKEN:
@@ -137,7 +137,7 @@ def test_what_is_written_says_what_was_found(path: Path) -> None:
 
 def test_the_only_conflict_of_real_models_is_a_constant_of_the_builder() -> None:
     """The builder of onnxruntime-genai declares a Constant of one element as a scalar."""
-    found = {path.stem: infer_everything(read(path)).report.conflicts for path in PATHS}
+    found = {path.stem: infer_model(read(path)).report.conflicts for path in PATHS}
     assert {stem for stem, conflicts in found.items() if conflicts} == {"genai_llama_fp32_cpu"}
     (conflict,) = found["genai_llama_fp32_cpu"]
     assert (conflict.location.op, conflict.declared, conflict.inferred) == ("Constant", (), (1,))

@@ -8,7 +8,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.shapes.everything import infer_everything
+from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import integer
@@ -81,7 +81,7 @@ def parsed(text: str, opset: int) -> onnx.ModelProto:
 @pytest.mark.parametrize(("text", "opset"), [pytest.param(t, o, id=n) for n, o, t in CASES])
 def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:
     message = parsed(text, opset)
-    found = infer_everything(ir.from_proto(message))
+    found = infer_model(ir.from_proto(message))
     assert found.report.unknown == () and found.report.conflicts == ()
     y = next(v for v in found.run.values if v.name == "y")
     formula = [read_size(str(dim)) for dim in shape_words(found.run.knowledge.shapes[y]) or ()]
@@ -103,5 +103,5 @@ def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:
 
 def test_channels_of_data_and_filters_are_one() -> None:
     text = "m (float[B, C, H, W] x, float[4, 3, 5, 5] w) => (y) { y = Conv (x, w) }"
-    report = infer_everything(ir.from_proto(parsed(text, 18))).report
+    report = infer_model(ir.from_proto(parsed(text, 18))).report
     assert [(e.name, e.equals) for e in report.equalities] == [("C", "3")]

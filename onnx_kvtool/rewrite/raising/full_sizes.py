@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.walk import values
-from onnx_kvtool.shapes.everything import infer_everything
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
+from onnx_kvtool.shapes.inference import infer_model
 
 __all__ = ["LACKS_A_SIZE", "FullSizes", "full_sizes"]
 
@@ -57,7 +57,7 @@ def full_sizes(model: ir.Model) -> FullSizes | None:
     before = tuple((value, value.type, value.shape) for value in values(model))
     found = FullSizes(before)
     try:
-        inference = infer_everything(model)
+        inference = infer_model(model)
     except KvtoolError:
         found.remove()
         return None

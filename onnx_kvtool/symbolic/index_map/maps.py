@@ -16,7 +16,7 @@ from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.index_map.description import IndexMap
 from onnx_kvtool.symbolic.index_map.rules.constants import stored
-from onnx_kvtool.symbolic.index_map.rules.table import RULES
+from onnx_kvtool.symbolic.index_map.rules.table import INDEX_RULES
 from onnx_kvtool.symbolic.index_map.site import Site, Unrelated
 from onnx_kvtool.symbolic.sizes import is_invented
 from onnx_kvtool.symbolic.substitute import substitute
@@ -139,7 +139,7 @@ class IndexMaps:
 
     def _operands(self, value: ir.Value) -> list[ir.Value]:
         node = value.producer()
-        if node is None or node.domain != "" or node.op_type not in RULES:
+        if node is None or node.domain != "" or node.op_type not in INDEX_RULES:
             return []
         if Trait.READS_SHAPE in traits(node):
             return [v for v in node.inputs if v is not None and v.dtype in (None, *_INTEGERS)]
@@ -169,9 +169,9 @@ class IndexMaps:
 
     def _produced(self, value: ir.Value) -> IndexMap | None:
         node = value.producer()
-        if node is None or node.domain != "" or node.op_type not in RULES:
+        if node is None or node.domain != "" or node.op_type not in INDEX_RULES:
             return None
-        rule = RULES[node.op_type]
+        rule = INDEX_RULES[node.op_type]
         try:
             view = NodeView(node, node.version if node.version is not None else self._opset)
             if not node.attributes.keys() <= view.facts.attributes.keys():

@@ -20,7 +20,7 @@ from onnx_kvtool.symbolic.rules import (
 from onnx_kvtool.symbolic.rules.elementwise import broadcast, like
 from onnx_kvtool.symbolic.rules.site import Rule
 
-__all__ = ["OTHER_RULES", "RULES"]
+__all__ = ["OTHER_RULES", "SHAPE_RULES"]
 
 _OWN: Table[str, Rule] = Table(
     "shape rule of one operator",
@@ -86,7 +86,7 @@ def _by_traits() -> Iterator[tuple[str, Rule]]:
             yield op, like(0)
 
 
-RULES: Table[str, Rule] = Table(
+SHAPE_RULES: Table[str, Rule] = Table(
     "shape rule",
     [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
 )

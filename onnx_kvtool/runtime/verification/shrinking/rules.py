@@ -30,7 +30,7 @@ from onnx_kvtool.runtime.verification.shrinking.reshaping import (
 )
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, broadcast, pin
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["SIZE_RULES", "Rule"]
 
 Rule = Callable[[Call], list[Shape | None] | None]
 """Returns the shapes of the outputs; None if the rule cannot say, so that all sizes are kept."""
@@ -221,7 +221,7 @@ _OWN: Table[tuple[str, str], Rule] = Table(
 )
 """What the traits of an operator do not say."""
 
-RULES: Table[tuple[str, str], Rule] = Table(
+SIZE_RULES: Table[tuple[str, str], Rule] = Table(
     "rule of sizes",
     [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
 )

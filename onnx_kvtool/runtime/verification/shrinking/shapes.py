@@ -13,7 +13,7 @@ from onnx import numpy_helper, shape_inference
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.verification.shrinking.call import Call, Links
-from onnx_kvtool.runtime.verification.shrinking.rules import RULES
+from onnx_kvtool.runtime.verification.shrinking.rules import SIZE_RULES
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size, bind, pin
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton
 from onnx_kvtool.runtime.verification.shrinking.spine import captured
@@ -107,7 +107,7 @@ class _Walk:
             self.links,
         )
         domain = "" if node.domain == "ai.onnx" else node.domain
-        rule = RULES.get((domain, node.op_type))
+        rule = SIZE_RULES.get((domain, node.op_type))
         outputs = None if rule is None else rule(call)
         if outputs is None:
             pin(*call.shapes)

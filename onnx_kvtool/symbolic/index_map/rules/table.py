@@ -9,9 +9,9 @@ from onnx_kvtool.symbolic.index_map.rules.constants import constant
 from onnx_kvtool.symbolic.index_map.rules.reshape import reshape
 from onnx_kvtool.symbolic.index_map.site import Rule
 
-__all__ = ["RULES"]
+__all__ = ["INDEX_RULES"]
 
-RULES: Table[str, Rule] = Table(
+INDEX_RULES: Table[str, Rule] = Table(
     "rule of index maps",
     [
         ("Constant", constant),

@@ -20,7 +20,7 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts
 if TYPE_CHECKING:
     from onnx_kvtool.ops.schema import OpFacts
 
-__all__ = ["changed_meaning_rising", "further_outputs", "windows_begin_inside"]
+__all__ = ["changed_by_upgrade", "further_outputs", "windows_begin_inside"]
 
 _FNUZ = (ir.DataType.FLOAT8E4M3FNUZ.value, ir.DataType.FLOAT8E5M2FNUZ.value)
 
@@ -125,7 +125,7 @@ _INFINITY = Change(
     24, "an infinity becomes NaN in a float8 of the FNUZ kind before opset 24", _no_infinity_to_fnuz
 )
 
-_RISING: Mapping[str, tuple[Change, ...]] = Table(
+_UPGRADE_CHANGES: Mapping[str, tuple[Change, ...]] = Table(
     "change of meaning on the way up",
     [
         ("AveragePool", (_POOL,)),
@@ -183,7 +183,7 @@ _RISING: Mapping[str, tuple[Change, ...]] = Table(
 )
 
 
-def changed_meaning_rising(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
+def changed_by_upgrade(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
     """Return the change of meaning that matters to a node which comes to a later version.
 
     Args:
@@ -194,7 +194,7 @@ def changed_meaning_rising(node: ir.Node, old: OpFacts, new: OpFacts) -> str | N
     Returns:
         One sentence without a full stop; None when the same text means the same in both.
     """
-    changes = _RISING.get(node.op_type)
+    changes = _UPGRADE_CHANGES.get(node.op_type)
     if changes is None:
         changes = CHANGES.get(node.op_type, ())
     return first_change(changes, node, old, new)

@@ -20,7 +20,7 @@ from onnx_kvtool.symbolic.expression import Expr, variable
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 from onnx_kvtool.symbolic.sizes import shape_words, words
 
-__all__ = ["Inference", "infer_everything"]
+__all__ = ["Inference", "infer_model"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Inference:
             writer.annotate(value)
 
 
-def infer_everything(model: ir.Model, dims: Mapping[str, int] | None = None) -> Inference:
+def infer_model(model: ir.Model, dims: Mapping[str, int] | None = None) -> Inference:
     """Infer the types and shapes of all values.
 
     Args:

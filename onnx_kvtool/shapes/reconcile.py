@@ -1,4 +1,4 @@
-"""One output settled: what follows from the node, what onnx says, what the file declares."""
+"""One output reconciled: what follows from the node, what onnx says, what the file declares."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, shape_words
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope
 
-__all__ = ["settle"]
+__all__ = ["reconcile"]
 
 _LARGEST = 2**63 - 1
 """What a file holds sizes in: a signed integer of 64 bits."""
 
 
-def settle(run: Forward, value: ir.Value, outcome: Outcome, place: Location, scope: Scope) -> None:
+def reconcile(
+    run: Forward, value: ir.Value, outcome: Outcome, place: Location, scope: Scope
+) -> None:
     """Put type and shape of an output into the knowledge of a run, and compare with the file.
 
     What follows from the inputs is taken before what the file declares, which fills the gaps.

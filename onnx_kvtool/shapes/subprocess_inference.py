@@ -13,7 +13,7 @@ import sys
 import onnx
 import onnx.shape_inference
 
-__all__ = ["infer_apart"]
+__all__ = ["infer_in_subprocess"]
 
 _CONTRADICTION = 10
 _CHILD = f"""
@@ -34,7 +34,7 @@ sys.stdout.buffer.write(inferred.SerializeToString())
 """
 
 
-def infer_apart(
+def infer_in_subprocess(
     message: onnx.ModelProto, strict: bool, spare: int, check_types: bool = False
 ) -> onnx.ModelProto | None:
     """Return a message with types inferred in another process; None where that process fails.

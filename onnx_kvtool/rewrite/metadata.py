@@ -1,4 +1,4 @@
-"""Giving a node that stands for another one what the other is known by."""
+"""Names, documentation and metadata of a node, copied to the nodes that replace it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs
 
-__all__ = ["take_over"]
+__all__ = ["copy_metadata"]
 
 
-def take_over(node: ir.Node, emitted: Sequence[ir.Node]) -> None:
+def copy_metadata(node: ir.Node, emitted: Sequence[ir.Node]) -> None:
     """Make new nodes known by what the node was known by whose place they took, in place.
 
     The node that computes the first output takes the name, the documentation and the device
