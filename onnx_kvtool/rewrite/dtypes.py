@@ -73,6 +73,10 @@ _WIDENED: _Carriers = {_D.BFLOAT16: (_D.FLOAT,)}
 # A scale is a factor of a product that is rounded to an integer.
 _SCALES: _Carriers = {_D.FLOAT16: (_D.FLOAT,), _D.BFLOAT16: (_D.FLOAT,)}
 
+# With `stash_type` 1, its default, Range-27 counts narrow floats in float32. The function body of
+# its schema adds up step by step, which the text does not.
+_COUNTED: _Carriers = {_D.FLOAT16: (_D.FLOAT,), _D.BFLOAT16: (_D.FLOAT,)}
+
 
 def _each(names: str, parameter: str, carriers: _Carriers) -> Iterable[tuple[str, _Way]]:
     return [(name, _Way(parameter, carriers)) for name in names.split()]
@@ -106,6 +110,7 @@ _WAYS: Mapping[str, _Way] = Table(
         *_each("Clip Max MaxPool Min Relu", "T", _ORDERED),
         *_each("Add Div Mul Sub", "T", _WRAPPED),
         ("QLinearMatMul", _Way("TS", _SCALES)),
+        ("Range", _Way("T", _COUNTED)),
         *_each("Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose", "T", _WIDENED),
         *_each("Cos Cosh Einsum Elu GlobalAveragePool GlobalMaxPool HardSigmoid", "T", _WIDENED),
         *_each("InstanceNormalization LpNormalization Round Selu Sin Sinh", "T", _WIDENED),

@@ -67,3 +67,22 @@ def test_is_inf_of_float16() -> None:
     x = np.array([np.inf, -np.inf, 65504, np.nan, 0], np.float16)
     model = one_node("IsInf", {"X": x}, [np.bool_], opset=20, detect_negative=0)
     check(model, {"X": x}, 19, [np.array([True, False, False, False, False])])
+
+
+@pytest.mark.parametrize("target", [13, 23])
+@pytest.mark.parametrize("dtype", [np.float16, _BF16])
+@pytest.mark.parametrize(
+    "bounds",
+    [(0, 1000, 0.1), (5, 3, 1), (10, -4, -2)],
+    ids=["a thousand small steps", "none", "downwards"],
+)
+def test_a_range_of_narrow_floats_is_counted_in_float32(
+    bounds: tuple[float, ...], dtype: type, target: int
+) -> None:
+    start, limit, delta = (np.array(number, dtype) for number in bounds)
+    inputs = {"start": start, "limit": limit, "delta": delta}
+    wide = [np.float32(number) for number in (start, limit, delta)]
+    steps = np.arange(max(np.ceil((wide[1] - wide[0]) / wide[2]), 0), dtype=np.float32)
+    model = one_node("Range", inputs, [dtype], opset=27)
+    model.ir_version = 13
+    check(model, inputs, target, [(wide[0] + steps * wide[2]).astype(dtype)], by_reference=True)
