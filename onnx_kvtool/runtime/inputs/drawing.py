@@ -91,6 +91,8 @@ class _Drawer:
             case "attention_mask":
                 values = self._mask(shape)
             case "free":
+                if spec.uses.rows is not None and spec.dtype.is_integer():
+                    return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
                 return moderate(self._rng, spec.dtype, shape)
         return values.astype(spec.dtype.numpy())
 

@@ -112,11 +112,15 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
             yield Uses("position_ids", rows=_rows(node, 1, 0, place.offset))
         case "Gather", "indices":
             axis = flow.axis(place, node)
-            is_lookup = axis is not None and _is_table(node.inputs[0])
-            rows = _rows(node, 0, axis or 0, place.offset) if is_lookup else None
-            if rows is not None:
+            rows = None if axis is None else _rows(node, 0, axis, place.offset)
+            if rows is not None and _is_table(node.inputs[0]):
                 role: Role = "position_ids" if _turns(flow, place, node) else "token_ids"
                 yield Uses(role, rows=rows)
+            else:
+                yield Uses(None, rows=rows)
+        case "GatherElements" | "ScatterElements", "indices":
+            axis = flow.axis(place, node)
+            yield Uses(None, rows=None if axis is None else _rows(node, 0, axis, place.offset))
         case ("Where", "condition") | ("CumSum", "x"):
             if _is_discrete(place.value):
                 yield Uses("attention_mask")

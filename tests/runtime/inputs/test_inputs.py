@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from onnx_kvtool.core.model import serialize
+from onnx_kvtool.core.model import deserialize, serialize
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.cases import CASES, Case
 from onnx_kvtool.runtime.inputs.drawing import draw
@@ -285,3 +286,22 @@ def test_a_present_that_does_not_fit_its_past_ends_the_steps() -> None:
     outputs = run(source, inputs)
     outputs["updated_key_cache.0"] = outputs["updated_key_cache.0"][:, :31]
     assert advance(found, inputs, outputs) is None
+
+
+@pytest.mark.parametrize(
+    ("node", "axis"),
+    [
+        ("GatherElements <axis = 0> (d, i)", 0),
+        ("ScatterElements <axis = 0> (d, i, u)", 0),
+        ("ScatterElements <axis = -1> (d, i, u)", 1),
+        ("Gather <axis = 0> (d, i)", 0),
+    ],
+)
+def test_indices_stay_inside_of_what_they_index(node: str, axis: int) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 18]>'
+        f"g (float[2, 3] d, int64[7, 5] i, float[7, 5] u) => (y) {{ y = {node} }}"
+    )
+    found = plan(deserialize(model.SerializeToString()))
+    for seed in SEEDS:
+        assert set(np.unique(draw(found, PROMPT, seed)["i"])) == set(range((2, 3)[axis]))
