@@ -10,7 +10,7 @@ from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
 from onnx_kvtool.symbolic.sizes import Shape, words
 
-__all__ = ["broadcast", "broadcast_shapes", "like"]
+__all__ = ["broadcast", "broadcast_shapes", "like", "one_shape"]
 
 _ONE = integer(1)
 _FIRST_NUMPY = 7
@@ -29,6 +29,15 @@ def like(index: int, outputs: int = 1) -> Rule:
         return (site.shape(index),) * outputs
 
     return rule
+
+
+def one_shape(site: Site) -> Sequence[Shape | Unknown]:
+    """SwiGLU: its inputs have one shape, and each may say what the other leaves open."""
+    a, b = site.shape(0), site.shape(1)
+    if len(a) != len(b):
+        raise Unknown("malformed", f"`{site.node.op_type}` takes inputs of one shape")
+    pairs = enumerate(zip(a, b, strict=True))
+    return (tuple(site.same(one, other, 1, axis, "shape") for axis, (one, other) in pairs),)
 
 
 def broadcast(site: Site) -> Sequence[Shape | Unknown]:

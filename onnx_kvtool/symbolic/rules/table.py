@@ -17,7 +17,7 @@ from onnx_kvtool.symbolic.rules import (
     slicing,
     windows,
 )
-from onnx_kvtool.symbolic.rules.elementwise import broadcast, like
+from onnx_kvtool.symbolic.rules.elementwise import broadcast, like, one_shape
 from onnx_kvtool.symbolic.rules.site import Rule
 
 __all__ = ["OTHER_RULES", "SHAPE_RULES"]
@@ -64,6 +64,7 @@ _OWN: Table[str, Rule] = Table(
         ("SpaceToDepth", resizing.space_to_depth),
         ("Split", movement.split),
         ("Squeeze", movement.squeeze),
+        ("SwiGLU", one_shape),
         ("TensorScatter", caches.tensor_scatter),
         ("Tile", computed.tile),
         ("TopK", computed.top_k),
