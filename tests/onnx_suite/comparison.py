@@ -17,6 +17,9 @@ from onnx_kvtool.symbolic.sizes import is_invented, shape_words
 
 __all__ = ["differences"]
 
+OLDEST, NEWEST_TARGET = 11, 23
+"""The opsets that kvtool lowers to."""
+
 Shape = tuple[int | str | None, ...]
 
 
@@ -26,12 +29,66 @@ def differences(record: Mapping[str, Any]) -> Iterator[str]:
     Args:
         record: One of those that `recorder` writes.
     """
+    if record["kind"] == "convert":
+        yield from _unlike_converted(record)
+        return
+    if record["kind"] == "made":
+        if _is_refused(record["model"], "check", False):
+            yield "kvtool refuses what onnx makes"
+        else:
+            yield from _lowered(record["model"], OLDEST, may_refuse=False)
+        return
     if record["refused"] is not None:
         if not _is_refused(record["model"], record["kind"], record["strict"]):
             yield f"onnx refuses it: {' '.join(record['refused'].split())[:160]}"
         return
     if record["kind"] == "infer":
         yield from _unlike(record["model"], record["answer"])
+
+
+def _unlike_converted(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in which way lowering differs from a downgrade by the version converter.
+
+    Where kvtool refuses, or lowers, what the converter does not, nothing is wrong: each has its
+    own means. A result is compared with the source, and with that of the converter.
+    """
+    target = min(record["target"], NEWEST_TARGET)
+    if not OLDEST <= target < _opset(record["model"]):
+        return
+    answer = record["answer"]
+    yield from _lowered(record["model"], target, answer, may_refuse=answer is None)
+
+
+def _lowered(
+    message: bytes, target: int, converted: bytes | None = None, *, may_refuse: bool
+) -> Iterator[str]:
+    """Yield what is wrong with a model that is lowered, if it is.
+
+    Args:
+        message: The model.
+        target: The opset; nothing is done where the model has it, or one below.
+        converted: The same by onnx's converter; None if there is none.
+        may_refuse: Whether a refusal is nothing wrong.
+    """
+    if _opset(message) <= target:
+        return
+    try:
+        lowered, report = kv.lower(deserialize(message), opset=target)
+        found = report.verification
+        if found.status != "equal":
+            yield f"lowered to {target}: {found.status}, {found.detail}"
+        elif converted is not None:
+            found = kv.verify(lowered, deserialize(converted))
+            if found.status != "equal":
+                yield f"lowered to {target} and by the converter: {found.status}, {found.detail}"
+    except KvtoolError as error:
+        if not (may_refuse and isinstance(error, kv.Refused)):
+            yield f"lower to {target}: {error.message}"
+
+
+def _opset(message: bytes) -> int:
+    imports = onnx.ModelProto.FromString(message).opset_import
+    return next((entry.version for entry in imports if entry.domain in ("", "ai.onnx")), 0)
 
 
 def _is_refused(message: bytes, kind: str, strict: bool) -> bool:
