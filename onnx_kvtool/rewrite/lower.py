@@ -87,20 +87,20 @@ def legalise(
         outcome.notes.append(f"the model is at opset {source} already, nothing to lower")
     limits = None if release is None else ReleaseLimits(release, target)
     ir_version = ir_version_for(model, target, release.max_ir_version if release else None)
-    scope = _Scope(source, target, ir_version, frozenset(only), limits)
+    plan = _Plan(source, target, ir_version, frozenset(only), limits)
     names = Names(model)
     try:
-        _inline(model, scope, names, outcome)
+        _inline(model, plan, names, outcome)
     except Refusal as refusal:
         diagnostic = Diagnostic(refusal.code, "error", Location(), refusal.message, refusal.help)
         outcome.refused.append(diagnostic)
         return outcome
     if limits is not None:
         outcome.notes += limits.leave_out_defaults(model, source)
-    annotations = annotate(model, _reader_of_types(scope), fully=True)
+    annotations = annotate(model, _reader_of_types(plan), fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
-    _carry(model, scope, names, outcome, annotations)
+    _carry(model, plan, names, outcome, annotations)
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
     engine = Engine(context, frozenset(only), lost=annotations.lost)
@@ -115,7 +115,7 @@ def legalise(
         outcome.refused += limits.strangers(model)
     if not outcome.refused:
         outcome.notes += _foreign(model)
-        _finish(model, scope, outcome)
+        _finish(model, plan, outcome)
     annotations.remove()
     if any(done.location.op == "TensorScatter" for done in outcome.lowered):
         declare()
@@ -123,12 +123,16 @@ def legalise(
 
 
 def _carry(
-    model: ir.Model, scope: _Scope, names: Names, outcome: Outcome, annotations: Annotations
+    model: ir.Model,
+    plan: _Plan,
+    names: Names,
+    outcome: Outcome,
+    annotations: Annotations,
 ) -> None:
     """Carry the types that the target lacks in others, and let the annotations know."""
-    if scope.only:
+    if plan.only:
         return
-    carried = carry_types(model, scope.source, scope.target, names)
+    carried = carry_types(model, plan.source, plan.target, names)
     outcome.lowered += carried.lowered
     outcome.notes += carried.notes
     annotations.added = [
@@ -138,7 +142,7 @@ def _carry(
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class _Plan:
     """From where to where a model goes, and which operators are looked at whatever the opset."""
 
     source: int
@@ -153,31 +157,31 @@ class _Scope:
         return self.only if self.limits is None else self.limits.operators
 
 
-def _finish(model: ir.Model, scope: _Scope, outcome: Outcome) -> None:
+def _finish(model: ir.Model, plan: _Plan, outcome: Outcome) -> None:
     """Stamp a rewritten model with its versions, and refuse what is still not legal in it."""
     source_ir_version = model.ir_version
-    outcome.notes += stamp(model, scope.target, scope.ir_version)
-    if scope.ir_version < source_ir_version:  # what the source had no right to is not our finding
+    outcome.notes += stamp(model, plan.target, plan.ir_version)
+    if plan.ir_version < source_ir_version:  # what the source had no right to is not our finding
         outcome.refused += lacking_types(model)
-    if not scope.only:
-        outcome.refused += judge(model, scope.target)
-    if scope.limits is not None:
-        outcome.refused += scope.limits.judge(model, scope.target)
+    if not plan.only:
+        outcome.refused += judge(model, plan.target)
+    if plan.limits is not None:
+        outcome.refused += plan.limits.judge(model, plan.target)
 
 
-def _inline(model: ir.Model, scope: _Scope, names: Names, outcome: Outcome) -> None:
+def _inline(model: ir.Model, plan: _Plan, names: Names, outcome: Outcome) -> None:
     """Inline what the target cannot keep: in a function types are known at its calls only."""
 
     def wanted(function: ir.Function) -> bool:
-        if any(n.domain == "" and n.op_type in scope.watched for n in function.all_nodes()):
+        if any(n.domain == "" and n.op_type in plan.watched for n in function.all_nodes()):
             return True
-        return not scope.only and _cannot_stay(function, scope.target, scope.ir_version)
+        return not plan.only and _cannot_stay(function, plan.target, plan.ir_version)
 
     places, uncalled = inline_functions(model, wanted, names)
     outcome.lowered += [Lowered(place, "inline") for place in places]
     outcome.notes += [
         f"function `{function_path(*key)}`, which nothing calls, is left out: it cannot stand in a "
-        f"model of opset {scope.target} and IR version {scope.ir_version}"
+        f"model of opset {plan.target} and IR version {plan.ir_version}"
         for key in uncalled
     ]
 
@@ -213,7 +217,7 @@ def _legal_constant(node: ir.Node, opset: int) -> bool:
     return tensor_type(tensor.dtype) in facts.outputs[0].types
 
 
-def _reader_of_types(scope: _Scope) -> Callable[[ir.Node], bool]:
+def _reader_of_types(plan: _Plan) -> Callable[[ir.Node], bool]:
     """Return which nodes are read together with their types: those that may be rewritten.
 
     Shape and Size are read by the folding of constants.
@@ -225,9 +229,9 @@ def _reader_of_types(scope: _Scope) -> Callable[[ir.Node], bool]:
             return False
         key = (node.op_type, node.version)
         if key not in answers:
-            opset = node.version or scope.source
-            changes = not same_version(node.op_type, opset, scope.target)
-            needed = node.op_type in scope.watched or (changes and not scope.only)
+            opset = node.version or plan.source
+            changes = not same_version(node.op_type, opset, plan.target)
+            needed = node.op_type in plan.watched or (changes and not plan.only)
             answers[key] = needed or Trait.GIVES_SIZES in traits(node)
         return answers[key]
 

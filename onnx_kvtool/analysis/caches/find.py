@@ -9,6 +9,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.caches.frames import Frame, Program
 from onnx_kvtool.analysis.caches.in_place import judge_in_place
 from onnx_kvtool.analysis.caches.links import AxisMap, map_axis
 from onnx_kvtool.analysis.caches.positions import (
@@ -18,7 +19,6 @@ from onnx_kvtool.analysis.caches.positions import (
     tuple_positions,
 )
 from onnx_kvtool.analysis.caches.routes import Route, Routes
-from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.caches.updates import OPERATORS, Update, updates
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.symbolic.dims import Dim, dims_of
@@ -65,27 +65,27 @@ class _Finder:
         self._inputs = {id(v) for v in model.graph.inputs}
 
     def rows(self) -> Iterator[Cache]:
-        for scope, path, index, node in self.program.nodes():
-            for read in updates(node, scope.opset):
-                source = self._source(read, scope)
-                target = self._target(read, scope, source)
+        for frame, path, index, node in self.program.nodes():
+            for read in updates(node, frame.opset):
+                source = self._source(read, frame)
+                target = self._target(read, frame, source)
                 update = replace(read, axis=_from_the_front(read, source, target))
-                if not self._is_cache(scope, node, update, source, target):
+                if not self._is_cache(frame, node, update, source, target):
                     continue
-                yield self._cache(scope, Location.of(path, node, index), update, source, target)
+                yield self._cache(frame, Location.of(path, node, index), update, source, target)
                 if not update.is_native:
                     break  # the other ways to read the node exclude this one
 
-    def _source(self, update: Update, scope: Scope) -> Route | None:
-        return None if update.past is None else self.routes.source(update.past, scope)
+    def _source(self, update: Update, frame: Frame) -> Route | None:
+        return None if update.past is None else self.routes.source(update.past, frame)
 
-    def _target(self, update: Update, scope: Scope, source: Route | None) -> Route | None:
+    def _target(self, update: Update, frame: Frame, source: Route | None) -> Route | None:
         past = None if source is None else source.end
-        return None if update.present is None else self.routes.target(update.present, scope, past)
+        return None if update.present is None else self.routes.target(update.present, frame, past)
 
     def _is_cache(
         self,
-        scope: Scope,
+        frame: Frame,
         node: ir.Node,
         update: Update,
         source: Route | None,
@@ -93,13 +93,13 @@ class _Finder:
     ) -> bool:
         if source is None:
             return update.is_native and target is not None
-        is_input = id(source.end) in self._inputs and source.scope is self.program.main
+        is_input = id(source.end) in self._inputs and source.frame is self.program.main
         if update.is_native:
             return is_input or target is not None or self._is_inner_state(source.end)
-        if self._is_fixed(update.update, scope, source):
+        if self._is_fixed(update.update, frame, source):
             return False
         if update.kind.startswith("scatter") and not is_input and self._is_inner_state(source.end):
-            return not self._is_fixed(node.inputs[1], scope, source)
+            return not self._is_fixed(node.inputs[1], frame, source)
         if not is_input or target is None:
             return False
         return _can_hold_rows(source.end) and _can_be_fed_back(update, source, target)
@@ -108,16 +108,16 @@ class _Finder:
         """Return whether `value` is a constant of the model that can be a cache."""
         return _is_constant(value) and len(_shape(value) or ()) >= 3
 
-    def _is_fixed(self, value: ir.Value | None, scope: Scope, past: Route) -> bool:
+    def _is_fixed(self, value: ir.Value | None, frame: Frame, past: Route) -> bool:
         """Return whether `value` is nothing new: a constant, or the past itself."""
         if value is None:
             return True
-        source = self.routes.source(value, scope)
+        source = self.routes.source(value, frame)
         return source.end is past.end or _is_constant(source.end)
 
     def _cache(
         self,
-        scope: Scope,
+        frame: Frame,
         location: Location,
         update: Update,
         source: Route | None,
@@ -125,7 +125,7 @@ class _Finder:
     ) -> Cache:
         moves = any(route is not None and route.moves for route in (source, target))
         if self._prove and not moves and source is not None:
-            update = self._with_positions(update, scope, source)
+            update = self._with_positions(update, frame, source)
         end = source or target
         value = None if end is None else end.end
         shape, axes = _shape(value), None if end is None else end.axes
@@ -145,13 +145,13 @@ class _Finder:
             mode=update.mode,
             is_growing=update.is_growing and not moves,
             batch_axis=_batch_axis(update, axes, shape, axis),
-            in_place=judge_in_place(self.program, scope, update, source, target),
+            in_place=judge_in_place(self.program, frame, update, source, target),
             past_value=None if source is None else source.end,
             node=update.node,
-            calls=scope.calls,
+            calls=frame.calls,
         )
 
-    def _with_positions(self, update: Update, scope: Scope, source: Route) -> Update:
+    def _with_positions(self, update: Update, frame: Frame, source: Route) -> Update:
         """Add to an update what its positions or its mask prove.
 
         A start that changes with another axis than that of the batch, such as one for each head, is
@@ -159,7 +159,7 @@ class _Finder:
         """
         if update.indices is None or update.past is None:
             return update
-        maps = self._maps.setdefault(id(scope.function), IndexMaps(scope.opset))
+        maps = self._maps.setdefault(id(frame.function), IndexMaps(frame.opset))
         found: Positions | None = None
         if update.kind == "where":
             found = mask_positions(maps, update.indices)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import InPlace
+from onnx_kvtool.analysis.caches.frames import Frame, Program
 from onnx_kvtool.analysis.caches.links import Link
 from onnx_kvtool.analysis.caches.routes import Route
-from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.caches.updates import Update
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dims import Dim, dims_of
@@ -19,7 +19,7 @@ __all__ = ["judge_in_place"]
 
 def judge_in_place(
     program: Program,
-    scope: Scope,
+    frame: Frame,
     update: Update,
     source: Route | None,
     target: Route | None,
@@ -32,19 +32,19 @@ def judge_in_place(
 
     Args:
         program: The graphs of the model.
-        scope: Where the node of the update is.
+        frame: Where the node of the update is.
         update: What it does.
         source: Where the past comes from; None when there is none.
         target: The output that carries the present on; None when there is none.
     """
-    reasons = _reasons(program, scope, update, source, target)
+    reasons = _reasons(program, frame, update, source, target)
     reason = next(reasons, None)
     return InPlace(reason is None, reason)
 
 
 def _reasons(
     program: Program,
-    scope: Scope,
+    frame: Frame,
     update: Update,
     source: Route | None,
     target: Route | None,
@@ -53,7 +53,7 @@ def _reasons(
         yield "there is no past"
         return
     past = source.end.name or ""
-    if not source.end.is_graph_input() or source.scope is not program.main:
+    if not source.end.is_graph_input() or source.frame is not program.main:
         yield f"the past `{past}` is {_origin(source.end)}, not a graph input"
     if (owner := program.owner(update.node)) is not None:
         yield f"the update is in a body of {_named(owner[0])}, which may run more or less than once"
@@ -71,7 +71,7 @@ def _reasons(
         yield update.copies
     if target is not None and not update.shares:
         yield from _different_shapes(source.end, target.end, exact=update.kind == "where")
-    yield from _readers(program, scope, update, source)
+    yield from _readers(program, frame, update, source)
 
 
 def _origin(value: ir.Value) -> str:
@@ -116,11 +116,11 @@ def _shape(dims: tuple[Dim, ...]) -> str:
     return "(" + ", ".join("?" if d is None else str(d) for d in dims) + ")"
 
 
-def _readers(program: Program, scope: Scope, update: Update, source: Route) -> Iterator[str]:
+def _readers(program: Program, frame: Frame, update: Update, source: Route) -> Iterator[str]:
     """Say who else needs the old content, through copies and calls of model-local functions."""
     past = source.end
     outputs = {id(v) for v in program.model.graph.outputs}
-    stack, seen = [(past, source.scope)], {(id(past), id(source.scope))}
+    stack, seen = [(past, source.frame)], {(id(past), id(source.frame))}
     while stack:
         value, here = stack.pop()
         if here is program.main and id(value) in outputs:
@@ -135,7 +135,7 @@ def _readers(program: Program, scope: Scope, update: Update, source: Route) -> I
                 following.append((reader.outputs[0], here))
             elif Trait.READS_SHAPE in traits(reader):
                 continue
-            elif not (reader is update.node and here is scope and index in update.reads):
+            elif not (reader is update.node and here is frame and index in update.reads):
                 yield f"the past `{past.name}` is also read by {_named(reader)}"
         for place in following:
             key = id(place[0]), id(place[1])

@@ -83,7 +83,7 @@ class _Drawing:
         self._outputs = {id(v) for v in model.graph.outputs}
         self._spots: dict[str, Spot] = {}
         self._edges: dict[tuple[str, str, str], Edge] = {}
-        self._scope = "".join(f"{id(call)}/" for call in cache.calls)
+        self._frame = "".join(f"{id(call)}/" for call in cache.calls)
         self._way = self._way_of_the_cache()
 
     def result(self) -> Neighbourhood:
@@ -114,7 +114,7 @@ class _Drawing:
         return len(self._spots) >= _MOST_SPOTS
 
     def _node(self, node: ir.Node) -> str:
-        key = f"{self._scope}n{id(node)}"
+        key = f"{self._frame}n{id(node)}"
         kind: SpotKind = "update" if node is self._cache.node else "node"
         label = Location.of("", node, None).op or ""
         self._spots.setdefault(key, Spot(key, kind, label, node.name or ""))
@@ -148,7 +148,7 @@ class _Drawing:
 
     def _source(self, value: ir.Value) -> str:
         kind: SpotKind = "initializer" if value.is_initializer() else "input"
-        key = f"{self._scope}v{id(value)}"
+        key = f"{self._frame}v{id(value)}"
         self._spots.setdefault(key, Spot(key, kind, value.name or ""))
         return key
 
@@ -168,7 +168,7 @@ class _Drawing:
                     self._spots.setdefault(key, Spot(key, "output", value.name or ""))
                     self._edge(source, key, "", value)
                 for reader in value.consumers():
-                    target_key = f"{self._scope}n{id(reader)}"
+                    target_key = f"{self._frame}n{id(reader)}"
                     if self._is_full and target_key not in self._spots:
                         continue
                     self._edge(source, self._node(reader), value.name or "", value)

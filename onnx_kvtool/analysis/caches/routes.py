@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.frames import Frame, Program
 from onnx_kvtool.analysis.caches.links import AxisMap, Link, compose, inverted, link
-from onnx_kvtool.analysis.caches.scopes import Program, Scope
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.traits import Trait, traits
@@ -28,7 +28,7 @@ class Route:
 
     Attributes:
         end: The value at the other end.
-        scope: Where `end` is.
+        frame: Where `end` is.
         axes: For each axis of the value, the axis of `end`.
         link: The link that changes most on the way, of equal ones the nearest to the value; None
             when all hand on the very same tensor.
@@ -36,7 +36,7 @@ class Route:
     """
 
     end: ir.Value
-    scope: Scope
+    frame: Frame
     axes: AxisMap = "same"
     link: Link | None = None
     moves: bool = False
@@ -53,7 +53,7 @@ class Route:
         else:
             most = farther
         moves = self.moves or nearer.how == "moved"
-        return Route(self.end, self.scope, compose(axes, self.axes), most, moves)
+        return Route(self.end, self.frame, compose(axes, self.axes), most, moves)
 
     @property
     def change(self) -> int:
@@ -64,7 +64,7 @@ class Route:
 @dataclass(frozen=True, slots=True)
 class _Step:
     value: ir.Value
-    scope: Scope
+    frame: Frame
     link: Link | None = None
 
 
@@ -88,22 +88,22 @@ class Routes:
         self._targets: dict[tuple[int, int], list[Route]] = {}
         self._mark()
 
-    def source(self, value: ir.Value, scope: Scope) -> Route:
+    def source(self, value: ir.Value, frame: Frame) -> Route:
         """Return where `value` comes from: a graph input, an initializer, or a computed value.
 
         The way is followed as long as there is only one: not into the branches of an If, nor
         into what a Loop returns.
         """
         path: list[tuple[tuple[int, int], Link | None]] = []
-        step = _Step(value, scope)
+        step = _Step(value, frame)
         seen: set[tuple[int, int]] = set()
         while True:
-            key = id(step.value), id(step.scope)
+            key = id(step.value), id(step.frame)
             if (route := self._sources.get(key)) is not None:
                 break
-            steps = list(self._steps(step.value, step.scope))
+            steps = list(self._steps(step.value, step.frame))
             if len(steps) != 1 or key in seen or _is_choice(step.value):
-                route = self._sources[key] = Route(step.value, step.scope)
+                route = self._sources[key] = Route(step.value, step.frame)
                 break
             seen.add(key)
             path.append((key, steps[0].link))
@@ -113,13 +113,13 @@ class Routes:
             self._sources[key] = route
         return route
 
-    def target(self, value: ir.Value, scope: Scope, past: ir.Value | None = None) -> Route | None:
+    def target(self, value: ir.Value, frame: Frame, past: ir.Value | None = None) -> Route | None:
         """Return the output of the model as which `value` leaves; None when it does not.
 
         Of several, one that may be declared as `past` is: the others are copies, such as one that
         is quantized. Of equal ones, the one that changes least on the way, then the first.
         """
-        found = self._targets.get((id(value), id(scope)), ())
+        found = self._targets.get((id(value), id(frame)), ())
         alike = (route for route in found if past is not None and _may_be_alike(route.end, past))
         return next(alike, found[0] if found else None)
 
@@ -133,35 +133,35 @@ class Routes:
         while heap:
             entry = heapq.heappop(heap)
             step, route = entry.step, entry.route
-            known = self._targets.setdefault((id(step.value), id(step.scope)), [])
+            known = self._targets.setdefault((id(step.value), id(step.frame)), [])
             # A second output of one type and shape tells no more than the first.
             if len(known) == _MOST_TARGETS or any(_alike(route.end, r.end) for r in known):
                 continue
             known.append(route)
-            for former in self._steps(step.value, step.scope):
+            for former in self._steps(step.value, step.frame):
                 axes = None if former.link is None else inverted(former.link.axes)
                 behind = route.behind(former.link, axes)
                 heapq.heappush(heap, _Entry(behind.change, order, former, behind))
                 order += 1
 
-    def _steps(self, value: ir.Value, scope: Scope) -> Iterator[_Step]:
+    def _steps(self, value: ir.Value, frame: Frame) -> Iterator[_Step]:
         node = value.producer()
         if node is None:
-            yield from self._into_caller(value, scope)
+            yield from self._into_caller(value, frame)
             return
-        if (inner := self.program.enter(scope, node)) is not None:
+        if (inner := self.program.enter(frame, node)) is not None:
             assert inner.function is not None
             index = value.index()
             if index is not None and index < len(inner.function.outputs):
                 yield _Step(inner.function.outputs[index], inner)
         elif (found := link(value, self.folder)) is not None:
-            yield _Step(found.source, scope, found)
+            yield _Step(found.source, frame, found)
         elif traits(node).any(Trait.BRANCHES, Trait.LOOPS):
-            yield from (_Step(inside, scope) for inside in _handed_out(node, value))
+            yield from (_Step(inside, frame) for inside in _handed_out(node, value))
 
-    def _into_caller(self, value: ir.Value, scope: Scope) -> Iterator[_Step]:
+    def _into_caller(self, value: ir.Value, frame: Frame) -> Iterator[_Step]:
         """Yield what a call or a loop gives to the input `value` of its body."""
-        argument = self.program.argument(value, scope)
+        argument = self.program.argument(value, frame)
         if argument is not None:
             given, outer = argument
             if given is not None:
@@ -173,7 +173,7 @@ class Routes:
         node, index = owned
         states = range(2, len(node.inputs)) if node.op_type == "Loop" else range(_states(node))
         if index in states and (state := node.inputs[index]) is not None:
-            yield _Step(state, scope)
+            yield _Step(state, frame)
 
 
 def _alike(a: ir.Value, b: ir.Value) -> bool:

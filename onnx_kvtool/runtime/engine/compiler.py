@@ -35,8 +35,8 @@ class _Placed(RuntimeUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
-    """Where a node stands.
+class _Frame:
+    """Where a node stands: a graph, as one call of a function runs it.
 
     Attributes:
         path: Path of its graph.
@@ -81,25 +81,25 @@ class Compiler:
             RunFailed: If a graph input that is needed is not among `given`.
         """
         graph = self._model.graph
-        scope = _Scope(graph_path(graph.name), self._model.opset_imports)
+        frame = _Frame(graph_path(graph.name), self._model.opset_imports)
         slots = Slots(graph, self._constant, None)
-        return self._program(given, needed_nodes(graph, given, wanted), wanted, scope, slots)
+        return self._program(given, needed_nodes(graph, given, wanted), wanted, frame, slots)
 
     def _program(
         self,
         inputs: Iterable[ir.Value],
         nodes: Iterable[tuple[int, ir.Node]],
         outputs: Iterable[ir.Value],
-        scope: _Scope,
+        frame: _Frame,
         slots: Slots,
     ) -> Program:
         fed = tuple(slots.define(value) for value in inputs)
-        steps = [self._step(node, index, scope, slots) for index, node in nodes]
+        steps = [self._step(node, index, frame, slots) for index, node in nodes]
         results = []
         for value in outputs:
             slot = slots.find(value)
             if slot is None:
-                raise _missing(f"{scope.path}: ", value)
+                raise _missing(f"{frame.path}: ", value)
             results.append(slot)
         _note_last_uses(steps, keep={ABSENT, *slots.constants, *results})
         taken = tuple(slot for _, slot in slots.captured)
@@ -111,8 +111,8 @@ class Compiler:
             self._constants[id(tensor)] = (tensor, constant(tensor))
         return self._constants[id(tensor)][1]
 
-    def _step(self, node: ir.Node, index: int, scope: _Scope, slots: Slots) -> Step:
-        location = Location.of(scope.path, node, index)
+    def _step(self, node: ir.Node, index: int, frame: _Frame, slots: Slots) -> Step:
+        location = Location.of(frame.path, node, index)
         inputs = []
         for value in node.inputs:
             slot = slots.find(value)
@@ -121,7 +121,7 @@ class Compiler:
             inputs.append(slot)
         step = Step(location, tuple(inputs), _names(node))
         try:
-            self._prepare(step, node, scope, slots)
+            self._prepare(step, node, frame, slots)
         except _Placed:
             raise
         except RuntimeUnavailable as error:
@@ -129,14 +129,14 @@ class Compiler:
         step.outputs = tuple(slots.define(v) if v.name else ABSENT for v in node.outputs)
         return step
 
-    def _prepare(self, step: Step, node: ir.Node, scope: _Scope, slots: Slots) -> None:
+    def _prepare(self, step: Step, node: ir.Node, frame: _Frame, slots: Slots) -> None:
         """Give a step its action."""
-        attributes = resolve(node.attributes, scope.parameters)
+        attributes = resolve(node.attributes, frame.parameters)
         function = self._model.functions.get(node.op_identifier())
         if function is not None:
-            step.action = self._call(function, node, attributes, scope)
+            step.action = self._call(function, node, attributes, frame)
             return
-        opset = scope.opsets.get(node.domain)
+        opset = frame.opsets.get(node.domain)
         if opset is None:
             raise RuntimeUnavailable(f"the domain `{node.domain}` of the operator is not imported")
         facts = _facts(node, opset)
@@ -146,7 +146,7 @@ class Compiler:
             facts = contrib_facts(node.domain, node.op_type)
             kernel = CONTRIB_KERNELS.get((node.domain, node.op_type))
         if facts is not None and kernel is not None:
-            self._prepare_kernel(step, kernel, facts, attributes, scope, slots, opset)
+            self._prepare_kernel(step, kernel, facts, attributes, frame, slots, opset)
             if Trait.UPDATES in traits(node):
                 step.in_place = 0
             return
@@ -154,7 +154,7 @@ class Compiler:
         step.runtime = "onnx.reference"
         if facts is not None:
             bound_attributes(facts, attributes, _refuse_body)
-        step.action = _borrowed(BorrowedNode(node, attributes, scope.opsets), facts)
+        step.action = _borrowed(BorrowedNode(node, attributes, frame.opsets), facts)
 
     def _prepare_kernel(
         self,
@@ -162,7 +162,7 @@ class Compiler:
         kernel: Kernel,
         facts: OpFacts,
         attributes: Mapping[str, ir.Attr],
-        scope: _Scope,
+        frame: _Frame,
         slots: Slots,
         opset: int,
     ) -> None:
@@ -171,10 +171,10 @@ class Compiler:
         bodies: dict[str, BodyProgram] = {}
 
         def compile_body(name: str, graph: ir.Graph) -> None:
-            path = step_path(scope.path, place.node, place.index or 0, name)
+            path = step_path(frame.path, place.node, place.index or 0, name)
             inner = Slots(graph, self._constant, slots)
             program = self._program(
-                graph.inputs, enumerate(graph), graph.outputs, replace(scope, path=path), inner
+                graph.inputs, enumerate(graph), graph.outputs, replace(frame, path=path), inner
             )
             for value, _ in inner.captured:
                 captured.setdefault(id(value), value)
@@ -199,10 +199,10 @@ class Compiler:
         function: ir.Function,
         node: ir.Node,
         attributes: Mapping[str, ir.Attr],
-        scope: _Scope,
+        frame: _Frame,
     ) -> Action:
         identifier = function.identifier()
-        if identifier in scope.calls:
+        if identifier in frame.calls:
             raise RuntimeUnavailable(f"the function `{function.name}` calls itself")
         if len(node.inputs) > len(function.inputs):
             raise RuntimeUnavailable(
@@ -214,7 +214,7 @@ class Compiler:
         program = self._functions.get(key)
         if program is None:
             path = function_path(function.domain, function.name, function.overload)
-            inner = _Scope(path, function.opset_imports, parameters, (*scope.calls, identifier))
+            inner = _Frame(path, function.opset_imports, parameters, (*frame.calls, identifier))
             program = self._functions[key] = self._program(
                 function.inputs,
                 enumerate(function),

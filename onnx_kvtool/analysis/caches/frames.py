@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.errors import KvtoolError
 
-__all__ = ["Program", "Scope"]
+__all__ = ["Frame", "Program"]
 
 _MOST_NODES = 500_000
 """Nodes that are looked at, a function body counted once for each call: beyond it lies nothing that
@@ -18,31 +18,31 @@ an exporter writes, but functions that call each other to make the number explod
 
 
 @dataclass(eq=False, slots=True)
-class Scope:
+class Frame:
     """The main graph, or a function body for one call.
 
     Attributes:
         function: The function; None for the main graph.
         call: The call; None for the main graph.
-        outer: The scope of the call; None for the main graph.
+        outer: The frame of the call; None for the main graph.
         opset: Version of the default domain there; 0 when none is imported.
-        inner: The scopes of the calls made here, by the identity of the call.
+        inner: The frames of the calls made here, by the identity of the call.
     """
 
     function: ir.Function | None
     call: ir.Node | None
-    outer: Scope | None
+    outer: Frame | None
     opset: int
-    inner: dict[int, Scope] = field(default_factory=dict, repr=False)
+    inner: dict[int, Frame] = field(default_factory=dict, repr=False)
 
     @property
     def calls(self) -> tuple[ir.Node, ...]:
         """The calls that lead here, outermost first."""
         calls: list[ir.Node] = []
-        scope: Scope | None = self
-        while scope is not None and scope.call is not None:
-            calls.append(scope.call)
-            scope = scope.outer
+        frame: Frame | None = self
+        while frame is not None and frame.call is not None:
+            calls.append(frame.call)
+            frame = frame.outer
         return tuple(reversed(calls))
 
 
@@ -51,7 +51,7 @@ class Program:
 
     Attributes:
         model: The model.
-        main: The scope of the main graph.
+        main: The frame of the main graph.
     """
 
     def __init__(self, model: ir.Model, wanted: frozenset[str]) -> None:
@@ -62,7 +62,7 @@ class Program:
             wanted: Operators whose nodes `nodes` yields.
         """
         self.model = model
-        self.main = Scope(None, None, None, _opset(model.opset_imports))
+        self.main = Frame(None, None, None, _opset(model.opset_imports))
         self._wanted = wanted
         self._owners: dict[int, tuple[ir.Node, int]] = {}
         self._found: dict[int, list[tuple[str, int, ir.Node]]] = {}
@@ -115,7 +115,7 @@ class Program:
     def _function(self, node: ir.Node) -> ir.Function | None:
         return self.model.functions.get(node.op_identifier()) if self.model.functions else None
 
-    def nodes(self) -> Iterator[tuple[Scope, str, int, ir.Node]]:
+    def nodes(self) -> Iterator[tuple[Frame, str, int, ir.Node]]:
         """Yield the wanted nodes in the order of the graph, those of a function at each call.
 
         Raises:
@@ -124,7 +124,7 @@ class Program:
         stack = [(self.main, iter(self._found[id(self.model.graph)]))]
         visited = 0
         while stack:
-            scope, rest = stack[-1]
+            frame, rest = stack[-1]
             found = next(rest, None)
             if found is None:
                 stack.pop()
@@ -135,29 +135,29 @@ class Program:
                     f"the calls of model-local functions unfold to more than {_MOST_NODES:,} nodes"
                 )
             path, index, node = found
-            inner = self.enter(scope, node)
+            inner = self.enter(frame, node)
             if inner is not None and inner.function is not None:
                 stack.append((inner, iter(self._found[id(inner.function.graph)])))
             elif node.op_type in self._wanted:
-                yield scope, path, index, node
+                yield frame, path, index, node
 
-    def enter(self, scope: Scope, call: ir.Node) -> Scope | None:
-        """Return the scope of a call; None for a node that calls no function of the model.
+    def enter(self, frame: Frame, call: ir.Node) -> Frame | None:
+        """Return the frame of a call; None for a node that calls no function of the model.
 
         A function that calls itself, which ONNX forbids, is not entered again.
         """
         function = self._function(call)
         if function is None:
             return None
-        if (known := scope.inner.get(id(call))) is not None:
+        if (known := frame.inner.get(id(call))) is not None:
             return known
-        outer: Scope | None = scope
+        outer: Frame | None = frame
         while outer is not None:
             if outer.function is function:
                 return None
             outer = outer.outer
-        inner = Scope(function, call, scope, _opset(function.opset_imports))
-        scope.inner[id(call)] = inner
+        inner = Frame(function, call, frame, _opset(function.opset_imports))
+        frame.inner[id(call)] = inner
         return inner
 
     def owner(self, node: ir.Node) -> tuple[ir.Node, int] | None:
@@ -173,21 +173,21 @@ class Program:
         index = next((i for i, v in enumerate(graph.inputs) if v is value), None)
         return None if index is None else (owner[0], index)
 
-    def argument(self, value: ir.Value, scope: Scope) -> tuple[ir.Value | None, Scope] | None:
+    def argument(self, value: ir.Value, frame: Frame) -> tuple[ir.Value | None, Frame] | None:
         """Return what a call gives to the function input `value`; None for any other value."""
         index = self._inputs.get(id(value))
-        if index is None or scope.call is None or scope.outer is None:
+        if index is None or frame.call is None or frame.outer is None:
             return None
-        given = scope.call.inputs[index] if index < len(scope.call.inputs) else None
-        return given, scope.outer
+        given = frame.call.inputs[index] if index < len(frame.call.inputs) else None
+        return given, frame.outer
 
-    def returned(self, value: ir.Value, scope: Scope) -> Iterator[tuple[ir.Value, Scope]]:
-        """Yield the outputs of the call of `scope` as which `value` is handed out."""
-        if scope.call is None or scope.outer is None:
+    def returned(self, value: ir.Value, frame: Frame) -> Iterator[tuple[ir.Value, Frame]]:
+        """Yield the outputs of the call of `frame` as which `value` is handed out."""
+        if frame.call is None or frame.outer is None:
             return
         for function, index in self._outputs.get(id(value), ()):
-            if function is scope.function and index < len(scope.call.outputs):
-                yield scope.call.outputs[index], scope.outer
+            if function is frame.function and index < len(frame.call.outputs):
+                yield frame.call.outputs[index], frame.outer
 
 
 def _opset(imports: dict[str, int]) -> int:
