@@ -18,11 +18,13 @@ from onnx import TensorProto, helper
 from onnx_kvtool.commands.check import CheckRequest, run
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.lint.report import CheckReport
+from tests.grids import rest
 from tests.lint.models import CLEAN
 
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 SEED = 20
 MUTANTS = 60
+"""Files of a whole search; the default run takes a third."""
 """Of each kind; all together take some seconds."""
 _SECONDS = 20
 
@@ -102,12 +104,15 @@ def sources() -> list[bytes]:
     return texts
 
 
+@pytest.mark.parametrize("count", [MUTANTS // 3, *rest(MUTANTS)])
 @pytest.mark.parametrize("change", [truncated, flipped, spliced], ids=lambda f: f.__name__)
-def test_damaged_files(change: Callable[[bytes, random.Random], bytes], tmp_path: Path) -> None:
+def test_damaged_files(
+    change: Callable[[bytes, random.Random], bytes], count: int, tmp_path: Path
+) -> None:
     chance = random.Random(SEED)
     data = sources()
     path = tmp_path / "damaged.onnx"
-    for number in range(MUTANTS):
+    for number in range(count):
         path.write_bytes(change(data[number % len(data)], chance))
         try:
             check(path)

@@ -16,6 +16,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, tensor_scatter_node, tensor_scatter_oracle, value
+from tests.grids import part
 
 _T = onnx.TensorProto
 _F, _I = _T.FLOAT, _T.INT64
@@ -197,6 +198,7 @@ def _feeds(more: dict[str, Any]) -> dict[str, np.ndarray]:
     }
 
 
+@part(2)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
 @pytest.mark.parametrize("opset", [11, 13, 18, 23, None], ids=lambda o: f"opset {o or 'kept'}")

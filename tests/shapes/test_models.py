@@ -19,6 +19,7 @@ from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.sizes import dimensions_in, read_size
+from tests.grids import part
 from tests.shapes.agreement import bindings, disagreements
 from tests.shapes.comparison import by_kvtool, by_onnx, by_symbolic, known_values
 from tests.shapes.page import MODELS, rows
@@ -56,6 +57,7 @@ def test_no_value_of_a_recorded_run_contradicts_what_was_inferred(path: Path) ->
     check_run(path, feeds)
 
 
+@part(2)
 @pytest.mark.parametrize("path", RECORDED, **NAMES)
 def test_no_value_of_other_sizes_contradicts_what_was_inferred(path: Path) -> None:
     inputs = plan(read(path))

@@ -16,6 +16,7 @@ from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.index_map import IndexMaps
 from onnx_kvtool.symbolic.substitute import as_index, simplified
+from tests.grids import part
 
 _SHAPES = {
     "fixed sizes": ("2,3,16,5", "2,3,4,5"),
@@ -48,6 +49,7 @@ def _lowered(cache: str, update: str, mode: str, options: dict[str, Any]) -> ir.
     return ir.from_proto(ir.to_proto(model))
 
 
+@part(3)
 @pytest.mark.parametrize("options", _FORMS.values(), ids=_FORMS)
 @pytest.mark.parametrize("mode", ["linear", "circular"])
 @pytest.mark.parametrize(("cache", "update"), _SHAPES.values(), ids=_SHAPES)

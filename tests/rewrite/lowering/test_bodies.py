@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import onnx_kvtool as kv
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node
 
 
+@part(3)
 @pytest.mark.parametrize("target", [11, 13, 17])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("is_constant", [True, False], ids=["constant", "at run time"])
@@ -36,6 +38,7 @@ def test_center_crop_pad_takes_sizes_of_both_types(
     check(model, inputs, target, kv.ReferenceEvaluator(model).run(None, feeds))
 
 
+@part(2)
 @pytest.mark.parametrize("target", [13, 19])
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("size", [(4, 5), (2, 4, 5)], ids=str)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import onnx
 import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
+from tests.grids import rest
 from tests.rewrite.raising.brute_force import compare, in_all_graphs
 from tests.rewrite.raising.lookalikes.case import Case
 from tests.rewrite.raising.lookalikes.table import CASES
 
 
+@pytest.mark.parametrize("count", [10, *rest(None)], ids=["10 draws", "all draws"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_cache_is_the_same(case: Case) -> None:
+def test_the_cache_is_the_same(case: Case, count: int | None) -> None:
     source = onnx.parser.parse_model(case.text)
     onnx.checker.check_model(source, full_check=True)
 
@@ -30,6 +34,7 @@ def test_the_cache_is_the_same(case: Case) -> None:
     written = sum(node.op_type == "TensorScatter" for node in in_all_graphs(result))
     assert written == len(report.raised)
     starts = [] if case.in_body else [done.write_indices for done in report.raised]
-    found = compare(source, result, case.draws, starts)
+    draws = case.draws if count is None else dataclasses.replace(case.draws, count=count)
+    found = compare(source, result, draws, starts)
     assert found.faults == []
     assert found.compared
