@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house import circles, imports, rooms
+
 
 def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
     command = (
@@ -89,3 +91,21 @@ def test_a_forbidden_import_is_found(
     assert result.returncode == 1, result.stdout + result.stderr
     broken = [text for text in result.stdout.splitlines() if " BROKEN" in text]
     assert [text for text in broken if contract in text], result.stdout
+
+
+def test_no_imports_go_round_in_a_circle(root: Path) -> None:
+    arrows = imports(root)
+    assert (circles(arrows), circles(rooms(arrows))) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("arrows", "expected"),
+    [
+        pytest.param({"a": {"b"}, "b": {"c"}, "c": set()}, 0, id="none"),
+        pytest.param({"a": {"b"}, "b": {"a"}}, 1, id="of two"),
+        pytest.param({"a": {"b"}, "b": {"c"}, "c": {"a"}}, 1, id="of three"),
+        pytest.param({"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"c"}}, 2, id="two circles"),
+    ],
+)
+def test_a_circle_of_imports_is_found(arrows: dict[str, set[str]], expected: int) -> None:
+    assert len(circles(arrows)) == expected
