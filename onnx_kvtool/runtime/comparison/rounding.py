@@ -218,55 +218,58 @@ class Twins:
             return None
         if a.dtype.kind in "fcV":
             self.account.rounding = max(self.account.rounding, measured)
-        judge = self._decided if a.dtype.name in _DECISIONS else self._rounded
-        found = judge(name, a, b, exact, [a], twin)
+        pair = _Pair(name, a, b, exact, twin)
+        found = self._judged(pair, [a])
         if found.within or found.max_abs_diff is None:
             return found
-        others = [a, *self._noise.others(name, inputs)]
-        again = judge(name, a, b, exact, others, twin)
+        again = self._judged(pair, [a, *self._noise.others(name, inputs)])
         return again if again.within else found
 
-    def _rounded(
-        self,
-        name: str,
-        a: Array,
-        b: Array,
-        exact: bool | Mask,
-        evaluations: list[Array],
-        twin: Array,
-    ) -> OutputDifference:
-        rounding = max(_distance(value, twin) or 0.0 for value in evaluations)
-        if a.dtype.kind in "iu" or a.dtype.name in ("int4", "uint4"):
-            return compare(name, a, b, exact=exact, rtol=0.0, atol=MARGIN * rounding)
-        usual, own = self._narrow.of(a), tolerance_of(a.dtype)
-        # Rows that were in the cache before say nothing of the size of those that were computed.
-        scale = largest(twin, exact) or 1.0
-        # To float8 values are rounded once more, to either side.
-        rtol = own.rtol if a.dtype.itemsize == 1 else 0.0
-        atol = max(MARGIN * rounding, usual.rtol * scale)
-        overflowed = ~_finite(a) & _finite(twin)
+    def _judged(self, pair: _Pair, evaluations: list[Array]) -> OutputDifference:
+        """Compare an output as far as the evaluations of A differ from its twin."""
+        if pair.a.dtype.name in _DECISIONS:
+            return pair.decided(evaluations)
+        overflowed = ~_finite(pair.a) & _finite(pair.twin)
         self.account.overflows += int(np.count_nonzero(overflowed))
-        expected = np.where(overflowed, b, a) if overflowed.any() else a
-        return compare(name, expected, b, exact=exact, rtol=rtol, atol=atol)
+        return pair.rounded(evaluations, self._narrow.of(pair.a), overflowed)
 
-    def _decided(
-        self,
-        name: str,
-        a: Array,
-        b: Array,
-        exact: bool | Mask,
-        evaluations: list[Array],
-        twin: Array,
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """An output of both models, and that of the twin of A."""
+
+    name: str
+    a: Array
+    b: Array
+    exact: bool | Mask
+    twin: Array
+
+    def rounded(
+        self, evaluations: list[Array], usual: Tolerance, overflowed: Mask
     ) -> OutputDifference:
+        """Judge numbers by how far A lies from its twin."""
+        a, b, exact = self.a, self.b, self.exact
+        rounding = max(_distance(value, self.twin) or 0.0 for value in evaluations)
+        if a.dtype.kind in "iu" or a.dtype.name in ("int4", "uint4"):
+            return compare(self.name, a, b, exact=exact, rtol=0.0, atol=MARGIN * rounding)
+        # Rows that were in the cache before say nothing of the size of those that were computed.
+        scale = largest(self.twin, exact) or 1.0
+        # To float8 values are rounded once more, to either side.
+        rtol = tolerance_of(a.dtype).rtol if a.dtype.itemsize == 1 else 0.0
+        atol = max(MARGIN * rounding, usual.rtol * scale)
+        expected = np.where(overflowed, b, a) if overflowed.any() else a
+        return compare(self.name, expected, b, exact=exact, rtol=rtol, atol=atol)
+
+    def decided(self, evaluations: list[Array]) -> OutputDifference:
         """Judge decisions by how many of them rounding turns, not by how far."""
-        found = compare(name, a, b, exact=exact)
+        found = compare(self.name, self.a, self.b, exact=self.exact)
         if found.within or found.max_abs_diff is None:
             return found
-        wrong = bits_differ(a, b)
-        if (wrong & exact).any():
+        wrong = bits_differ(self.a, self.b)
+        if (wrong & self.exact).any():
             return found
-        turned = max(np.count_nonzero(bits_differ(value, twin)) for value in evaluations)
-        most = max(1, MARGIN * turned, a.size / _ONE_IN)
+        turned = max(np.count_nonzero(bits_differ(value, self.twin)) for value in evaluations)
+        most = max(1, MARGIN * turned, self.a.size / _ONE_IN)
         if np.count_nonzero(wrong) > most:
             return found
         return replace(found, within=True, first_mismatch=None, reason=None)

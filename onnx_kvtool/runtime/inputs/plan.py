@@ -12,7 +12,8 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.flow import Flow, Place
 from onnx_kvtool.runtime.inputs.pairs import CachePair, Caches, find_caches
 from onnx_kvtool.runtime.inputs.roles import Role, Uses, uses_of
-from onnx_kvtool.runtime.inputs.windows import Windows, windows_of
+from onnx_kvtool.runtime.inputs.seen_windows import windows_of
+from onnx_kvtool.runtime.inputs.windows import Windows
 
 __all__ = ["InputPlan", "InputSpec", "plan"]
 

@@ -10,8 +10,9 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.plan import plan
+from onnx_kvtool.runtime.inputs.seen_windows import windows_of
 from onnx_kvtool.runtime.inputs.symbols import attempts
-from onnx_kvtool.runtime.inputs.windows import Windows, windows_of
+from onnx_kvtool.runtime.inputs.windows import Windows
 from tests.runtime.recorded import model
 
 PATCHES = """
