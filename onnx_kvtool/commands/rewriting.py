@@ -16,10 +16,10 @@ from onnx_kvtool.commands.output import Written, check_output, write_result
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.held import ModelSource, held
-from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.model import clone, read
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.rewrite.report import Verification
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.simplify import simplify
 from onnx_kvtool.shapes.infer import forget_invented_names
-from onnx_kvtool.shapes.propagation import infer_with_data
 
 __all__ = ["Body", "body_key", "has_body", "schema_body"]
 

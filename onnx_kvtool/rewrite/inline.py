@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
+from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.rewrite.emit import Emitter, Scope
 from onnx_kvtool.rewrite.instantiate import instantiate
 from onnx_kvtool.rewrite.names import Names

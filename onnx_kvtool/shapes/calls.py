@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.expansion import MOST_RUN
 from onnx_kvtool.core.walk import function_path, subgraphs
+from onnx_kvtool.guard.nested_calls import MOST_RUN
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.rules.site import Unknown
 

@@ -16,8 +16,8 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import function_path, subgraphs
+from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.shapes.propagation import infer_with_data
 
 __all__ = ["CONSEQUENCE", "DECLARED", "complaints", "unknown_nodes"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import onnx
 import onnx_ir as ir
 
-from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.misdeclared import is_misdeclared
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.element_type import contradiction, dtype_name
 from onnx_kvtool.ops.schema import op_facts

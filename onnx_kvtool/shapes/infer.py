@@ -10,13 +10,13 @@ import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
-from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
-from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.misdeclared import held, is_misdeclared
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
+from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.completion import Addition, Completion
-from onnx_kvtool.shapes.propagation import infer_with_data
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.sizes import is_invented
 

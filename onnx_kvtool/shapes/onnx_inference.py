@@ -13,14 +13,15 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
-from onnx_kvtool.core.messages.weightless import weightless
+from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.names_for_zero import takes_names_for_zero
+from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.ops.schema import NEWEST, NEWEST_OF
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.message_types import innermost, read_type
-from onnx_kvtool.shapes.propagation import infer_with_data
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
@@ -30,14 +31,6 @@ __all__ = ["Told", "of_model", "of_node", "refusals"]
 _A = onnx.AttributeProto
 _MOST_ELEMENTS = 256
 """Most elements of a constant that onnx's rule for a node is given."""
-
-
-def _takes_names_for_zero(node: ir.Node) -> bool:
-    """Return whether onnx 1.23.2 refuses a node because it takes a size without number for 0."""
-    if node.op_type != "StringNormalizer" or node.domain:
-        return False
-    shape = None if not node.inputs or node.inputs[0] is None else node.inputs[0].shape
-    return shape is not None and not all(isinstance(dim, int) for dim in shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ def refusals(
     if message is None:
         message = importing_all(weightless(model))
     for node, text in complaints(model, message, unknown_nodes(model), check_types=True):
-        if CONSEQUENCE not in text and not _takes_names_for_zero(node):
+        if CONSEQUENCE not in text and not takes_names_for_zero(node):
             yield node, text
 
 

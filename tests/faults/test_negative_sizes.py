@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_kvtool.shapes.propagation import infer_with_data
+from onnx_kvtool.guard.inference import infer_with_data
 from tests.faults.kvtool_process import Fault, Runner
 
 

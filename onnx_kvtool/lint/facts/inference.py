@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.expansion import MOST_NODES, expanded_nodes
-from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.shapes.complaints import complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all

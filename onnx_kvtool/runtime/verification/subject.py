@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.expansion import MOST_RUN, expanded_nodes
-from onnx_kvtool.core.messages.negative_sizes import slices_negative_size
-from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.model import origin, serialize
 from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.guard.negative_sizes import slices_negative_size
+from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.runtime.comparison.compare import Tolerance, tolerance_of
 from onnx_kvtool.runtime.comparison.movement import moved_outputs
 from onnx_kvtool.runtime.comparison.noise import coarsest_type

@@ -8,8 +8,8 @@ import sys
 import onnx
 import pytest
 
-from onnx_kvtool.shapes.large_sizes import HANDED_ON, may_run_out
-from onnx_kvtool.shapes.propagation import infer_with_data
+from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.long_vectors import HANDED_ON, may_run_out
 
 _ENDS = "a = Constant <value_ints = [0]> () b = Constant <value_ints = [9]> ()"
 

@@ -7,8 +7,17 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.guard.fault import Fault
 
-__all__ = ["MOST_NODES", "MOST_RUN", "expanded_nodes"]
+__all__ = ["FAULT", "MOST_NODES", "MOST_RUN", "expanded_nodes"]
+
+FAULT = Fault(
+    library="onnxruntime",
+    seen="1.31.1",
+    what="writes the body of a function in place of each call of it, and would be busy for days"
+    " with forty functions of two calls each, as the inference of onnx would",
+    instead="counts the nodes first, and does not load or infer a model of too many",
+)
 
 MOST_NODES = 1_000_000
 """Nodes. onnx's inference goes through the body of a function at every call of it; forty functions

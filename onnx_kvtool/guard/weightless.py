@@ -16,14 +16,13 @@ from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.type_writer import TypeWriter
 from onnx_kvtool.core.misdeclared import is_misdeclared
 from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.guard.long_vectors import LONGEST
 
 __all__ = ["weightless"]
 
 _A = onnx.AttributeProto
 # More than any list of sizes, axes or indices that inference reads; less than a weight.
 _SMALL_BYTES = 1024
-# Elements of the longest vector whose size inference is told; see `weightless`.
-_LONGEST = 1 << 20
 # A tensor in an attribute other than that of Constant keeps its shape up to this size.
 _ATTRIBUTE_BYTES = 1 << 20
 
@@ -45,11 +44,10 @@ def weightless(model: ir.Model) -> onnx.ModelProto:
     it is larger than 1 MiB. Metadata, quantization annotations and training information are left
     out, and so is a declared type that says nothing (an undefined element type).
 
-    Inference of onnx 1.23.2 ends the process where it slices an axis of negative size
-    (onnx/onnx#8481), and with data propagation spends 150 bytes on every element of a vector. So a
-    size is left out that is negative, or that of a vector of more than 2**20 elements. It ends at
-    an initializer that is declared otherwise than what it holds: `value_info` of it is left out,
-    and so is the tensor where an input declares it.
+    A size is left out that is negative (`guard.negative_sizes`), or that of a vector of more than
+    2**20 elements (`guard.long_vectors`). Inference ends at an initializer that is declared
+    otherwise than what it holds: `value_info` of it is left out, and so is the tensor where an
+    input declares it.
 
     Raises:
         KvtoolError: If the model holds something that has no written form, such as a value
@@ -221,5 +219,5 @@ def _spare_inference(type_: onnx.TypeProto) -> None:
     tensor = getattr(type_, kind)
     dims = tensor.shape.dim
     for dim in dims:
-        if dim.dim_value < 0 or (len(dims) == 1 and dim.dim_value > _LONGEST):
+        if dim.dim_value < 0 or (len(dims) == 1 and dim.dim_value > LONGEST):
             dim.Clear()

@@ -6,9 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 
 import onnx
 
-from onnx_kvtool.core.messages.small_constants import HOLDERS, bodies, op_types
+from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.small_constants import HOLDERS, bodies, op_types
 
-__all__ = ["infer_with_distinct_names"]
+__all__ = ["FAULT", "infer_with_distinct_names"]
+
+
+FAULT = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="keeps the elements of integer values by name alone while it infers, so that those of one"
+    " branch are taken for those of another, or the second is said to exist already",
+    instead="gives each value in a body a name of its own while inference runs",
+)
 
 
 def infer_with_distinct_names(

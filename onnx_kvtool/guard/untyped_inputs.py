@@ -6,10 +6,18 @@ from collections.abc import Callable, Iterator
 
 import onnx
 
-from onnx_kvtool.core.messages.negative_sizes import infer_hiding
-from onnx_kvtool.core.messages.small_constants import every_node, op_types
+from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.hiding import infer_hiding
+from onnx_kvtool.guard.small_constants import every_node, op_types
 
-__all__ = ["infer_past_untyped_inputs"]
+__all__ = ["FAULT", "infer_past_untyped_inputs"]
+
+FAULT = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="ends the process where its inference meets a RegexFullMatch whose input has no type",
+    instead="hides such a node from inference until its inputs have types",
+)
 
 _CRASHING = frozenset({"RegexFullMatch"})
 """Observed with onnx 1.23.2, of all operators at opsets 13 and 24, each with one input untyped."""

@@ -1,4 +1,4 @@
-"""onnx's inference with data propagation, kept from filling the memory and from aborting."""
+"""onnx's inference with data propagation, past all of its faults that are known."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import functools
 import onnx
 import onnx.shape_inference
 
-from onnx_kvtool.core.memory import bounded_memory
-from onnx_kvtool.core.messages.distinct_names import infer_with_distinct_names
-from onnx_kvtool.core.messages.matrix_values import infer_past_matrix_values
-from onnx_kvtool.core.messages.negative_sizes import infer_past_negative_sizes
-from onnx_kvtool.core.messages.untyped_inputs import infer_past_untyped_inputs
-from onnx_kvtool.shapes.large_sizes import may_run_out
-from onnx_kvtool.shapes.long_vectors import makes_long_vector
-from onnx_kvtool.shapes.subprocess_inference import infer_in_subprocess
+from onnx_kvtool.guard.distinct_names import infer_with_distinct_names
+from onnx_kvtool.guard.failed_allocation import bounded_memory, infer_in_subprocess
+from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
+from onnx_kvtool.guard.matrix_values import infer_past_matrix_values
+from onnx_kvtool.guard.negative_sizes import infer_past_negative_sizes
+from onnx_kvtool.guard.untyped_inputs import infer_past_untyped_inputs
 
 __all__ = ["infer_with_data"]
 
@@ -29,10 +27,9 @@ def infer_with_data(
 ) -> onnx.ModelProto:
     """Return a message with inferred types, the values of shape tensors taken into account.
 
-    onnx 1.23.2 writes down each element of a rank-1 value that Add, Gather or Slice reads, also of
-    one that is declared or computed to have 10^9 of them. Where that would take too much memory,
-    the values are left out of account; so is what may have a negative size, where it is sliced.
-    Bodies may name their values alike.
+    Where a vector would be too long, the values are left out of account; so is what may have a
+    negative size, where it is sliced. Bodies may name their values alike. `guard.table` has the
+    faults.
 
     Args:
         message: The model, without weights.

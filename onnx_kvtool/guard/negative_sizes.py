@@ -10,7 +10,9 @@ import onnx.checker
 import onnx.shape_inference
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.messages.small_constants import (
+from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.hiding import infer_hiding
+from onnx_kvtool.guard.small_constants import (
     Sizes,
     bodies,
     every_node,
@@ -19,12 +21,19 @@ from onnx_kvtool.core.messages.small_constants import (
     small_constants,
 )
 
-__all__ = ["infer_hiding", "infer_past_negative_sizes", "slices_negative_size"]
+__all__ = ["FAULT", "infer_past_negative_sizes", "slices_negative_size"]
+
+FAULT = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="ends the process where its inference slices an axis of negative size, as sessions of"
+    " onnxruntime 1.31.1 do",
+    instead="hides such a Slice from inference, leaves negative sizes out, and does not have"
+    " onnxruntime load such a model",
+    issue="onnx/onnx#8481",
+)
 
 _DEFAULT = ("", "ai.onnx")
-_HIDDEN = "kvtool.hidden"
-"""Domain of a Slice of which inference knows nothing."""
-
 _WINDOW = ("dilations", "kernel_shape", "output_padding", "output_shape", "pads", "strides")
 _BY_WINDOW: Sizes = {
     "AffineGrid": ((1,), ()),
@@ -175,43 +184,6 @@ def _behind(
         if is_behind or id(node) in marked or (is_holder and is_nested):
             tainted.update(node.output)
     return found, [node for node in slices if id(node) not in own]
-
-
-def infer_hiding(
-    message: onnx.ModelProto,
-    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
-    hidden: list[onnx.NodeProto],
-) -> onnx.ModelProto:
-    """Return the result of inference with some nodes hidden from it."""
-    holders = (message, *message.functions)
-    domains = [node.domain for node in hidden]
-    for node in hidden:
-        node.domain = _HIDDEN
-    for holder in holders:
-        holder.opset_import.add(domain=_HIDDEN, version=1)
-    try:
-        result = infer(message)
-    finally:
-        for node, domain in zip(hidden, domains, strict=True):
-            _set_domain(node, domain)
-        for holder in holders:
-            del holder.opset_import[-1]
-    for node in every_node(result):
-        if node.domain == _HIDDEN:
-            _set_domain(node, "")
-    for holder in (result, *result.functions):
-        left = [entry for entry in holder.opset_import if entry.domain != _HIDDEN]
-        del holder.opset_import[:]
-        holder.opset_import.extend(left)
-    return result
-
-
-def _set_domain(node: onnx.NodeProto, domain: str) -> None:
-    """Set a domain; an empty one is left out, which makes other bytes."""
-    if domain:
-        node.domain = domain
-    else:
-        node.ClearField("domain")
 
 
 def _negative(graph: onnx.GraphProto) -> set[str]:

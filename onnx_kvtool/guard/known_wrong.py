@@ -7,10 +7,19 @@ import re
 import onnx
 
 from onnx_kvtool.core.messages.protobuf import DecodeError
-from onnx_kvtool.core.messages.small_constants import every_node
+from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.small_constants import every_node
 from onnx_kvtool.targets.target import find_target
 
-__all__ = ["known_wrong"]
+__all__ = ["FAULT", "known_wrong"]
+
+FAULT = Fault(
+    library="onnxruntime",
+    seen="1.25 to 1.28",
+    what="loads TensorScatter of strings and corrupts the memory of the process when it runs it",
+    instead="does not run such a model there, nor one that `targets/runtimes.toml` says is computed"
+    " wrongly",
+)
 
 _NONPAD_LIMITS = frozenset({"attention-nonpad-ignored", "attention-causal-nonpad"})
 """What `targets/runtimes.toml` says of releases that mask Attention by valid lengths wrongly."""

@@ -6,7 +6,7 @@ import onnx.parser
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.shapes.propagation import infer_with_data
+from onnx_kvtool.guard.inference import infer_with_data
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'
 

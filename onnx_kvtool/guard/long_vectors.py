@@ -1,24 +1,40 @@
-"""Models with numbers that onnx's inference may make very long vectors of."""
+"""Models in which onnx's inference may write down each element of a very long vector."""
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.messages.small_constants import (
+from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.small_constants import (
     FLOATS,
     INTEGERS,
+    Sizes,
     bodies,
     every_node,
+    is_told,
     op_types,
     small_constants,
 )
-from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.schema import op_history
+from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
-__all__ = ["HANDED_ON", "may_run_out"]
+__all__ = ["FAULT", "HANDED_ON", "LONGEST", "makes_long_vector", "may_run_out"]
 
-_LONG_DECLARED = 1 << 20
+FAULT = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="writes down each element of a vector that Add, Gather or Slice reads while it infers, 150"
+    " bytes for each, also of one that is declared to have 10^9",
+    instead="leaves elements out of account where a vector may be that long",
+)
+
+LONGEST = 1 << 20
+"""Elements of the longest vector that inference is told of."""
+
 _LARGE, _END = 1 << 15, 1 << 62
 """Between them lies a number that may be a size; above the second it means the end of an axis."""
 
@@ -50,7 +66,7 @@ def may_run_out(message: onnx.ModelProto) -> bool:
 
 
 def _is_long(shape: onnx.TensorShapeProto) -> bool:
-    return len(shape.dim) == 1 and shape.dim[0].dim_value > _LONG_DECLARED
+    return len(shape.dim) == 1 and shape.dim[0].dim_value > LONGEST
 
 
 def _may_be_a_large_size(numbers: NDArray[np.float64]) -> bool:
@@ -91,3 +107,43 @@ def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -
 def _has_a_rule(node: onnx.NodeProto) -> bool:
     """Return whether inference may know an operator, of any opset."""
     return bool(onnx.defs.has(node.op_type, "" if node.domain == "ai.onnx" else node.domain))
+
+
+@functools.cache
+def _makers() -> Sizes:
+    """Return where operators are told sizes whose result may be longer than their inputs."""
+    makers = {}
+    for op_type in sorted(having()):
+        kinds = traits_of(op_type)
+        if kinds.sizes and not kinds.any(Trait.VIEW, Trait.PART):
+            places = {
+                place
+                for facts in op_history(op_type)
+                for place, formal in enumerate(facts.inputs)
+                if formal.name in kinds.sizes
+            }
+            makers[op_type] = (tuple(sorted(places)), kinds.sizes)
+    return makers
+
+
+def makes_long_vector(message: onnx.ModelProto) -> bool:
+    """Return whether a node is told by a constant to make more than 2**20 elements along an axis.
+
+    Told so by a size that is computed, it is not found.
+    """
+    if op_types(message).isdisjoint(_makers()):
+        return False
+    long: set[str] | None = None
+    for node in every_node(message):
+        sizes = _makers().get(node.op_type)
+        if sizes is None or node.domain not in ("", "ai.onnx"):
+            continue
+        if long is None:
+            long = small_constants(message, _is_above)
+        if is_told(node, sizes, long, _is_above):
+            return True
+    return False
+
+
+def _is_above(numbers: NDArray[np.float64]) -> bool:
+    return bool((np.abs(numbers) > LONGEST).any())

@@ -15,11 +15,11 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.messages.weightless import weightless
 from onnx_kvtool.core.model import read
+from onnx_kvtool.guard.weightless import weightless
 from tests.core.small import BOOL, FLOAT, INT64, branched, external, plain, save, with_function
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 def _read(message: onnx.ModelProto, tmp_path: Path) -> ir.Model:
@@ -369,7 +369,7 @@ def test_weights_of_3_gb_are_neither_read_nor_copied(tmp_path: Path) -> None:
         import resource, sys
         from onnx_kvtool.core.files.external_data import check_external_data
         from onnx_kvtool.core.model import read, serialize
-        from onnx_kvtool.core.messages.weightless import weightless
+        from onnx_kvtool.guard.weightless import weightless
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         opened = []
         sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.messages.small_constants import (
+from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.small_constants import (
     INTEGERS,
     bodies,
     every_node,
@@ -17,7 +18,15 @@ from onnx_kvtool.core.messages.small_constants import (
     small_constants,
 )
 
-__all__ = ["infer_past_matrix_values"]
+__all__ = ["FAULT", "infer_past_matrix_values"]
+
+FAULT = Fault(
+    library="onnx",
+    seen="1.23.2",
+    what="takes the elements of a matrix for those of a vector while it infers: (2, 1) and (3,) are"
+    " refused as (2,) and (3,)",
+    instead="hides the elements of what an Unsqueeze makes a matrix of",
+)
 
 _DEFAULT = ("", "ai.onnx")
 _AXES = ((1,), ("axes",))

@@ -6,8 +6,8 @@ import onnx
 import onnx.parser
 import pytest
 
-from onnx_kvtool.core.messages.distinct_names import infer_with_distinct_names
-from onnx_kvtool.shapes.propagation import infer_with_data
+from onnx_kvtool.guard.distinct_names import infer_with_distinct_names
+from onnx_kvtool.guard.inference import infer_with_data
 
 _HEAD = '<ir_version: 10, opset_import: ["": 18, "local": 1]>'
 

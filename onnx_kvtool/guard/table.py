@@ -1,0 +1,51 @@
+"""The faults of other libraries that kvtool works around."""
+
+from __future__ import annotations
+
+from onnx_kvtool.core.messages import message
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.guard import (
+    distinct_names,
+    failed_allocation,
+    known_wrong,
+    long_vectors,
+    matrix_values,
+    names_for_zero,
+    negative_sizes,
+    nested_calls,
+    untyped_inputs,
+)
+from onnx_kvtool.guard.fault import Fault
+
+__all__ = ["FAULTS"]
+
+_WRITER = Fault(
+    library="onnx-ir",
+    seen="1.1.0",
+    what="drops sparse initializers and the empty outputs at the end of a node when it writes a"
+    " model, doubles metadata of tensors and quantization annotations of outputs, and refuses maps"
+    " and sparse attributes",
+    instead="carries around it what it cannot hold, and writes models itself",
+)
+"""Works below this package: `onnx_kvtool.core` reads and writes by it."""
+
+FAULTS: Table[str, Fault] = Table(
+    "fault",
+    [
+        (module.__name__.replace(".", "/") + ".py", fault)
+        for module, fault in (
+            (negative_sizes, negative_sizes.FAULT),
+            (untyped_inputs, untyped_inputs.FAULT),
+            (long_vectors, long_vectors.FAULT),
+            (failed_allocation, failed_allocation.FAULT),
+            (nested_calls, nested_calls.FAULT),
+            (distinct_names, distinct_names.FAULT),
+            (matrix_values, matrix_values.FAULT),
+            (names_for_zero, names_for_zero.FAULT),
+            (known_wrong, known_wrong.FAULT),
+            (message, _WRITER),
+        )
+    ],
+)
+"""The faults by the file that works around each; first those that end the process or take all of
+its memory or time, then those that give wrong answers."""
