@@ -190,6 +190,13 @@ def wide(body: str, **weights: tuple[int, ...]) -> ir.Model:
     return source
 
 
+SPLIT = """
+b = Shape <start = 0, end = 1> (x) h = Constant <value_ints = [8]> ()
+m = Constant <value_ints = [-1]> () t = Concat <axis = 0> (b, h, m) r = Reshape (x, t)
+"""
+"""(B, 8, 16), as a shape says that is put together when the model runs."""
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -204,6 +211,39 @@ def wide(body: str, **weights: tuple[int, ...]) -> ir.Model:
             "s = Constant <value_ints = [0, -1]> () r = Reshape (x, s) y = MatMul (r, w)",
             (24, 32),
             id="a size that a reshape computes follows",
+        ),
+        pytest.param(
+            "s = Constant <value_ints = [0, -1, 16]> () r = Reshape (x, s)"
+            " t = Constant <value_ints = [0, -1]> () f = Reshape (r, t) y = MatMul (f, w)",
+            (6, 24),
+            id="what is left beside a part is a part",
+        ),
+        pytest.param(
+            f"{SPLIT} u = Concat <axis = 0> (b, m) f = Reshape (r, u) y = MatMul (f, w)",
+            (6, 24),
+            id="what is split by a computed shape shrinks in its parts",
+        ),
+        pytest.param(
+            "g = Shape (x) i = Constant <value_int = 0> () j = Gather (g, i)"
+            " z = Constant <value_ints = [0]> () b = Unsqueeze (j, z)"
+            " e = Constant <value_ints = [1]> ()"
+            " n = Constant <value_ints = [9223372036854775807]> () d = Slice (g, e, n)"
+            " t = Concat <axis = 0> (b, d) f = Reshape (x, t) y = MatMul (f, w)",
+            (24, 32),
+            id="a shape that is taken apart and put together follows",
+        ),
+        pytest.param(
+            "b = Shape <start = 0, end = 1> (x) d = Shape <start = 1> (x)"
+            " t = Concat <axis = 0> (b, d) a = Constant <value_ints = [1]> ()"
+            " s = ReduceMean (x, a) e = Expand (s, t) y = MatMul (e, w)",
+            (24, 32),
+            id="what is as large as something else follows",
+        ),
+        pytest.param(
+            f"{SPLIT} k = Cast <to = 1> (t) s = ReduceMax <keepdims = 0> (k) q = Div (r, s)"
+            " u = Concat <axis = 0> (b, m) f = Reshape (q, u) y = MatMul (f, w)",
+            (24, 24),
+            id="a number of a shape that is computed with stays",
         ),
         pytest.param(
             "a = Constant <value_ints = [1]> () n = Constant <value_ints = [100]> ()"
@@ -272,6 +312,18 @@ def test_a_scale_that_one_model_holds_rounded_keeps_no_size(dtype: str, tmp_path
     found = compared(source, lowered)
     assert (found.status, found.detail) == ("equal", None)
     assert "elements of a head" in {entry.what for entry in found.shrunken}
+
+
+def test_one_constant_may_be_two_sizes(tmp_path: Path) -> None:
+    """Eight heads of two halves of eight: a lowered model has one constant for both."""
+    configuration = replace(tiny(CONFIGURATIONS["llama-1b-fp16"]), heads=8, kv_heads=8, batch="B")
+    source = kv.load(write(configuration, tmp_path))
+    for rotary in nodes(source, "RotaryEmbedding"):
+        rotary.attributes["interleaved"] = ir.AttrInt64("interleaved", 1)
+    lowered, _ = kv.lower(source, opset=18, verify=False)
+    found = compared(source, lowered)
+    assert (found.status, found.detail) == ("equal", None)
+    assert {"heads", "elements of a head"} <= {entry.what for entry in found.shrunken}
 
 
 def test_a_weight_that_differs_is_a_difference_of_models_that_are_alike() -> None:

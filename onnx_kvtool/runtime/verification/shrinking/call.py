@@ -11,7 +11,22 @@ from onnx_kvtool.ops.contrib_schema import default_of
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size
 
-__all__ = ["Call", "Link", "Links"]
+__all__ = ["Call", "Item", "Link", "Links"]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An integer of a shape that a model gives to an operator: of a constant, or a size.
+
+    Attributes:
+        number: What it is; None for a size.
+        place: Name of the constant that it comes from, and its index there; None for a size.
+        size: The size that it is read off while the model runs, and therefore follows; else None.
+    """
+
+    number: int | None = None
+    place: tuple[str, int] | None = None
+    size: Size | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +69,7 @@ class Call:
         node: The node.
         shapes: Shapes of its inputs; None for an unknown rank and for an input that is left out.
         integers: What its inputs hold where they are small constants of integers.
+        items: What its inputs hold where they are shapes: constants, or computed from sizes.
         is_token: For each input, whether it holds token ids that are fed.
         opset: Version of its domain.
         index: Index of the node.
@@ -63,6 +79,7 @@ class Call:
     node: onnx.NodeProto
     shapes: Sequence[Shape | None]
     integers: Sequence[list[int] | None]
+    items: Sequence[list[Item] | None]
     is_token: Sequence[bool]
     opset: int = NEWEST
     index: int = 0
@@ -77,6 +94,20 @@ class Call:
         if shape := self.shape(index):
             shape[0].pin()
         return self.integers[index] if index < len(self.integers) else None
+
+    def target(self, index: int) -> list[Item] | None:
+        """Return the integers of an input that is a shape, and keep how many they are."""
+        if shape := self.shape(index):
+            shape[0].pin()
+        return self.items[index] if index < len(self.items) else None
+
+    def link_target(self, index: int, sizes: dict[int, Size]) -> None:
+        """Note that integers of a shape are sizes, all others no sizes that may change."""
+        name = self.node.input[index]
+        self.links.readers[name] = self.links.readers.get(name, 0) + 1
+        for element, item in enumerate(self.items[index] or ()):
+            if element in sizes and item.place is not None:
+                self.links.numbers.append(Link(*item.place, sizes[element]))
 
     def link(self, index: int, sizes: dict[int, Size]) -> None:
         """Note that elements of a constant input are sizes, all others no sizes that may change."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,49 @@ import onnx
 from onnx import numpy_helper
 
 from onnx_kvtool.runtime.verification.shrinking.choice import LEAST, Choice
-from onnx_kvtool.runtime.verification.shrinking.shapes import Sizes
+from onnx_kvtool.runtime.verification.shrinking.shapes import LONGEST, Sizes
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
+from onnx_kvtool.runtime.verification.shrinking.spine import captured
 
-__all__ = ["keep_derived_numbers", "keep_irregular_tables", "shortened"]
+__all__ = ["keep_derived_numbers", "keep_irregular_tables", "separated", "shortened"]
+
+
+def separated(model: Skeleton) -> Skeleton:
+    """Return a model in which each node has the small constants of integers that it reads alone.
+
+    One constant of 32 may be the number of heads here and half of their size there, which are to
+    get different sizes. Constants that bodies read, or that are outputs, stay as they are.
+    """
+    message = onnx.ModelProto()
+    message.CopyFrom(model.message)
+    graph = message.graph
+    outer = {value.name for value in (*graph.input, *graph.output)}
+    outer.update(name for node in graph.node for name in captured(node))
+    shared = {
+        tensor.name: tensor
+        for tensor in graph.initializer
+        if tensor.data_type in _INTEGERS
+        and tensor.name not in model.bare | outer
+        and math.prod(tensor.dims) <= LONGEST
+    }
+    taken = {
+        *outer,
+        *(t.name for t in graph.initializer),
+        *(n for x in graph.node for n in x.output),
+    }
+    seen: set[str] = set()
+    for index, node in enumerate(graph.node):
+        for place, name in enumerate(node.input):
+            if name in seen and (own := f"{name}@{index}.{place}") not in taken:
+                graph.initializer.add().CopyFrom(shared[name])
+                graph.initializer[-1].name = node.input[place] = own
+            elif name in shared:
+                seen.add(name)
+    return replace(model, message=message)
+
+
+_INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
 
 
 def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> None:
@@ -91,8 +130,7 @@ def _numbers_of_arithmetic(model: Skeleton, sizes: Sizes) -> Iterator[int]:
         for name in node.input
     }
     for tensor in model.message.graph.initializer:
-        is_integer = tensor.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
-        if tensor.name in read and is_integer and tensor.name not in model.bare:
+        if tensor.name in read and tensor.data_type in _INTEGERS and tensor.name not in model.bare:
             values = np.unique(numpy_helper.to_array(tensor))
             if len(values) <= _FEW:
                 yield from (int(value) for value in values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from onnx_kvtool.runtime.verification.shrinking.call import Call
+from onnx_kvtool.runtime.verification.shrinking.call import Call, Item
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size, bind, factor, pin
 
 __all__ = ["concat", "expand", "reshape", "slice_", "split", "tile"]
@@ -12,20 +12,26 @@ __all__ = ["concat", "expand", "reshape", "slice_", "split", "tile"]
 
 def reshape(call: Call) -> list[Shape | None] | None:
     """A 0 copies a size, a number is one; sizes that are merged or split are products."""
-    shape, target = call.shape(0), call.constant(1)
+    shape, target = call.shape(0), call.target(1)
     if shape is None or target is None or call.number("allowzero"):
         return None
-    copied = [axis for axis, size in enumerate(target) if size == 0]
-    if (copied and max(copied) >= len(shape)) or target.count(-1) > 1:
+    copied = [axis for axis, item in enumerate(target) if item.number == 0]
+    if (copied and max(copied) >= len(shape)) or [i.number for i in target].count(-1) > 1:
         return None
     items: list[Size | None] = [
-        shape[axis] if size == 0 else None if size == -1 else bind(size, is_pinned=False)
-        for axis, size in enumerate(target)
+        shape[axis] if item.number == 0 else _wanted(item) for axis, item in enumerate(target)
     ]
     result = _matched(shape, items)
-    numbers = {axis: result[axis] for axis, size in enumerate(target) if size > 1}
-    call.link(1, numbers)
+    numbers = {axis: result[axis] for axis, item in enumerate(target) if (item.number or 0) > 1}
+    call.link_target(1, numbers)
     return [result]
+
+
+def _wanted(item: Item) -> Size | None:
+    """Return the size that an integer of a target asks for; None for what is left."""
+    if item.size is not None:
+        return item.size
+    return None if item.number == -1 else bind(item.number, is_pinned=False)
 
 
 def _matched(shape: Shape, items: list[Size | None]) -> Shape:
@@ -41,9 +47,22 @@ def _matched(shape: Shape, items: list[Size | None]) -> Shape:
     after = items[begin[1] : len(items) - end[1]]
     if after == [None]:
         items[begin[1]] = _merged(before)
+    elif (left := _left(before, after)) is not None:
+        items[begin[1] + after.index(None)] = left
+        factor(before, [size if size is not None else left for size in after])
     else:
         pin(before, [size for size in after if size is not None])
     return [size if size is not None else bind(None) for size in items]
+
+
+def _left(before: Shape, after: list[Size | None]) -> Size | None:
+    """Return a size for what is left beside known ones; None if it is not known."""
+    numbers = [size.number for size in before]
+    others = [size.number for size in after if size is not None]
+    if len(others) == len(after) or None in numbers or None in others:
+        return None
+    whole, rest = (math.prod(number or 0 for number in known) for known in (numbers, others))
+    return bind(whole // rest, is_pinned=False) if whole and rest and whole % rest == 0 else None
 
 
 def _from_front(
@@ -128,7 +147,7 @@ def tile(call: Call) -> list[Shape | None] | None:
 
 def expand(call: Call) -> list[Shape | None] | None:
     """What is 1 takes a number of the target; the rest stays."""
-    shape, target = call.shape(0), call.constant(1)
+    shape, target = call.shape(0), call.target(1)
     if shape is None or target is None:
         return None
     rank = max(len(shape), len(target))
@@ -137,17 +156,17 @@ def expand(call: Call) -> list[Shape | None] | None:
     numbers: dict[int, Size] = {}
     for place, size in enumerate(old):
         element = place - (rank - len(target))
-        wanted = target[element] if element >= 0 else 1
-        if wanted == 1 and size is not None:
+        item = target[element] if element >= 0 else Item(1)
+        new = item.size or bind(item.number, is_pinned=False)
+        if new.is_one and size is not None:
             result.append(size)
             continue
-        new = bind(wanted, is_pinned=False)
         if size is not None and not size.is_one:
             size.join(new)
-        if wanted > 1:
+        if (item.number or 0) > 1:
             numbers[element] = new
         result.append(new)
-    call.link(1, numbers)
+    call.link_target(1, numbers)
     return [result]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,17 +12,18 @@ from onnx import numpy_helper, shape_inference
 
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.runtime.verification.shrinking.call import Call, Links
+from onnx_kvtool.runtime.verification.shrinking.call import Call, Item, Links
 from onnx_kvtool.runtime.verification.shrinking.rules import SIZE_RULES
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size, bind, pin
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton
 from onnx_kvtool.runtime.verification.shrinking.spine import captured
+from onnx_kvtool.runtime.verification.shrinking.vectors import carried, count_carriers
 
-__all__ = ["Shapes", "Sizes", "sizes_of"]
+__all__ = ["LONGEST", "Shapes", "Sizes", "sizes_of"]
 
 _A = onnx.AttributeProto
 
-_LONGEST = 64
+LONGEST = 64
 """Elements of a constant that may hold sizes or axes."""
 
 Shapes = dict[str, Shape | None]
@@ -64,9 +65,11 @@ class _Walk:
         self._tokens = set(tokens)
         self._opsets = {o.domain: o.version for o in skeleton.message.opset_import}
         self._integers: dict[str, list[int]] = {}
+        self._items: dict[str, list[Item]] = {}
+        self._symbols: dict[str, Size] = {}
         self._inferred = _inferred(skeleton.message)
         for value in graph.input:
-            self.shapes[value.name] = _declared(value)
+            self.shapes[value.name] = self._declared(value)
         for tensor in graph.initializer:
             is_pinned = tensor.name not in free
             self.shapes[tensor.name] = [bind(size, is_pinned=is_pinned) for size in tensor.dims]
@@ -75,22 +78,21 @@ class _Walk:
             self.shapes[sparse.values.name] = [bind(size) for size in sparse.dims]
         for index, node in enumerate(graph.node):
             self._node(node, index)
-        self._check_readers(graph.node)
+        self._check_readers(graph.node, [value.name for value in graph.output])
 
-    def _check_readers(self, nodes: Iterable[onnx.NodeProto]) -> None:
+    def _check_readers(self, nodes: Sequence[onnx.NodeProto], outputs: list[str]) -> None:
         """Tie sizes that are one number, and keep those that some node reads for anything else."""
-        readers: Counter[str] = Counter()
+        readers: Counter[str] = Counter(outputs)
         for node in nodes:
             readers.update(name for name in node.input if name)
             readers.update(captured(node))
+        count_carriers(nodes, self._items, self.links, readers)
         first: dict[object, Size] = {}
         for link in self.links.numbers:
             # Nodes that share a constant share what it says.
             first.setdefault((link.place, link.element), link.size).join(link.size)
-            if (
-                isinstance(link.place, str)
-                and readers[link.place] != self.links.readers[link.place]
-            ):
+            known = self.links.readers
+            if isinstance(link.place, str) and readers[link.place] != known.get(link.place, 0):
                 link.size.pin()
 
     def _node(self, node: onnx.NodeProto, index: int) -> None:
@@ -101,11 +103,14 @@ class _Walk:
             node,
             [self.shapes.get(name) if name else None for name in node.input],
             [self._integers.get(name) for name in node.input],
+            [self._items.get(name) for name in node.input],
             [name in self._tokens for name in node.input],
             self._opsets.get(node.domain, NEWEST),
             index,
             self.links,
         )
+        if (items := carried(call)) is not None:
+            self._items[node.output[0]] = items
         domain = "" if node.domain == "ai.onnx" else node.domain
         rule = SIZE_RULES.get((domain, node.op_type))
         outputs = None if rule is None else rule(call)
@@ -133,7 +138,7 @@ class _Walk:
                 self._note(name, attribute.t)
             elif attribute.type in (_A.INTS, _A.INT):
                 numbers = list(attribute.ints) if attribute.type == _A.INTS else [attribute.i]
-                self._integers[name] = numbers
+                self._hold(name, numbers)
                 self.shapes[name] = [bind(len(numbers))] if attribute.type == _A.INTS else []
             else:
                 self.shapes[name] = self._fresh(name)
@@ -143,18 +148,26 @@ class _Walk:
         is_integer = tensor.data_type in (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
         if not is_integer or tensor.data_location == onnx.TensorProto.EXTERNAL:
             return
-        if int(np.prod(tensor.dims)) <= _LONGEST:
-            self._integers[name] = [int(n) for n in numpy_helper.to_array(tensor).reshape(-1)]
+        if int(np.prod(tensor.dims)) <= LONGEST:
+            self._hold(name, [int(n) for n in numpy_helper.to_array(tensor).reshape(-1)])
 
+    def _hold(self, name: str, numbers: list[int]) -> None:
+        self._integers[name] = numbers
+        self._items[name] = [Item(n, (name, element)) for element, n in enumerate(numbers)]
 
-def _declared(value: onnx.ValueInfoProto) -> Shape | None:
-    type_ = value.type.tensor_type
-    if not type_.HasField("shape"):
-        return None
-    return [
-        bind(dim.dim_value, is_pinned=False) if dim.HasField("dim_value") else bind(None)
-        for dim in type_.shape.dim
-    ]
+    def _declared(self, value: onnx.ValueInfoProto) -> Shape | None:
+        """Return the sizes of an input; those of one name are the same."""
+        type_ = value.type.tensor_type
+        if not type_.HasField("shape"):
+            return None
+        return [
+            bind(dim.dim_value, is_pinned=False)
+            if dim.HasField("dim_value")
+            else self._symbols.setdefault(dim.dim_param, bind(None))
+            if dim.dim_param
+            else bind(None)
+            for dim in type_.shape.dim
+        ]
 
 
 def _inferred(message: onnx.ModelProto) -> dict[str, list[int | None]]:

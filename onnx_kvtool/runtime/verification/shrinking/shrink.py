@@ -21,6 +21,7 @@ from onnx_kvtool.runtime.verification.shrinking.choice import Choice, choose
 from onnx_kvtool.runtime.verification.shrinking.constants import (
     keep_derived_numbers,
     keep_irregular_tables,
+    separated,
     shortened,
 )
 from onnx_kvtool.runtime.verification.shrinking.drawn import (
@@ -84,6 +85,7 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
         CannotShrink: If the copies would still be too large.
         KvtoolError: If a weight that keeps its values cannot be read.
     """
+    a, b = separated(a), separated(b)
     shared = dict.fromkeys((*_own_weights(a), *_own_weights(b)))
     common = shared.keys() | _common_constants(a, b)
     tokens = _tokens(a) & _tokens(b)
