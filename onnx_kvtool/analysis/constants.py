@@ -62,9 +62,13 @@ class Folder:
         if node.domain != "" or len(node.outputs) != 1:
             return None
         folder: Callable[..., Partial | None] | None = FOLDERS.get(node.op_type)
-        if folder is None or not _is_well_formed(node):
+        facts = None if folder is None else _facts(node)
+        if folder is None or facts is None:
             return None
-        attributes: dict[str, Any] = {k: a.value for k, a in node.attributes.items()}
+        attributes: dict[str, Any] = {
+            name: a.default for name, a in facts.attributes.items() if a.default is not None
+        }
+        attributes.update((name, given.value) for name, given in node.attributes.items())
         inputs = [None if v is None else self._memo.get(v) for v in node.inputs]
         try:
             result = folder(node, inputs, attributes)
@@ -81,9 +85,9 @@ class Folder:
         return Partial(result.numbers, result.known & narrow)
 
 
-def _is_well_formed(node: ir.Node) -> bool:
-    """Return whether some version of the operator allows the inputs and attributes of a node."""
-    return any(_is_allowed(node, facts) for facts in op_history(node.op_type))
+def _facts(node: ir.Node) -> OpFacts | None:
+    """Return the newest version of the operator that allows the inputs and attributes of a node."""
+    return next((facts for facts in op_history(node.op_type) if _is_allowed(node, facts)), None)
 
 
 def _is_allowed(node: ir.Node, facts: OpFacts) -> bool:

@@ -65,7 +65,7 @@ _Folder = Callable[[ir.Node, _Inputs, _Attributes], Partial | None]
 
 
 # The driver calls a folder only for a node that some version of its operator allows: required
-# inputs and attributes are there, and attributes are of their types.
+# inputs and attributes are there, attributes are of their types, and defaults are bound.
 
 
 def _constant(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
@@ -89,7 +89,7 @@ def _shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     dims = dims_of(value) or ()
     numbers = [d if isinstance(d, int) else 0 for d in dims]
     known = [isinstance(d, int) for d in dims]
-    part = slice(attributes.get("start", 0), attributes.get("end"))
+    part = slice(attributes.get("start"), attributes.get("end"))
     return Partial(np.asarray(numbers, np.int64)[part], np.asarray(known, np.bool_)[part])
 
 
@@ -179,7 +179,8 @@ def _concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
         if not isinstance(length, int) or length > 64:
             return None
         parts.append(Partial(np.zeros(length, np.int64), np.zeros(length, np.bool_)))
-    axis = counted_axis(attributes.get("axis", 1), parts[0].numbers.ndim)  # a default in Concat-1
+    # The text of Concat-1 has a default that its schema lacks.
+    axis = counted_axis(attributes.get("axis", 1), parts[0].numbers.ndim)
     others = {p.numbers.shape[:axis] + p.numbers.shape[axis + 1 :] for p in parts}
     if len(others) > 1 or len({p.numbers.ndim for p in parts}) > 1:
         return None
@@ -193,7 +194,7 @@ def _gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     operand, indices = inputs[0], inputs[1]
     if operand is None or indices is None or not indices.complete:
         return None
-    axis = counted_axis(attributes.get("axis", 0), operand.numbers.ndim)
+    axis = counted_axis(attributes["axis"], operand.numbers.ndim)
     if operand.numbers.ndim + indices.numbers.ndim > MOST_AXES:
         return None
     size = operand.numbers.shape[axis]
@@ -277,7 +278,7 @@ def _modulo(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     a, b = inputs
     if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None
-    numbers = (np.fmod if attributes.get("fmod", 0) else np.mod)(a.numbers, b.numbers)
+    numbers = (np.fmod if attributes["fmod"] else np.mod)(a.numbers, b.numbers)
     return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
 
 
