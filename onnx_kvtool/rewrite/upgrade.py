@@ -23,8 +23,7 @@ from onnx_kvtool.rewrite.names import Names
 from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.rewrite.stamp import ir_version_of, normalise_domains, set_versions
-from onnx_kvtool.rewrite.upgrading.early import tag_early
-from onnx_kvtool.rewrite.upgrading.table import UPGRADES
+from onnx_kvtool.rewrite.upgrading.table import UPGRADES, tag_early
 from onnx_kvtool.shapes.infer import annotate
 
 __all__ = ["OLDEST", "upgrade"]

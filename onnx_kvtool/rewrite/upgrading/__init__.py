@@ -1,1 +1,1 @@
-"""Rules that bring a node of an older opset to a later one, one file per operator or family."""
+"""Rules that bring a node of an older opset to a later one, one file per family of operators."""

@@ -1,34 +1,47 @@
-"""The table of upgrades: which rule brings which operator to a later opset, and across which."""
+"""The table of upgrades: which rule brings which operator to a later opset, and across which.
+
+Beside it the operators that runtimes wrote into the default domain before ONNX had them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.rewrite.upgrading.axes import upgrade_axes_13_18
-from onnx_kvtool.rewrite.upgrading.batch_normalization import upgrade_batch_normalization_9_14
-from onnx_kvtool.rewrite.upgrading.cast import upgrade_cast_24
-from onnx_kvtool.rewrite.upgrading.clip import upgrade_clip_11
-from onnx_kvtool.rewrite.upgrading.dft import upgrade_dft_20
-from onnx_kvtool.rewrite.upgrading.dropout import upgrade_dropout_10_12
-from onnx_kvtool.rewrite.upgrading.grid_sample import upgrade_grid_sample_20
-from onnx_kvtool.rewrite.upgrading.group_normalization import upgrade_group_normalization_21
-from onnx_kvtool.rewrite.upgrading.one_hot import upgrade_one_hot_11
-from onnx_kvtool.rewrite.upgrading.pad import upgrade_pad_11
-from onnx_kvtool.rewrite.upgrading.quantize import (
+from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.rewrite.upgrading.arguments import (
+    upgrade_axes_13_18,
+    upgrade_clip_11,
+    upgrade_dft_20,
+    upgrade_dropout_10_12,
+    upgrade_pad_11,
+    upgrade_slice_10,
+    upgrade_split_13_18,
+    upgrade_top_k_10,
+)
+from onnx_kvtool.rewrite.upgrading.conversion import (
+    upgrade_cast_24,
     upgrade_dequantize_linear_13,
     upgrade_quantize_linear_13_19,
 )
-from onnx_kvtool.rewrite.upgrading.resize import upgrade_resize_11_13, upgrade_upsample_9_10
-from onnx_kvtool.rewrite.upgrading.roi_align import upgrade_roi_align_16
+from onnx_kvtool.rewrite.upgrading.indexing import (
+    upgrade_one_hot_11,
+    upgrade_scatter_11,
+)
+from onnx_kvtool.rewrite.upgrading.normalization import (
+    upgrade_batch_normalization_9_14,
+    upgrade_group_normalization_21,
+    upgrade_softmax_13,
+)
+from onnx_kvtool.rewrite.upgrading.sampling import (
+    upgrade_grid_sample_20,
+    upgrade_resize_11_13,
+    upgrade_roi_align_16,
+    upgrade_upsample_9_10,
+)
 from onnx_kvtool.rewrite.upgrading.scan import upgrade_scan_9
-from onnx_kvtool.rewrite.upgrading.scatter import upgrade_scatter_11
-from onnx_kvtool.rewrite.upgrading.slice import upgrade_slice_10
-from onnx_kvtool.rewrite.upgrading.softmax import upgrade_softmax_13
-from onnx_kvtool.rewrite.upgrading.split import upgrade_split_13_18
-from onnx_kvtool.rewrite.upgrading.top_k import upgrade_top_k_10
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -36,7 +49,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.rewrite.emit import Emitter
     from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 
-__all__ = ["UPGRADES", "Upgrade"]
+__all__ = ["EARLY", "UPGRADES", "Upgrade", "tag_early"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +131,28 @@ UPGRADES: Mapping[str, Upgrade] = Table(
         ("Upsample", Upgrade("upsample", (9, 10), upgrade_upsample_9_10)),
     ],
 )
+
+EARLY: Mapping[str, int] = Table(
+    "early operator",
+    [
+        # onnxruntime's optimiser fuses it at every opset. Its own schema has the inputs,
+        # attributes and defaults of version 17 (onnxruntime 1.31).
+        ("LayerNormalization", 17),
+    ],
+)
+"""For each operator that runtimes wrote before ONNX had it, the opset whose version they mean."""
+
+
+def tag_early(nodes: Iterable[ir.Node], opset: int) -> None:
+    """Tag the nodes that a model of an opset cannot have with the opset that they mean, in place.
+
+    Args:
+        nodes: Nodes that are written for `opset`, unless they are tagged.
+        opset: Version of the default domain.
+    """
+    for node in nodes:
+        early = EARLY.get(node.op_type)
+        if early is None or node.domain != "":
+            continue
+        if op_facts(node.op_type, node.version or opset) is None:
+            node.version = early

@@ -11,8 +11,7 @@ import pytest
 
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.rewrite.upgrade import OLDEST
-from onnx_kvtool.rewrite.upgrading.early import EARLY
-from onnx_kvtool.rewrite.upgrading.table import UPGRADES
+from onnx_kvtool.rewrite.upgrading.table import EARLY, UPGRADES
 
 _FEWER_TYPES = {
     ("Erf", 13),

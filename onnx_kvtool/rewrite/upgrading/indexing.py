@@ -1,4 +1,4 @@
-"""OneHot-9, for opsets from 11 on."""
+"""Operators that select by indices: OneHot and Scatter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.upgrading.forms import again, fixed
 
-__all__ = ["upgrade_one_hot_11"]
+__all__ = ["upgrade_one_hot_11", "upgrade_scatter_11"]
 
 _BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
@@ -35,3 +35,8 @@ def upgrade_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     negative = em.op("Less", whole[0], fixed(0, em, "zero"), dtype=_BOOL)
     kept = em.op("Where", negative, scalar, whole[0], hint="indices")
     return again(em, node, [kept, scalar, values])
+
+
+def upgrade_scatter_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Call it ScatterElements; inputs and attributes are the same."""
+    return again(em, node, list(node.inputs), op_type="ScatterElements")

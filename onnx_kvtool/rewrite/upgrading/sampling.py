@@ -1,4 +1,4 @@
-"""Upsample, and Resize-10 and -11, for opsets from 10, 11 and 13 on."""
+"""Operators that sample images: Resize, Upsample, GridSample, RoiAlign."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.upgrading.forms import again
 
-__all__ = ["upgrade_resize_11_13", "upgrade_upsample_9_10"]
+__all__ = [
+    "upgrade_grid_sample_20",
+    "upgrade_resize_11_13",
+    "upgrade_roi_align_16",
+    "upgrade_upsample_9_10",
+]
 
 _FLOAT = ir.DataType.FLOAT
 
@@ -111,3 +116,21 @@ def _resize(em: Emitter, data: ir.Value, scales: ir.Value, mode: str, rounding: 
     if mode == "nearest":
         attributes["nearest_mode"] = rounding
     return em.op("Resize", data, nothing, scales, attributes=attributes, dtype=dtype)
+
+
+_NEW_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
+
+
+def upgrade_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the mode the name that holds for any number of spatial dimensions."""
+    view = NodeView(node, context.opset_of(node))
+    mode = view.string("mode")
+    if mode not in _NEW_NAMES:
+        raise MalformedNode("attribute-value", f"`mode={mode}` is no mode of GridSample-16")
+    return again(em, node, list(node.inputs), attributes={"mode": _NEW_NAMES[mode]})
+
+
+def upgrade_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Name what version 10 does: no shift by half a pixel, which version 16 has by default."""
+    mode = {"coordinate_transformation_mode": "output_half_pixel"}
+    return again(em, node, list(node.inputs), attributes=mode)

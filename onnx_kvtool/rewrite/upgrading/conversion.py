@@ -1,7 +1,8 @@
-"""QuantizeLinear and DequantizeLinear of version 10 and 13, for opsets from 13 and from 19 on."""
+"""Operators that convert element types: Cast, CastLike, QuantizeLinear, DequantizeLinear."""
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
@@ -9,9 +10,23 @@ from onnx_kvtool.rewrite.emit import Emitter
 from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.forms import cast
 from onnx_kvtool.rewrite.refusal import Refusal
-from onnx_kvtool.rewrite.upgrading.forms import again, fixed
+from onnx_kvtool.rewrite.upgrading.forms import again, fixed, number_like
 
-__all__ = ["upgrade_dequantize_linear_13", "upgrade_quantize_linear_13_19"]
+__all__ = ["upgrade_cast_24", "upgrade_dequantize_linear_13", "upgrade_quantize_linear_13_19"]
+
+
+def upgrade_cast_24(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Turn infinities into NaN first: with `saturate` they became NaN, and now the largest number.
+
+    Cast(Where(IsInf(input), NaN, input))
+    """
+    view = NodeView(node, context.opset_of(node))
+    data = view.required("input")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    infinite = em.op("IsInf", data, dtype=ir.DataType.BOOL)
+    nothing = number_like(em, np.nan, data, "nan")
+    finite = em.op("Where", infinite, nothing, data, dtype=dtype)
+    return again(em, node, [finite, *node.inputs[1:]])
 
 
 def upgrade_dequantize_linear_13(
