@@ -17,6 +17,7 @@ from onnx_kvtool.ops.element_type import contradiction, dtype_name
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
+from onnx_kvtool.shapes.contents import Contents
 from onnx_kvtool.shapes.control import CONTROL
 from onnx_kvtool.shapes.node_types import contrib_types, output_types
 from onnx_kvtool.shapes.outcome import Outcome
@@ -25,7 +26,7 @@ from onnx_kvtool.shapes.versions import report_wrong_opset
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.knowledge import Conflict, Contents, Knowledge, Lost
+from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
 from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
 from onnx_kvtool.symbolic.rules.table import OTHER_RULES, SHAPE_RULES

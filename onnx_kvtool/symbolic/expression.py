@@ -45,11 +45,13 @@ class Expr:
         terms: Each product of atoms with its coefficient, none of them 0.
         axes: Axes whose coordinates occur anywhere inside.
         weight: How many terms and atoms there are inside, a measure of the work it makes.
+        number: The value, where the expression is a constant; else None.
     """
 
     terms: frozenset[tuple[Monomial, int]]
     axes: frozenset[int] = field(compare=False)
     weight: int = field(compare=False)
+    number: int | None = field(compare=False)  # asked for far more often than it is made
 
     @staticmethod
     def of(terms: Mapping[Monomial, int]) -> Expr:
@@ -66,17 +68,9 @@ class Expr:
                 for part in atom.parts:
                     axes |= part.axes
                     weight += part.weight
-        return Expr(kept, frozenset(axes), weight)
-
-    @property
-    def number(self) -> int | None:
-        """The value, where the expression is a constant; else None."""
-        if not self.terms:
-            return 0
-        if len(self.terms) == 1:
-            ((monomial, coefficient),) = self.terms
-            return coefficient if not monomial else None
-        return None
+        constant = terms.get(_ONE, 0)
+        number = constant if len(kept) == (constant != 0) else None
+        return Expr(kept, frozenset(axes), weight, number)
 
     @property
     def is_vast(self) -> bool:
@@ -145,7 +139,8 @@ class Expr:
     __radd__ = __add__
 
     def __neg__(self) -> Expr:
-        return Expr(frozenset((m, -k) for m, k in self.terms), self.axes, self.weight)
+        number = None if self.number is None else -self.number
+        return Expr(frozenset((m, -k) for m, k in self.terms), self.axes, self.weight, number)
 
     def __sub__(self, other: Expr | int) -> Expr:
         return self + -_expr(other)

@@ -10,10 +10,9 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.symbolic.atoms import Atom, Extent
 from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
-from onnx_kvtool.symbolic.index_map import IndexMap, IndexMaps
 from onnx_kvtool.symbolic.sizes import Shape
 
-__all__ = ["Conflict", "Contents", "Knowledge", "Lost"]
+__all__ = ["Conflict", "Knowledge", "Lost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +82,3 @@ class Knowledge:
         atom = Extent(value, integer(axis))
         self.lost_sizes[atom] = lost
         return variable(atom)
-
-
-class Contents(IndexMaps):
-    """What integer values hold, with the shapes that inference has found so far.
-
-    Args:
-        opset: Version of the default domain.
-        knowledge: Where the shapes stand.
-    """
-
-    def __init__(self, opset: int, knowledge: Knowledge) -> None:
-        super().__init__(opset)
-        self._knowledge = knowledge
-
-    def _declared(self, value: ir.Value) -> tuple[Expr, ...] | None:
-        return self._knowledge.shapes.get(value)
-
-    def put(self, value: ir.Value, content: IndexMap) -> None:
-        """Say what `value` holds, such as the formal input of a function at a call."""
-        self._memo[value] = content
-
-    def forget(self, value: ir.Value) -> None:
-        """Compute anew what `value` holds when it is asked for again."""
-        self._memo.pop(value, None)
-        self._unrelated.pop(value, None)

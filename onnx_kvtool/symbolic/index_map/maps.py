@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
@@ -18,6 +20,9 @@ from onnx_kvtool.symbolic.index_map.description import IndexMap
 from onnx_kvtool.symbolic.index_map.rules.constants import stored
 from onnx_kvtool.symbolic.index_map.rules.table import INDEX_RULES
 from onnx_kvtool.symbolic.index_map.site import Site, Unrelated
+from onnx_kvtool.symbolic.knowledge import Knowledge
+from onnx_kvtool.symbolic.rules.site import Site as Node
+from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.sizes import is_invented
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -25,6 +30,8 @@ __all__ = ["HEAVIEST", "IndexMaps"]
 
 HEAVIEST = 256
 """Largest weight of an expression; a value that would need a larger one is opaque."""
+
+_NOWHERE = Location()
 
 _LONGEST_CASTS = 8
 """Most casts of casts that are looked through."""
@@ -57,6 +64,8 @@ class IndexMaps:
         self._equalities = equalities if equalities is not None else SizeEqualities()
         self._memo: dict[ir.Value, IndexMap] = {}
         self._unrelated: dict[ir.Value, tuple[Unrelated, ...]] = {}
+        self._below = _Below(self._operand)
+        self._around = Knowledge()  # of the operands of the node that is looked at
 
     def of(self, value: ir.Value) -> IndexMap:
         """Return what `value` holds.
@@ -176,14 +185,54 @@ class IndexMaps:
             view = NodeView(node, node.version if node.version is not None else self._opset)
             if not node.attributes.keys() <= view.facts.attributes.keys():
                 return None  # that of another version, perhaps, which gives it another meaning
-            dtype, declared = self._dtype(view, value), self._declared(value)
-            site = Site(view, self._operand, self._shape_below, dtype, declared, value)
+            # What a constant holds has a shape of its own, and most nodes of a model are constants.
+            shape = () if node.op_type == "Constant" else self._result(view, value)
+            if shape is None:
+                return None
+            dtype = self._dtype(view, value)
+            site = Site(view, self._operand, self._shape_below, dtype, shape, value)
             found = rule(site)
         except MalformedNode:
             return None
         if site.unrelated:
             self._unrelated[value] = tuple(site.unrelated)
         return found
+
+    def _result(self, view: NodeView, value: ir.Value) -> tuple[Expr, ...] | None:
+        """Return the shape of an output, as its rule says; what it does not know, as declared.
+
+        Raises:
+            MalformedNode: If the operands contradict each other.
+        """
+        declared, found = self._declared(value), self._inferred(view, value)
+        if found is None or declared is None or len(declared) != len(found):
+            return declared if found is None else found
+        return tuple(
+            there if isinstance(atom := size.atom, Extent) and atom.value is value else size
+            for size, there in zip(found, declared, strict=True)
+        )
+
+    def _inferred(self, view: NodeView, value: ir.Value) -> tuple[Expr, ...] | None:
+        from onnx_kvtool.symbolic.rules.table import SHAPE_RULES  # which takes a while to build
+
+        knowledge = self._around
+        knowledge.shapes.clear()
+        knowledge.conflicts.clear()
+        knowledge.assumed.clear()
+        for operand in view.node.inputs:
+            shape = None if operand is None else self._shape_below(operand)
+            if operand is not None and shape is not None:
+                knowledge.shapes[operand] = shape
+        site = Node(view.node, view.opset, _NOWHERE, knowledge, self._below, True, view)
+        try:
+            shapes = SHAPE_RULES[view.node.op_type](site)
+        except Unknown:
+            shapes = ()
+        if knowledge.conflicts:
+            raise MalformedNode("operand-shape", knowledge.conflicts[0].message)
+        found = shapes[index] if (index := value.index() or 0) < len(shapes) else None
+        # Of an empty operand, another size might be copied than the one that is asked for.
+        return None if knowledge.assumed or isinstance(found, Unknown) else found
 
     def _operand(self, value: ir.Value) -> IndexMap:
         known = self._memo.get(value)
@@ -220,6 +269,13 @@ class IndexMaps:
             else variable(Extent(value, integer(i)))
             for i, dim in enumerate(dims)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """What operands hold, which are described before."""
+
+    of: Callable[[ir.Value], IndexMap]
 
 
 def _values_in(expressions: Iterable[Expr]) -> list[ir.Value]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.atoms import Extent
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.index_map.description import IndexMap
 
 __all__ = ["Rule", "Site", "Unrelated"]
@@ -41,7 +40,7 @@ class Site:
         operands: What each value read by the node holds.
         shape_of: The shape of any value; None when its rank is unknown.
         dtype: Element type of the output; None when unknown.
-        declared: Shape that the file or inference gives the output; None when its rank is unknown.
+        shape: Shape of the output.
         output: The output that is described.
         unrelated: What a rule would have had to know; rules add to it.
     """
@@ -50,7 +49,7 @@ class Site:
     operands: Callable[[ir.Value], IndexMap]
     shape_of: Callable[[ir.Value], tuple[Expr, ...] | None]
     dtype: ir.DataType | None
-    declared: tuple[Expr, ...] | None
+    shape: tuple[Expr, ...]
     output: ir.Value
     unrelated: list[Unrelated] = field(default_factory=list)
 
@@ -118,29 +117,23 @@ class Site:
         found: ir.TensorProtocol = self.node.attributes[name].value
         return found
 
-    def unknown_size(self, axis: int) -> Expr:
-        """Return the size of the output along `axis` where nothing is known of it."""
-        return variable(Extent(self.output, integer(axis)))
+    def opaque(self) -> IndexMap:
+        """Return a map with unknown elements."""
+        return IndexMap(self.shape, self.dtype, None, ())
 
-    def opaque(self, shape: Sequence[Expr] | None) -> IndexMap:
-        """Return a map of a known shape with unknown elements."""
-        return IndexMap(None if shape is None else tuple(shape), self.dtype, None, ())
+    def whole(self, element: Expr) -> IndexMap:
+        """Return a map whose elements have one expression."""
+        return IndexMap.whole(self.shape, self.dtype, element)
 
-    def whole(self, shape: Sequence[Expr], element: Expr) -> IndexMap:
-        """Return a map of the output's type whose elements have one expression."""
-        return IndexMap.whole(shape, self.dtype, element)
+    def stacked(self, axis: int, parts: Sequence[Expr]) -> IndexMap:
+        """Return a map with one expression per place along `axis`."""
+        return IndexMap.stacked(self.shape, self.dtype, axis, parts)
 
-    def stacked(self, shape: Sequence[Expr], axis: int, parts: Sequence[Expr]) -> IndexMap:
-        """Return a map of the output's type with one expression per place along `axis`."""
-        return IndexMap.stacked(shape, self.dtype, axis, parts)
-
-    def like(self, shape: Sequence[Expr], axis: int | None, parts: Sequence[Expr]) -> IndexMap:
-        """Return a map of the output's type from expressions as `IndexMap` holds them."""
+    def like(self, axis: int | None, parts: Sequence[Expr]) -> IndexMap:
+        """Return a map from expressions as `IndexMap` holds them."""
         if not parts:
-            return self.opaque(shape)
-        if axis is None:
-            return self.whole(shape, parts[0])
-        return self.stacked(shape, axis, parts)
+            return self.opaque()
+        return self.whole(parts[0]) if axis is None else self.stacked(axis, parts)
 
 
 Rule = Callable[[Site], IndexMap | None]

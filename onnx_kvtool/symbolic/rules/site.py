@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import onnx_ir as ir
 
@@ -12,11 +13,20 @@ from onnx_kvtool.ops.contrib_schema import contrib_facts, default_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.atoms import Dimension, Element, Extent
 from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.index_map import IndexMap
-from onnx_kvtool.symbolic.knowledge import Conflict, Contents, Knowledge, Lost
+from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.sizes import Shape, shape_words
 
+if TYPE_CHECKING:
+    from onnx_kvtool.symbolic.index_map import IndexMap
+
 __all__ = ["Rule", "Site", "Unknown"]
+
+
+class Contents(Protocol):
+    """What integer values hold."""
+
+    def of(self, value: ir.Value) -> IndexMap:
+        """Return what `value` holds."""
 
 
 class Unknown(Exception):

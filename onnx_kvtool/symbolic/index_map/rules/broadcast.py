@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.broadcasting import broadcast_size
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.index_map.description import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.index_map.site import Site, Unrelated
@@ -38,11 +36,12 @@ def broadcast(
     known = [shape for shape in shapes if shape is not None]
     if len(known) != len(shapes):
         return None
-    rank = max([len(target), *(len(shape) for shape in known)])
-    sizes = _sizes(site, [*known, tuple(target)], rank)
+    sizes, rank = site.shape, len(site.shape)
+    if any(len(shape) > rank for shape in known):
+        return None  # it is declared with another rank
     facts = Facts(sizes)
     if not all(operand.parts for operand in operands):
-        return site.opaque(sizes)
+        return site.opaque()
     shifts = [rank - len(shape) for shape in known]
     for operand, shape, shift in zip(operands, known, shifts, strict=True):
         used = {axis for part in operand.parts for axis in part.axes}
@@ -52,48 +51,24 @@ def broadcast(
                 others = _met([*known, tuple(target)], axis + shift, rank)
                 site.unrelated += _unrelated(axis + shift, shape[axis], sizes[axis + shift], others)
     if site.unrelated:
-        return site.opaque(sizes)
+        return site.opaque()
     stacked = {o.axis + s for o, s in zip(operands, shifts, strict=True) if o.axis is not None}
     if len(stacked) > 1:
-        return site.opaque(sizes)
+        return site.opaque()
     if not stacked:
         element = compute(
             [_shifted(o.parts[0], s, facts) for o, s in zip(operands, shifts, strict=True)], facts
         )
-        return site.opaque(sizes) if element is None else site.whole(sizes, element)
+        return site.opaque() if element is None else site.whole(element)
     (axis,) = stacked
     columns = [_columns(o, s, axis, sizes, facts) for o, s in zip(operands, shifts, strict=True)]
     parts: list[Expr] = []
     for row in zip(*columns, strict=True):
         part = compute(row, facts)
         if part is None:
-            return site.opaque(sizes)
+            return site.opaque()
         parts.append(part)
-    return site.stacked(sizes, axis, parts)
-
-
-def _sizes(site: Site, shapes: Sequence[tuple[Expr, ...]], rank: int) -> tuple[Expr, ...]:
-    declared = site.declared if site.declared is not None and len(site.declared) == rank else None
-    result = []
-    for axis in range(rank):
-        met: Expr | None = integer(1)
-        present = _met(shapes, axis, rank)
-        for size in present:
-            met = None if met is None else _meet(met, size)
-        named = met is None or (
-            met.number is None and declared is not None and declared[axis] in present
-        )
-        if declared is not None and named:
-            met = declared[axis]
-        result.append(site.unknown_size(axis) if met is None else met)
-    return tuple(result)
-
-
-def _meet(a: Expr, b: Expr) -> Expr | None:
-    size = broadcast_size(a, b)
-    if size is None and a.number is not None and b.number is not None:
-        raise MalformedNode("broadcast-mismatch", f"sizes {a} and {b} do not broadcast")
-    return size
+    return site.stacked(axis, parts)
 
 
 def _met(shapes: Sequence[tuple[Expr, ...]], axis: int, rank: int) -> list[Expr]:

@@ -141,7 +141,7 @@ def cast(site: Site) -> IndexMap | None:
     if operand.dtype is None or site.dtype is None or operand.shape is None:
         return None
     if not operand.parts:
-        return site.opaque(operand.shape)
+        return site.opaque()
     facts, parts = operand.facts, operand.parts
     ends = [interval(part, facts) for part in parts]
     low, high = min(a for a, _ in ends), max(b for _, b in ends)
@@ -149,7 +149,7 @@ def cast(site: Site) -> IndexMap | None:
         parts = tuple(negation(is_zero(part, facts)) for part in parts)
     if site.dtype == ir.DataType.INT32 and not (low >= _INT32[0] and high <= _INT32[1]):
         parts = ()
-    return site.like(operand.shape, operand.axis, parts)
+    return site.like(operand.axis, parts)
 
 
 def clip(site: Site) -> IndexMap | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from onnx_kvtool.ops.view import MalformedNode, counted_axes
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.expression import coordinate, integer
 from onnx_kvtool.symbolic.forms import modulo
 from onnx_kvtool.symbolic.index_map.description import IndexMap
 from onnx_kvtool.symbolic.index_map.rules.broadcast import broadcast
@@ -14,30 +16,29 @@ from onnx_kvtool.symbolic.substitute import substitute
 __all__ = ["expand", "identity", "renumbered", "squeeze", "tile", "transpose", "unsqueeze"]
 
 
-def renumbered(
-    site: Site, data: IndexMap, shape: tuple[Expr, ...], places: dict[int, int]
-) -> IndexMap:
+def renumbered(site: Site, data: IndexMap, places: Mapping[int, int]) -> IndexMap | None:
     """Return `data` with its axes in other places.
 
     Args:
         site: The node.
         data: What is moved; its rank is known.
-        shape: Shape of the result.
         places: The new axis of each old one; the coordinate along an axis without one is 0.
     """
     rank = len(data.shape or ())
+    if any(axis >= len(site.shape) for axis in places.values()):
+        return None  # it is declared with another rank
     new = {axis: coordinate(places[axis]) if axis in places else integer(0) for axis in range(rank)}
-    facts = Facts(shape)
-    parts = tuple(substitute(part, new, facts) for part in data.parts)
+    facts = Facts(site.shape)
     if data.axis is not None and data.axis not in places:
-        return site.opaque(shape)
-    return site.like(shape, None if data.axis is None else places[data.axis], parts)
+        return site.opaque()
+    parts = tuple(substitute(part, new, facts) for part in data.parts)
+    return site.like(None if data.axis is None else places[data.axis], parts)
 
 
 def identity(site: Site) -> IndexMap | None:
     """Identity."""
     (data,) = site.inputs
-    return None if data.shape is None else site.like(data.shape, data.axis, data.parts)
+    return None if data.shape is None else site.like(data.axis, data.parts)
 
 
 def transpose(site: Site) -> IndexMap | None:
@@ -46,13 +47,10 @@ def transpose(site: Site) -> IndexMap | None:
     if data.shape is None:
         return None
     rank = len(data.shape)
-    perm = site.integers("perm")
-    if perm is None:
-        perm = tuple(reversed(range(rank)))
+    perm = site.integers("perm") or tuple(reversed(range(rank)))
     if sorted(perm) != list(range(rank)):
         return None
-    shape = tuple(data.shape[axis] for axis in perm)
-    return renumbered(site, data, shape, {old: new for new, old in enumerate(perm)})
+    return renumbered(site, data, {old: new for new, old in enumerate(perm)})
 
 
 def unsqueeze(site: Site) -> IndexMap | None:
@@ -62,11 +60,7 @@ def unsqueeze(site: Site) -> IndexMap | None:
         return None
     rank = len(data.shape) + len(axes)
     added = counted_axes(axes, rank)
-    kept = [axis for axis in range(rank) if axis not in added]
-    shape = [integer(1)] * rank
-    for old, new in enumerate(kept):
-        shape[new] = data.shape[old]
-    return renumbered(site, data, tuple(shape), dict(enumerate(kept)))
+    return renumbered(site, data, dict(enumerate(i for i in range(rank) if i not in added)))
 
 
 def squeeze(site: Site) -> IndexMap | None:
@@ -74,17 +68,13 @@ def squeeze(site: Site) -> IndexMap | None:
     data, axes = site.inputs[0], site.integers("axes")
     if data.shape is None or (axes is None and site.has("axes")):
         return None
-    rank = len(data.shape)
     if axes is None:
         if any(size.number is None for size in data.shape):
             return None
         axes = tuple(i for i, size in enumerate(data.shape) if size.number == 1)
-    dropped = counted_axes(axes, rank)
-    if any(data.shape[axis].number not in (1, None) for axis in dropped):
-        raise MalformedNode("size-mismatch", "`Squeeze` removes an axis whose size is not 1")
-    kept = [axis for axis in range(rank) if axis not in dropped]
-    shape = tuple(data.shape[axis] for axis in kept)
-    return renumbered(site, data, shape, {old: new for new, old in enumerate(kept)})
+    dropped = counted_axes(axes, len(data.shape))
+    kept = [axis for axis in range(len(data.shape)) if axis not in dropped]
+    return renumbered(site, data, {old: new for new, old in enumerate(kept)})
 
 
 def expand(site: Site) -> IndexMap | None:
@@ -93,12 +83,10 @@ def expand(site: Site) -> IndexMap | None:
     if data is None or data.shape is None:
         return None
     sizes = None if target is None else target.vector()
-    if sizes is None:
-        # The result has at least the rank of the data; equal sizes are not broadcast.
-        if site.declared is None or len(site.declared) < len(data.shape):
-            return None
-        sizes = site.declared
-    return broadcast(site, [data], lambda operands, facts: operands[0], sizes)
+    # Equal sizes are not broadcast.
+    return broadcast(
+        site, [data], lambda operands, facts: operands[0], site.shape if sizes is None else sizes
+    )
 
 
 def tile(site: Site) -> IndexMap | None:
@@ -108,14 +96,12 @@ def tile(site: Site) -> IndexMap | None:
         return None
     if any(n < 0 for n in repeats):
         raise MalformedNode("negative-size", f"`repeats` is {list(repeats)}, expected 0 or more")
-    shape = tuple(size * n for size, n in zip(data.shape, repeats, strict=True))
-    facts = Facts(shape)
+    facts = Facts(site.shape)
     if data.axis is not None and repeats[data.axis] != 1:
-        return site.opaque(shape)
+        return site.opaque()
     wrapped = {
         axis: modulo(coordinate(axis), size, facts)
         for axis, (size, n) in enumerate(zip(data.shape, repeats, strict=True))
         if n != 1
     }
-    parts = tuple(substitute(part, wrapped, facts) for part in data.parts)
-    return site.like(shape, data.axis, parts)
+    return site.like(data.axis, tuple(substitute(part, wrapped, facts) for part in data.parts))

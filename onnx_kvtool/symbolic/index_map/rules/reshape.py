@@ -32,61 +32,28 @@ class _Group:
 
 def reshape(site: Site) -> IndexMap | None:
     """Reshape-5/13/14/..., where the sizes before and after can be matched."""
-    data, target = site.input("data"), site.input("shape")
-    if data is None or data.shape is None or target is None:
+    data = site.input("data")
+    if data is None or data.shape is None:
         return None
-    sizes = _result(site, data.shape, target)
-    if sizes is None:
-        return None
+    sizes = site.shape
     before, after = product(data.shape).number, product(sizes).number
     if before is not None and after is not None and before != after:
         raise MalformedNode("reshape-sizes", f"{counted(before, 'element')} cannot become {after}")
     groups = _groups(data.shape, sizes)
     if groups is None or not data.parts:
-        return site.opaque(sizes)
-    facts = Facts(sizes)
+        return site.opaque()
     axis = None
     if data.axis is not None:
         found = [g for g in groups if data.axis in g.old]
         if len(found) != 1 or len(found[0].old) != 1 or len(found[0].new) != 1:
-            return site.opaque(sizes)
+            return site.opaque()
         axis = found[0].new[0]
         sizes = (*sizes[:axis], data.shape[data.axis], *sizes[axis + 1 :])  # one axis, one size
-        facts = Facts(sizes)
+    facts = Facts(sizes)
     parts = tuple(_moved(part, groups, data.shape, sizes, facts) for part in data.parts)
-    return site.like(sizes, axis, parts)
-
-
-def _result(site: Site, shape: Sequence[Expr], target: IndexMap) -> tuple[Expr, ...] | None:
-    """Return the sizes of the result: what the shape operand says, its 0 and -1 resolved."""
-    asked = target.vector()
-    if asked is None:
-        return site.declared
-    keep_zero = site.number("allowzero", 0) != 0
-    sizes: list[Expr] = []
-    place: int | None = None
-    for axis, size in enumerate(asked):
-        number = size.number
-        if number == 0 and not keep_zero:
-            if axis >= len(shape):
-                return None
-            sizes.append(shape[axis])
-        elif number == -1:
-            if place is not None:
-                raise MalformedNode("reshape-sizes", "`shape` leaves two sizes open")
-            place = axis
-            sizes.append(_ONE)
-        elif means_itself(size, axis, shape, keep_zero=keep_zero):
-            sizes.append(size)
-        else:
-            return site.declared
-    if place is not None:
-        missing = _quotient(product(shape), product(sizes))
-        if missing is None:
-            declared = site.declared
-            missing = declared[place] if declared is not None else site.unknown_size(place)
-        sizes[place] = missing
-    return tuple(sizes)
+    if axis is None:
+        return site.like(None, parts)
+    return IndexMap.stacked(sizes, site.dtype, axis, parts)
 
 
 def means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: bool) -> bool:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import onnx_ir as ir
 
-from onnx_kvtool.ops.view import MalformedNode, counted_axis
-from onnx_kvtool.symbolic.atoms import Extent
+from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, total
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import choose, is_less
 from onnx_kvtool.symbolic.index_map.description import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.index_map.site import Site
@@ -28,10 +25,9 @@ def gather(site: Site) -> IndexMap | None:
         return None
     axis = counted_axis(site.view.integer("axis"), len(data.shape))
     rank = len(indices.shape)
-    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     if not data.parts or not indices.parts:
-        return site.opaque(shape)
-    facts = Facts(shape)
+        return site.opaque()
+    facts = Facts(site.shape)
     behind = {i: coordinate(i + rank - 1) for i in range(axis + 1, len(data.shape))}
 
     def pick(part: Expr, index: Expr) -> Expr:
@@ -41,74 +37,53 @@ def gather(site: Site) -> IndexMap | None:
 
     size = data.shape[axis]
     if data.axis == axis:
-        return _picked(site, data, indices, shape, axis)
+        return _picked(site, data, indices, axis)
     if indices.axis is None:
         parts = [pick(part, indices.parts[0]) for part in data.parts]
         if data.axis is None:
-            return site.whole(shape, parts[0])
-        return site.stacked(shape, data.axis + (rank - 1) * (data.axis > axis), parts)
+            return site.whole(parts[0])
+        return site.stacked(data.axis + (rank - 1) * (data.axis > axis), parts)
     if data.axis is not None:
-        return site.opaque(shape)
+        return site.opaque()
     parts = [pick(data.parts[0], index) for index in indices.parts]
-    return site.stacked(shape, indices.axis + axis, parts)
+    return site.stacked(indices.axis + axis, parts)
 
 
-def _picked(
-    site: Site, data: IndexMap, indices: IndexMap, shape: tuple[Expr, ...], axis: int
-) -> IndexMap:
+def _picked(site: Site, data: IndexMap, indices: IndexMap, axis: int) -> IndexMap:
     """Gather among the parts of `data`, at constant places."""
     chosen = indices.parts if indices.shape == () else indices.vector() or ()
     places = [index.number for index in chosen]
     size, rank = len(data.parts), len(indices.shape or ())
     # Coordinates behind the axis move by the rank of the indices, less the axis itself.
     behind = {i: coordinate(i + rank - 1) for i in range(axis + 1, len(data.shape or ()))}
-    facts, parts = Facts(shape), []
+    facts, parts = Facts(site.shape), []
     for place in places:
         if place is None or not -size <= place < size:
-            return site.opaque(shape)
+            return site.opaque()
         parts.append(substitute(data.parts[place], behind, facts))
     if not parts:
-        return site.opaque(shape)
-    return site.whole(shape, parts[0]) if rank == 0 else site.stacked(shape, axis, parts)
+        return site.opaque()
+    return site.whole(parts[0]) if rank == 0 else site.stacked(axis, parts)
 
 
 def concat(site: Site) -> IndexMap | None:
     """Concat-4/11/13 of pieces of fixed sizes that are `MOST_PARTS` in all at most."""
     pieces = site.inputs
-    shapes = [piece.shape for piece in pieces if piece.shape is not None]
-    if len(shapes) != len(pieces) or not shapes:
+    if any(piece.shape is None for piece in pieces):
         return None
-    axis = counted_axis(site.view.integer("axis"), len(shapes[0]))
-    if len({len(s) for s in shapes}) > 1:
-        raise MalformedNode("rank-mismatch", "`Concat` takes values of one rank")
-    # On the other axes all sizes are equal, or the node fails.
-    shape = [
-        total(sizes) if i == axis else _plainest(sizes)
-        for i, sizes in enumerate(zip(*shapes, strict=True))
-    ]
-    length = shape[axis].number
+    if len(pieces) == 1:
+        return site.like(pieces[0].axis, pieces[0].parts)
+    axis = counted_axis(site.view.integer("axis"), len(site.shape))
+    length = site.shape[axis].number
     if length is None or length > MOST_PARTS:
-        if len(pieces) == 1:
-            return site.like(shape, pieces[0].axis, pieces[0].parts)
-        return site.opaque(shape)
+        return site.opaque()
     columns: list[Expr] = []
     for piece in pieces:
         found = piece.along(axis)
         if found is None:
-            return site.opaque(shape)
+            return site.opaque()
         columns += found
-    return site.stacked(shape, axis, columns)
-
-
-def _plainest(sizes: Sequence[Expr]) -> Expr:
-    """Return the one of several equal sizes that says most.
-
-    Raises:
-        MalformedNode: If two of them are different numbers.
-    """
-    if len({s.number for s in sizes} - {None}) > 1:
-        raise MalformedNode("size-mismatch", "`Concat` takes values of one size along other axes")
-    return min(sizes, key=lambda s: (s.number is None, isinstance(s.atom, Extent), s.weight))
+    return site.stacked(axis, columns)
 
 
 def scatter_elements(site: Site) -> IndexMap | None:
@@ -129,7 +104,7 @@ def scatter_elements(site: Site) -> IndexMap | None:
         held[number] = expr
     if len({n % len(held) for n in numbers if n is not None}) != len(numbers):
         return None
-    return site.stacked(data.shape, 0, held)
+    return site.stacked(0, held)
 
 
 def cumulative_sum(site: Site) -> IndexMap | None:
@@ -149,4 +124,4 @@ def cumulative_sum(site: Site) -> IndexMap | None:
         count = data.shape[axis] - 1 - count
     if not site.view.integer("exclusive"):
         count = count + 1
-    return site.whole(data.shape, data.element * count)
+    return site.whole(data.element * count)

@@ -41,29 +41,27 @@ def slice_(site: Site) -> IndexMap | None:
     if axes is None or steps is None or not len(axes) == len(steps) == len(starts):
         return None
     places = counted_axes(axes, len(data.shape))
-    shape, cuts = list(data.shape), {}
+    cuts = {}
     for place, start, end, step in zip(places, starts, ends, steps, strict=True):
         cut = cut_along(data.shape[place], start, end, step)
         if cut is None:
             return None
         cuts[place] = cut
-        length = cut.length
-        shape[place] = site.unknown_size(place) if length is None else length
-    return _cut_out(site, data, tuple(shape), cuts)
+    return _cut_out(site, data, cuts)
 
 
-def _cut_out(site: Site, data: IndexMap, shape: tuple[Expr, ...], cuts: dict[int, Cut]) -> IndexMap:
-    facts, parts, axis = Facts(shape), data.parts, data.axis
+def _cut_out(site: Site, data: IndexMap, cuts: dict[int, Cut]) -> IndexMap:
+    facts, parts, axis = Facts(site.shape), data.parts, data.axis
     if axis is not None and axis in cuts:
         cut = cuts.pop(axis)
         offset, length = cut.offset.number, None if cut.length is None else cut.length.number
         if offset is None or length is None:
-            return site.opaque(shape)
+            return site.opaque()
         parts = tuple(parts[offset + cut.step * i] for i in range(length))
         if not parts:
-            return site.whole(shape, _ZERO)
+            return site.whole(_ZERO)
     moved = {a: cut.offset + coordinate(a) * cut.step for a, cut in cuts.items()}
-    return site.like(shape, axis, tuple(substitute(part, moved, facts) for part in parts))
+    return site.like(axis, tuple(substitute(part, moved, facts) for part in parts))
 
 
 def _expressions(site: Site, name: str) -> tuple[Expr, ...] | None:
@@ -121,10 +119,8 @@ def split(site: Site) -> IndexMap | None:
             return None
         chunk = -(-n // count)
         sizes = tuple(min(chunk, max(0, n - chunk * i)) for i in range(count))
-    whole = data.shape[axis].number
-    if len(sizes) != len(site.node.outputs) or (whole is not None and sum(sizes) != whole):
+    if len(sizes) != len(site.node.outputs):
         raise MalformedNode("split-sizes", f"`split` is {list(sizes)}, which is not the whole axis")
     place = site.output.index() or 0
-    offset, length = sum(sizes[:place]), sizes[place]
-    shape = (*data.shape[:axis], integer(length), *data.shape[axis + 1 :])
-    return _cut_out(site, data, shape, {axis: Cut(integer(offset), 1, integer(length))})
+    cut = Cut(integer(sum(sizes[:place])), 1, integer(sizes[place]))
+    return _cut_out(site, data, {axis: cut})

@@ -7,8 +7,8 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.symbolic.atoms import Extent
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product, variable
-from onnx_kvtool.symbolic.forms import choose, is_less, is_zero, largest
+from onnx_kvtool.symbolic.expression import coordinate, integer, product, variable
+from onnx_kvtool.symbolic.forms import choose, is_less, is_zero
 from onnx_kvtool.symbolic.index_map.description import IndexMap
 from onnx_kvtool.symbolic.index_map.rules.constants import described
 from onnx_kvtool.symbolic.index_map.site import Site
@@ -24,22 +24,10 @@ def range_(site: Site) -> IndexMap | None:
     given = [operand.scalar() for operand in site.inputs]
     if site.dtype not in _INTEGERS or len(given) != 3:
         return None
-    start, limit, delta = given
-    if start is None or limit is None or delta is None:
+    start, _, delta = given
+    if None in given or start is None or delta is None or delta.number == 0:
         return None
-    step = delta.number
-    if step == 0:
-        return None
-    return site.whole((_length(site, start, limit, step),), start + coordinate(0) * delta)
-
-
-def _length(site: Site, start: Expr, limit: Expr, step: int | None) -> Expr:
-    distance = (limit - start).number
-    if step is not None and distance is not None:
-        return integer(max(0, -(-distance // step)))
-    if step is not None and abs(step) == 1:
-        return largest(((limit - start) * step, integer(0)), Facts())
-    return site.unknown_size(0)
+    return site.whole(start + coordinate(0) * delta)
 
 
 def shape(site: Site) -> IndexMap | None:
@@ -48,17 +36,16 @@ def shape(site: Site) -> IndexMap | None:
     sizes = site.shape_of(value)
     start, end = site.number("start", 0), site.number("end", None)
     if sizes is not None:
-        picked = sizes[slice(start, end)]
-        return site.stacked((integer(len(picked)),), 0, picked)
+        return site.stacked(0, sizes[slice(start, end)])
     if start is None or start < 0 or end is not None:
         return None
-    return site.whole((site.unknown_size(0),), variable(Extent(value, coordinate(0) + start)))
+    return site.whole(variable(Extent(value, coordinate(0) + start)))
 
 
 def size(site: Site) -> IndexMap | None:
     """Size-1/13/...: the number of elements of the input."""
     sizes = site.shape_of(site.view.required("data"))
-    return None if sizes is None else site.whole((), product(sizes))
+    return None if sizes is None else site.whole(product(sizes))
 
 
 def constant_of_shape(site: Site) -> IndexMap | None:
@@ -71,13 +58,9 @@ def constant_of_shape(site: Site) -> IndexMap | None:
         if held is None or element is None or held.dtype is None:
             return None
         dtype, number = held.dtype, element
-    given = site.input("input")
-    sizes = None if given is None else given.vector()
-    if sizes is None:
-        sizes = site.declared
-    if sizes is not None and any((size.number or 0) < 0 for size in sizes):
+    if any((size.number or 0) < 0 for size in site.shape):
         raise MalformedNode("negative-size", "`ConstantOfShape` reads a size below 0")
-    return None if sizes is None else IndexMap.whole(sizes, dtype, number)
+    return IndexMap.whole(site.shape, dtype, number)
 
 
 def one_hot(site: Site) -> IndexMap | None:
@@ -97,9 +80,8 @@ def one_hot(site: Site) -> IndexMap | None:
     rank = len(indices.shape) + 1
     axis = counted_axis(site.view.integer("axis"), rank)
     place = {i: coordinate(i + (i >= axis)) for i in range(rank - 1)}
-    sizes = (*indices.shape[:axis], count, *indices.shape[axis:])
-    facts = Facts(sizes)
+    facts = Facts(site.shape)
     row = substitute(indices.element, place, facts)
     row = choose(is_less(row, integer(0), facts), row + count, row, facts)
     off, on = pair
-    return site.whole(sizes, off + (on - off) * is_zero(row - coordinate(axis), facts))
+    return site.whole(off + (on - off) * is_zero(row - coordinate(axis), facts))
