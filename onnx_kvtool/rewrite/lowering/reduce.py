@@ -16,19 +16,31 @@ __all__ = ["lower_reduce_20"]
 
 _BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64
 
+_OF_ONE = {"ReduceL2": "Abs"}
+"""What a reduction makes of one number; where it is another one."""
+
+_ROUNDED = {"ReduceL2": "a norm", "ReduceLogSumExp": "a logarithm", "ReduceMean": "a mean"}
+"""Reductions that give no integers."""
+
 
 def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
-    """Take ReduceSum, ReduceMean, ReduceProd, ReduceMax and ReduceMin to an older form.
+    """Take the reductions that can be taken one axis at a time to an older form.
+
+    ReduceSum, ReduceMean, ReduceProd, ReduceMax, ReduceMin, and of floats ReduceL2 and
+    ReduceLogSumExp. The function bodies of the last two take the square and the exponential of each
+    element, which may overflow, and the root of a float64 in float32.
 
     Constant axes become the attribute. Axes that are known at run time only become one If per
     axis of the data, which reduces that axis or leaves it; the dimensions are dropped at the end.
-    No axes mean all of them, or with `noop_with_empty_axes` none, which makes an Identity.
+    No axes mean all of them, or with `noop_with_empty_axes` none, which makes an Identity, and of
+    ReduceL2 an Abs.
 
     On bool, ReduceMax is whether any element is true, and ReduceMin whether none is false; both
     are counted as int64, so that an empty reduction gives false and true, as opset 20 defines.
 
     Refuses run-time axes when the rank is unknown, when their number is unknown and decides
-    whether dimensions are dropped, and for the mean of integers, which is rounded once.
+    whether dimensions are dropped, and for several axes of integers where the result is rounded
+    once, as a mean is.
     """
     view = NodeView(node, context.opset_of(node))
     data = view.required("data")
@@ -83,7 +95,7 @@ def _reduce(
 ) -> ir.Value:
     dtype = data.dtype or ir.DataType.UNDEFINED
     if axes == ():
-        return em.op("Identity", data, dtype=dtype)
+        return em.op(_OF_ONE.get(op, "Identity"), data, dtype=dtype)
     as_input = em.opset >= (13 if op == "ReduceSum" else 18)
     if isinstance(axes, ir.Value) and not as_input:
         return _at_run_time(em, op, data, axes, keepdims, noop)
@@ -109,15 +121,15 @@ def _at_run_time(
             f"the axes are known at run time only, and the rank of `{data.name}` is unknown",
             help="make the axes constant, or declare the shape",
         )
-    if op == "ReduceMean" and not dtype.is_floating_point():
+    if op in _ROUNDED and count != 1 and not dtype.is_floating_point():
         raise Refusal(
             "dynamic-input",
-            "the axes are known at run time only, and a mean of integers cannot be taken one axis "
-            "at a time",
+            f"the axes are known at run time only, and {_ROUNDED[op]} of integers cannot be taken "
+            "one axis at a time",
             help="make the axes constant",
         )
-    if not dims:
-        return em.op("Identity", data, dtype=dtype)  # a reduction of one number over no axis
+    if not dims:  # a reduction of one number over no axis
+        return em.op(_OF_ONE.get(op, "Identity"), data, dtype=dtype)
     marks = axis_marks(em, axes, len(dims))
     if not count and not noop:  # there may be no axes, which means all
         marks = em.op("Where", _no_axes(em, axes), em.constant(1, "one"), marks)
@@ -134,6 +146,8 @@ def _at_run_time(
                 op, value, attributes=attributes, dtype=dtype
             ),
         )
+    if noop and op in _OF_ONE:  # there may have been no axis, and more than once is as once
+        reduced = em.op(_OF_ONE[op], reduced, dtype=dtype)
     if keepdims:
         return reduced
     kept = em.op("Equal", marks, em.constant(0, "zero"), dtype=_BOOL)

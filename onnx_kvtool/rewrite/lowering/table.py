@@ -136,6 +136,8 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("QuantizeLinear", Lowering("quantize_linear", 25, lower_quantize_linear, reads=13)),
         ("RMSNormalization", Lowering("rms_normalization", 23, lower_rms_normalization_23, True)),
         ("RNN", Lowering("recurrent", 14, lower_recurrent_14)),
+        ("ReduceL2", Lowering("reduce", 18, lower_reduce_20, reads=18)),
+        ("ReduceLogSumExp", Lowering("reduce", 18, lower_reduce_20, reads=18)),
         ("ReduceMax", Lowering("reduce", 20, lower_reduce_20, reads=13)),
         ("ReduceMean", Lowering("reduce", 18, lower_reduce_20, reads=18)),
         ("ReduceMin", Lowering("reduce", 20, lower_reduce_20, reads=13)),

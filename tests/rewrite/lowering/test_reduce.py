@@ -25,10 +25,16 @@ _RUN_TIME: dict[str, tuple[str, np.ndarray, np.ndarray, dict[str, Any]]] = {
     "no axes mean all": ("ReduceProd", _X, _axes(), {}),
     "no axes mean all, dropped": ("ReduceMean", _X, _axes(), {"keepdims": 0}),
     "no axes mean none": ("ReduceSum", _X, _axes(), {"noop_with_empty_axes": 1}),
+    "the mean of integers along one axis": ("ReduceMean", np.arange(6).reshape(2, 3), _axes(1), {}),
     "the mean of two axes": ("ReduceMean", _X, _axes(0, 2), {}),
     "integers": ("ReduceProd", np.arange(1, 7).reshape(2, 3), _axes(1), {"keepdims": 0}),
     "an empty sum": ("ReduceSum", np.zeros((2, 0, 3), np.float32), _axes(1), {"keepdims": 0}),
     "an empty result": ("ReduceSum", np.zeros((2, 0, 3), np.float32), _axes(0), {"keepdims": 0}),
+    "a norm of float64": ("ReduceL2", _X.astype(np.float64), _axes(1), {"keepdims": 0}),
+    "a norm over two axes": ("ReduceL2", _X, _axes(2, 0), {"keepdims": 0}),
+    "norms of one number each": ("ReduceL2", _X, _axes(), {"noop_with_empty_axes": 1}),
+    "exponentials that overflow": ("ReduceLogSumExp", _X + 1000, _axes(1), {"keepdims": 0}),
+    "exponentials that vanish": ("ReduceLogSumExp", _X - 1000, _axes(0, 2), {}),
     "any of bool": ("ReduceMax", _FLAGS, _axes(2), {"keepdims": 0}),
     "all of bool": ("ReduceMin", _FLAGS, _axes(0, 2), {}),
 }
@@ -44,6 +50,25 @@ def test_axes_known_at_run_time_only(
     inputs = {"data": data, "axes": axes}
     model = one_node(op, inputs, [data.dtype], opset=20, **attributes)
     check(model, inputs, target, rtol=1e-5 if data.dtype == np.float32 else 0)
+
+
+@pytest.mark.parametrize("target", [11, 17])
+def test_squares_do_not_overflow(target: int) -> None:
+    for data, norm in ((np.full((2, 3), 300, np.float16), 519.5), (np.array([[2**40, 0]]), 2**40)):
+        inputs = {"data": data, "axes": _axes(1)}
+        model = one_node("ReduceL2", inputs, [data.dtype], opset=20)
+        check(model, inputs, target, [np.full((len(data), 1), norm, data.dtype)])
+
+
+@pytest.mark.parametrize("axes", [(), (1,), (0, 2)], ids=str)
+@pytest.mark.parametrize("noop", [0, 1])
+def test_a_norm_is_never_negative(axes: tuple[int, ...], noop: int) -> None:
+    inputs = {"data": _X, "axes": _axes(*axes)}
+    dims = {"axes": ["n"]}
+    model = one_node(
+        "ReduceL2", inputs, [np.float32], opset=18, dims=dims, noop_with_empty_axes=noop
+    )
+    check(model, inputs, 13, rtol=1e-5)
 
 
 @pytest.mark.parametrize("axes", [(), (1,), (0, 2)], ids=str)
@@ -93,7 +118,8 @@ def test_an_unknown_rank_is_refused() -> None:
     assert (found.code, found.lowest_opset) == ("unknown-rank", 18)
 
 
-def test_a_mean_of_integers_is_refused() -> None:
-    inputs = {"data": np.arange(6).reshape(2, 3), "axes": _axes(1)}
-    found = refusal(one_node("ReduceMean", inputs, [np.int64], opset=18), 17)
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceL2", "ReduceLogSumExp"])
+def test_what_is_rounded_once_is_refused_for_integers(op: str) -> None:
+    inputs = {"data": np.arange(6).reshape(2, 3), "axes": _axes(0, 1)}
+    found = refusal(one_node(op, inputs, [np.int64], opset=18), 17)
     assert (found.code, found.lowest_opset) == ("dynamic-input", 18)
