@@ -17,7 +17,7 @@ import onnxruntime as ort
 from onnx.reference import ReferenceEvaluator as OnnxEvaluator
 
 import onnx_kvtool as kv
-from tests.fuzz.graphs import Drawn
+from tests.fuzz.assembly import Drawn
 
 __all__ = ["KNOWN", "Known", "judge", "unknown"]
 
