@@ -26,6 +26,8 @@ class Trait(enum.Enum):
     "The input" is the first one, "the output" the first one; what further outputs hold is not said.
     """
 
+    __hash__ = object.__hash__  # members are one object each; the hash of enum is slow
+
     SAME = enum.auto()
     """The output is the input. Implies VIEW and KEEPS_SHAPE."""
 
@@ -220,7 +222,8 @@ def traits(node: ir.Node | onnx.NodeProto) -> Traits:
     A call of a function of the model is opaque only if its name is none of the table: a caller that
     meets functions looks there first, as the specification wants it.
     """
-    return traits_of(node.op_type, node.domain)
+    found = _table().get((node.domain, node.op_type))
+    return traits_of(node.op_type, node.domain) if found is None else found
 
 
 def traits_of(op_type: str, domain: str = "") -> Traits:
@@ -245,4 +248,4 @@ def having(*wanted: Trait, domain: str = "") -> Set[str]:
 def _table() -> Mapping[tuple[str, str], Traits]:
     from onnx_kvtool.ops.trait_table import TRAITS  # its lines are made of what stands above
 
-    return TRAITS
+    return dict(TRAITS)  # asked for every node; a plain dict answers faster
