@@ -21,26 +21,26 @@ _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataTy
 def lower_rotary_embedding_23(
     context: LoweringContext, node: ir.Node, em: Emitter
 ) -> Replacement | None:
-    """Rotate the halves of the first R elements of each head; the others stay.
+    """Rotate the halves, or the pairs, of the first R elements of each head; the others stay.
 
         cos, sin = Gather(cache, position_ids)               # (B, L, R / 2)
         Y        = X * [cos, cos] + swapped(X) * [-sin, sin]   # where whole heads are rotated
 
-    `swapped` exchanges the halves of each head. X is (B, H, L, D) and the tables (B, 1, L, D), or
-    X is (B, L, H * D) and so are they: repeated for every head, since a product that broadcasts in
-    the middle takes twice as long in onnxruntime 1.31.1. The tables are for all layers. Each
+    `swapped` exchanges the halves of each head, or where they are interleaved the elements of each
+    pair; the tables then are [c0, c0, c1, c1, ...]. X is (B, H, L, D) and the tables (B, 1, L, D),
+    or X is (B, L, H * D) and so are they: repeated for every head, since a product that broadcasts
+    in the middle takes twice as long in onnxruntime 1.31.1. The tables are for all layers. Each
     element is computed as in the schema's body, bit for bit, which builds the tables anew for each
     node.
 
     Returns:
-        None, for the schema's body, where the halves are interleaved, or the head size, R or the
-        width of the tables is no number.
+        None, for the schema's body, where the head size, R or the width of the tables is no number.
     """
     view = NodeView(node, context.opset_of(node))
     x, dims = view.required("X"), dims_of(view.required("X"))
     if x.dtype not in _FLOATS or dims is None or len(dims) not in (3, 4):
         return None
-    if view.integer("interleaved") or not isinstance(dims[-1], int):
+    if not isinstance(dims[-1], int):
         return None
     heads = view.integer("num_heads") if len(dims) == 3 else 1
     if heads <= 0 or dims[-1] % heads:
@@ -51,8 +51,8 @@ def lower_rotary_embedding_23(
         return None
     if any(_width(view, name) != rotated // 2 for name in ("cos_cache", "sin_cache")):
         return None
-    form = _Rotation(em, view, len(dims), heads, size)
-    return Replacement((form.of_whole_heads() if rotated == size else form.of_parts(rotated),))
+    form = _Rotation(em, view, len(dims), heads, size, rotated)
+    return Replacement((form.of_whole_heads() if rotated == size else form.of_parts(),))
 
 
 def _width(view: NodeView, name: str) -> Dim:
@@ -61,34 +61,66 @@ def _width(view: NodeView, name: str) -> Dim:
 
 
 class _Rotation:
-    """One RotaryEmbedding whose facts are known; `size` is D."""
+    """One RotaryEmbedding whose facts are known; `size` is D and `rotated` is R."""
 
-    def __init__(self, em: Emitter, view: NodeView, rank: int, heads: int, size: int) -> None:
+    def __init__(
+        self, em: Emitter, view: NodeView, rank: int, heads: int, size: int, rotated: int
+    ) -> None:
         self.em, self.view = em, view
         self.x = view.required("X")
         self.dtype = self.x.dtype or ir.DataType.UNDEFINED
-        self.rank, self.heads, self.size = rank, heads, size
+        self.rank, self.heads, self.size, self.rotated = rank, heads, size, rotated
+        self.interleaved = bool(view.integer("interleaved"))
 
     def of_whole_heads(self) -> ir.Value:
         """Emit the form of the docstring above."""
-        cos, sin = self._both_halves("cos_cache"), self._both_halves("sin_cache")
+        cos, sin = self._whole_heads("cos_cache"), self._whole_heads("sin_cache")
+        whole = [0, 0, self.heads * self.size] if self.rank == 3 else [0, 0, 0, self.size]
+        if self.interleaved:
+            return self._turned(self.x, self._other_of_pairs(self.x, whole), cos, sin)
         # The halves of all heads in a row: half 2 h + 1 takes the place of half 2 h.
         halves, axis = ([0, 0, 2 * self.heads], 2) if self.rank == 3 else ([0, 0, 0, 2], 3)
         order = self.em.constant(np.arange(halves[-1], dtype=np.int64) ^ 1, "other_half")
         swapped = self._reshape(self.x, [*halves, self.size // 2])
         swapped = self._op("Gather", swapped, order, attributes={"axis": axis}, hint="swapped")
-        whole = [0, 0, self.heads * self.size] if self.rank == 3 else [0, 0, 0, self.size]
-        swapped = self._reshape(swapped, whole)
-        kept = self._op("Mul", self.x, cos, hint="x_cos")
-        return self._op("Add", kept, self._op("Mul", swapped, sin, hint="swapped_sin"), hint="y")
+        return self._turned(self.x, self._reshape(swapped, whole), cos, sin)
 
-    def of_parts(self, rotated: int) -> ir.Value:
-        """Rotate the first elements of each head, x1 and x2; x3 passes through."""
-        cos, sin = self._one_half("cos_cache"), self._one_half("sin_cache")
-        x = self.x
+    def of_parts(self) -> ir.Value:
+        """Rotate the first elements of each head; the rest passes through."""
+        x, rotated = self.x, self.rotated
         if self.rank == 3:
             x = self._reshape(x, [0, 0, self.heads, self.size])
-        first, second, rest = self._split(x, [rotated // 2, rotated // 2, self.size - rotated])
+        if self.interleaved:
+            cos, sin = self._one_head("cos_cache"), self._one_head("sin_cache")
+            first, rest = self._split(x, [rotated, self.size - rotated])
+            turned = [
+                self._turned(first, self._other_of_pairs(first, [0, 0, 0, rotated]), cos, sin)
+            ]
+        else:
+            *halves, rest = self._split(x, [rotated // 2, rotated // 2, self.size - rotated])
+            turned = self._turned_halves(*halves)
+        joined = self._op("Concat", *turned, rest, attributes={"axis": -1}, hint="joined")
+        if self.rank == 3:
+            joined = self._reshape(joined, [0, 0, self.heads * self.size])
+        return joined
+
+    def _turned(self, x: ir.Value, swapped: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
+        kept = self._op("Mul", x, cos, hint="x_cos")
+        return self._op("Add", kept, self._op("Mul", swapped, sin, hint="swapped_sin"), hint="y")
+
+    def _other_of_pairs(self, x: ir.Value, shape: list[int]) -> ir.Value:
+        """Return `x`, of a shape as Reshape takes it, with the elements of each pair exchanged.
+
+        A Gather of single elements takes four times as long in onnxruntime 1.31.1.
+        """
+        pairs = self._reshape(x, [*shape[:-1], shape[-1] // 2, 2])
+        first, second = self._split(pairs, [1, 1])
+        axis = {"axis": len(shape)}
+        swapped = self._op("Concat", second, first, attributes=axis, hint="swapped")
+        return self._reshape(swapped, shape)
+
+    def _turned_halves(self, first: ir.Value, second: ir.Value) -> list[ir.Value]:
+        cos, sin = self._one_half("cos_cache"), self._one_half("sin_cache")
         real = self._op(
             "Sub",
             self._op("Mul", cos, first, hint="cos_x1"),
@@ -101,10 +133,7 @@ class _Rotation:
             self._op("Mul", cos, second, hint="cos_x2"),
             hint="imaginary",
         )
-        joined = self._op("Concat", real, imaginary, rest, attributes={"axis": -1}, hint="joined")
-        if self.rank == 3:
-            joined = self._reshape(joined, [0, 0, self.heads * self.size])
-        return joined
+        return [real, imaginary]
 
     def _one_half(self, name: str) -> ir.Value:
         """Return a table with a dimension for the heads: (B, L, 1, R / 2), or (B, 1, L, R / 2)."""
@@ -115,23 +144,36 @@ class _Rotation:
 
         return self.em.once(("rotary half", *self._key(name), axis), build)
 
-    def _both_halves(self, name: str) -> ir.Value:
-        """Return a table for whole heads: (B, L, H * D), or (B, 1, L, D)."""
-        em = self.em
+    def _one_head(self, name: str) -> ir.Value:
+        """Return a table with a dimension for the heads: (B, L, 1, R), or (B, 1, L, R)."""
+        axis = 2 if self.rank == 3 else 1
+        table = self._both_halves(name)
+        return self.em.once(
+            ("rotary head", table, axis), lambda: unsqueeze(self.em, table, [axis], hint=name)
+        )
 
-        def both() -> ir.Value:
-            rows = self._rows(name)
-            first = self._op("Neg", rows, hint="minus_sin") if name == "sin_cache" else rows
-            return self._op("Concat", first, rows, attributes={"axis": -1}, hint=name)
+    def _whole_heads(self, name: str) -> ir.Value:
+        """Return a table for whole heads: (B, L, H * D), or (B, 1, L, D)."""
+        if self.rank == 4:
+            return self._one_head(name)
+        em, table = self.em, self._both_halves(name)
+        repeats = em.constant([1, 1, self.heads], "repeats")
+        key = ("rotary heads", table, self.heads)
+        return em.once(key, lambda: self._op("Tile", table, repeats, hint=name))
+
+    def _both_halves(self, name: str) -> ir.Value:
+        """Return a table for both halves, or for both elements of each pair: (B, L, R)."""
 
         def build() -> ir.Value:
-            table = em.once(("rotary halves", name, *self._key(name)), both)
-            if self.rank == 4:
-                return unsqueeze(em, table, [1], hint=name)
-            return self._op("Tile", table, em.constant([1, 1, self.heads], "repeats"), hint=name)
+            second = self._rows(name)
+            first = self._op("Neg", second, hint="minus_sin") if name == "sin_cache" else second
+            if not self.interleaved:
+                return self._op("Concat", first, second, attributes={"axis": -1}, hint=name)
+            pairs = [unsqueeze(self.em, half, [3], hint=name) for half in (first, second)]
+            joined = self._op("Concat", *pairs, attributes={"axis": 3}, hint=name)
+            return self._reshape(joined, [0, 0, self.rotated])
 
-        key = ("rotary heads", name, *self._key(name), self.rank, self.heads)
-        return em.once(key, build)
+        return self.em.once(("rotary halves", name, *self._key(name), self.interleaved), build)
 
     def _rows(self, name: str) -> ir.Value:
         """Return the rows of a table for the positions: (B, L, R / 2)."""

@@ -40,17 +40,24 @@ def _source(
     return model([node], inputs, [value("y", dtype, shape)], opset=23, ir_version=11)
 
 
-def _expected(feeds: dict[str, np.ndarray], rank: int, rotated: int) -> np.ndarray:
+def _expected(
+    feeds: dict[str, np.ndarray], rank: int, rotated: int, interleaved: bool
+) -> np.ndarray:
     x = feeds["x"]
     if rank == 3:
         x = x.reshape(_B, _L, _H, _D).transpose(0, 2, 1, 3)
     cos, sin = feeds["cos"], feeds["sin"]
     if "ids" in feeds:
         cos, sin = cos[feeds["ids"]], sin[feeds["ids"]]
-    half = (rotated or _D) // 2
-    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    width = rotated or _D
+    turned, rest = x[..., :width], x[..., width:]
+    first, second = turned[..., : width // 2], turned[..., width // 2 :]
+    if interleaved:
+        first, second = turned[..., ::2], turned[..., 1::2]
     cos, sin = cos[:, None], sin[:, None]
-    y = np.concatenate([cos * first - sin * second, sin * first + cos * second, rest], axis=-1)
+    parts = [cos * first - sin * second, sin * first + cos * second]
+    turned = np.stack(parts, -1).reshape(turned.shape) if interleaved else np.concatenate(parts, -1)
+    y = np.concatenate([turned, rest], axis=-1)
     return y.transpose(0, 2, 1, 3).reshape(_B, _L, _H * _D) if rank == 3 else y
 
 
@@ -63,14 +70,20 @@ def _expected(feeds: dict[str, np.ndarray], rank: int, rotated: int) -> np.ndarr
 )
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("positions", [True, False], ids=["positions", "tables by row"])
+@pytest.mark.parametrize("interleaved", [False, True], ids=["halves", "pairs"])
 @pytest.mark.parametrize("rotated", [0, 4], ids=["whole head", "half a head"])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_results(
-    rank: int, rotated: int, positions: bool, symbolic: bool, dtype: int, opset: int
+    rank: int,
+    rotated: int,
+    interleaved: bool,
+    positions: bool,
+    symbolic: bool,
+    dtype: int,
+    opset: int,
 ) -> None:
-    result, report = lower(
-        ir.from_proto(_source(rank, rotated, positions, symbolic, dtype)), opset=opset, verify=False
-    )
+    source = _source(rank, rotated, positions, symbolic, dtype, interleaved=int(interleaved))
+    result, report = lower(ir.from_proto(source), opset=opset, verify=False)
     assert [done.rule for done in report.lowered] == ["rotary_embedding"]
     onnx.checker.check_model(ir.to_proto(result), full_check=True)
     rng = np.random.default_rng(6)
@@ -86,11 +99,13 @@ def test_results(
         feeds["ids"] = rng.integers(0, 11, (_B, _L))
     session = Session if dtype == T.FLOAT else reference.Session
     actual = session(serialize(result), "").run(feeds)["y"]
-    assert actual.tobytes() == _expected(feeds, rank, rotated).tobytes()
+    assert actual.tobytes() == _expected(feeds, rank, rotated, interleaved).tobytes()
 
 
-def test_interleaved_halves_take_the_body_of_the_schema() -> None:
-    source = _source(4, 0, True, False, interleaved=1)
+def test_a_head_of_unknown_size_takes_the_body_of_the_schema() -> None:
+    source = _source(4, 0, True, False)
+    del source.graph.input[0].type.tensor_type.shape.dim[3:]
+    source.graph.input[0].type.tensor_type.shape.dim.add().dim_param = "D"
     _, report = lower(ir.from_proto(source), opset=18, verify=False)
     assert [done.rule for done in report.lowered] == ["function_body"]
 
