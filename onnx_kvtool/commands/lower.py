@@ -31,11 +31,11 @@ from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.schema import operators
-from onnx_kvtool.rewrite.expand import has_body
+from onnx_kvtool.rewrite.engine.expand import has_body
+from onnx_kvtool.rewrite.engine.release_limits import highest_opset
+from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import Outcome, legalise
-from onnx_kvtool.rewrite.lowering.context import Options
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
-from onnx_kvtool.rewrite.release_limits import highest_opset
 from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
 from onnx_kvtool.shapes.fixing import fix_dims
 from onnx_kvtool.targets.target import Target, find_target

@@ -25,7 +25,7 @@ from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of
-from onnx_kvtool.rewrite.expand import has_body
+from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES

@@ -15,21 +15,19 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.rewrite.admission import objections
-from onnx_kvtool.rewrite.border import missing_at_border
-from onnx_kvtool.rewrite.carry import carry_types
-from onnx_kvtool.rewrite.causes import by_cause
-from onnx_kvtool.rewrite.engine import Engine
-from onnx_kvtool.rewrite.inline import inline_functions
-from onnx_kvtool.rewrite.ir_features import lacking_types
-from onnx_kvtool.rewrite.judge import judge
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Options
+from onnx_kvtool.rewrite.engine.causes import by_cause
+from onnx_kvtool.rewrite.engine.engine import Engine
+from onnx_kvtool.rewrite.engine.guards import judge, objections
+from onnx_kvtool.rewrite.engine.inline import inline_functions
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal
+from onnx_kvtool.rewrite.engine.stamp import ir_version_for, lacking_types, normalise_domains, stamp
+from onnx_kvtool.rewrite.lowering.border import missing_at_border
+from onnx_kvtool.rewrite.lowering.carry import carry_types
+from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
-from onnx_kvtool.rewrite.names import Names
-from onnx_kvtool.rewrite.refusal import Refusal
-from onnx_kvtool.rewrite.release_limits import ReleaseLimits
 from onnx_kvtool.rewrite.report import Lowered
-from onnx_kvtool.rewrite.stamp import ir_version_for, normalise_domains, stamp
 from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.targets.target import Release
 
@@ -103,7 +101,7 @@ def legalise(
     _carry(model, plan, names, outcome, annotations)
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
-    engine = Engine(context, frozenset(only), lost=annotations.lost)
+    engine = Engine(context, LOWERINGS, frozenset(only), lost=annotations.lost)
     engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered
     outcome.refused += by_cause(engine.refused, engine.causes)

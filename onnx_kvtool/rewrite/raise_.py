@@ -10,8 +10,10 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import clone, origin
 from onnx_kvtool.core.walk import nodes, subgraphs
-from onnx_kvtool.rewrite.emit import Emitter, Scope
-from onnx_kvtool.rewrite.names import Names
+from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.rule import Refusal
+from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.raise_report import Raised, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.dead import (
@@ -27,8 +29,6 @@ from onnx_kvtool.rewrite.raising.in_functions import (
 )
 from onnx_kvtool.rewrite.raising.proving import Planned, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.replace import Replaced, replace_update
-from onnx_kvtool.rewrite.refusal import Refusal
-from onnx_kvtool.rewrite.stamp import normalise_domains
 from onnx_kvtool.rewrite.upgrade import upgrade
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dims import Dim

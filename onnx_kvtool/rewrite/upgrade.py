@@ -13,16 +13,14 @@ from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts, same_version
-from onnx_kvtool.rewrite.engine import Engine
-from onnx_kvtool.rewrite.function_body import without_initializers
-from onnx_kvtool.rewrite.inline import inline_functions
-from onnx_kvtool.rewrite.judge import judge
+from onnx_kvtool.rewrite.engine.engine import Engine
+from onnx_kvtool.rewrite.engine.guards import judge
+from onnx_kvtool.rewrite.engine.inline import inline_functions, without_initializers
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal
+from onnx_kvtool.rewrite.engine.stamp import ir_version_of, normalise_domains, set_versions
 from onnx_kvtool.rewrite.lower import Outcome
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Options
-from onnx_kvtool.rewrite.names import Names
-from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.rewrite.report import Lowered
-from onnx_kvtool.rewrite.stamp import ir_version_of, normalise_domains, set_versions
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES, tag_early
 from onnx_kvtool.shapes.infer import annotate
 
@@ -169,7 +167,7 @@ def _run(graph: ir.Graph, path: str, names: Names, opset: int, outcome: Outcome)
     """Make a graph that is written for an opset legal at the target, in place."""
     tag_early(graph.all_nodes(), opset)
     context = LoweringContext(opset, outcome.target_opset, Options(), Folder())
-    engine = Engine(context, rules=UPGRADES, faithful=True)
+    engine = Engine(context, UPGRADES, faithful=True)
     engine.run(graph, path, names)
     outcome.lowered += engine.lowered
     outcome.refused += engine.refused

@@ -14,8 +14,8 @@ from onnx.backend.test.case.node import collect_testcases
 
 from onnx_kvtool.ops.legality import examine
 from onnx_kvtool.ops.schema import NEWEST
+from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
-from onnx_kvtool.rewrite.lowering.context import Options
 from tests.conformance.corpus import cases, few
 from tests.conformance.summary import TARGETS, page, verdicts
 from tests.conformance.verdict import Verdict

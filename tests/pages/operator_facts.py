@@ -11,8 +11,8 @@ from itertools import groupby
 
 from onnx_kvtool.ops.changes import CHANGES, VALUE_LIMITS
 from onnx_kvtool.ops.schema import AttributeFacts, Formal, OpFacts, op_history
-from onnx_kvtool.rewrite.dtypes import detoured_parameter
-from onnx_kvtool.rewrite.expand import has_body
+from onnx_kvtool.rewrite.engine.dtypes import detoured_parameter
+from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from tests.pages.markdown import element_type, joined
 

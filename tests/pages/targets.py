@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from onnx_kvtool.rewrite.expand import has_body
+from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.targets.target import Limit, Release, releases
 from tests.pages.markdown import element_type, joined, table

@@ -6,10 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.lowering.forms import cast
-from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 
 __all__ = ["lower_bit_shift_28"]
 

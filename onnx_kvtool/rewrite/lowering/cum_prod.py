@@ -6,10 +6,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, switch
-from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_cum_prod_26"]

@@ -10,11 +10,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.dft_matrix import dft_matrix
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, switch
-from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_dft_20"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_grid_sample_20"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 
 __all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18"]
 

@@ -7,12 +7,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.dtypes import takes
-from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.lowering.forms import cast
+from onnx_kvtool.rewrite.engine.dtypes import takes
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.quantized_blocks import Layout, layout_of
-from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.symbolic.dims import dims_of, product
 
 __all__ = ["dequantized", "lower_dequantize_linear", "lower_quantize_linear"]

@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.forms import unsqueeze
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import unsqueeze
+from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.lowering.sizes import positions
-from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["Layout", "layout_of"]

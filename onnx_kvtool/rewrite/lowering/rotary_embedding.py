@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.lowering.forms import unsqueeze
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import unsqueeze
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_rotary_embedding_23"]

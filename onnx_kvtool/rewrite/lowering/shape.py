@@ -5,8 +5,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 
 __all__ = ["lower_shape_15"]
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["dim_key", "positions", "size"]

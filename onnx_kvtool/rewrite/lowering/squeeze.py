@@ -5,11 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, count_of
-from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_squeeze_13", "lower_unsqueeze_13"]

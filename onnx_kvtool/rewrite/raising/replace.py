@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
 from onnx_kvtool.rewrite.raising.plan import Plan
 from onnx_kvtool.rewrite.raising.start import write_indices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.engine.rule import Refusal
 
 __all__ = ["Unproven"]
 

@@ -7,9 +7,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.upgrading.forms import again
 
 __all__ = [

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 
 __all__ = ["upgrade_scan_9"]
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
 from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
 
 __all__ = ["lower_attention_23_24_25"]
 

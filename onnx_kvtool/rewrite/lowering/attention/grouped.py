@@ -21,7 +21,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.lowering.attention.flat_cache import flat_operand, rows_stay
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
@@ -30,8 +32,6 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     window_of,
 )
 from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
-from onnx_kvtool.rewrite.lowering.context import Replacement
-from onnx_kvtool.rewrite.lowering.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import dims_of
 

@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.forms import cast, reduce
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import cast, reduce
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 

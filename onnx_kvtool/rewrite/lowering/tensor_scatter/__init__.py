@@ -29,10 +29,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.dtypes import exact_carrier
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.lowering.forms import cast
+from onnx_kvtool.rewrite.engine.dtypes import exact_carrier
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.tensor_scatter.element_index import element_index
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update
 from onnx_kvtool.rewrite.lowering.tensor_scatter.row_tuples import row_tuples

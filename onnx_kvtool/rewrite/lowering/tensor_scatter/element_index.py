@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.emit import Emitter
-from onnx_kvtool.rewrite.lowering.forms import cast
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
@@ -18,7 +19,6 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
     checked_start_int32,
     outside_where_negative,
 )
-from onnx_kvtool.rewrite.refusal import Refusal
 from onnx_kvtool.symbolic.dims import product
 
 __all__ = ["element_index"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.emit import Emitter
+from onnx_kvtool.rewrite.engine.emit import Emitter
 
 __all__ = ["cast", "reduce", "unsqueeze", "where"]
 

@@ -15,20 +15,15 @@ from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.ops.legality import Problem, examine, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.causes import Cause, cause_of
-from onnx_kvtool.rewrite.emit import Emitter, Scope
-from onnx_kvtool.rewrite.expand import Body, body_key, has_body, schema_body
-from onnx_kvtool.rewrite.instantiate import instantiate
-from onnx_kvtool.rewrite.lowering.context import LoweringContext, Replacement
-from onnx_kvtool.rewrite.lowering.element_type import detour_element_type
-from onnx_kvtool.rewrite.lowering.table import LOWERINGS
-from onnx_kvtool.rewrite.metadata import copy_metadata
-from onnx_kvtool.rewrite.names import Names
-from onnx_kvtool.rewrite.refusal import Refusal
-from onnx_kvtool.rewrite.relabel import can_relabel, relabel
-from onnx_kvtool.rewrite.replace_node import replace_node
+from onnx_kvtool.rewrite.engine.causes import Cause, cause_of
+from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
+from onnx_kvtool.rewrite.engine.edits import can_relabel, copy_metadata, relabel, replace_node
+from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
+from onnx_kvtool.rewrite.engine.instantiate import instantiate
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement, Rule
 from onnx_kvtool.rewrite.report import Lowered
-from onnx_kvtool.rewrite.rule import Rule
 from onnx_kvtool.symbolic.knowledge import Lost
 
 __all__ = ["Engine"]
@@ -48,9 +43,9 @@ class Engine:
 
     Attributes:
         context: Opsets, options and constants.
+        rules: The table of rules, by operator.
         only: Operators to rewrite, whether the target needs it or not; empty means: whatever
             the target needs.
-        rules: The table of rules, by operator.
         faithful: Whether a node that takes the place of another one of its operator is that node
             to the reader: it takes over name, documentation and metadata.
         bodies: Function bodies that were made legal already, common to nested engines.
@@ -63,8 +58,8 @@ class Engine:
     """
 
     context: LoweringContext
+    rules: Mapping[str, Rule]
     only: frozenset[str] = frozenset()
-    rules: Mapping[str, Rule] = field(default_factory=lambda: LOWERINGS)
     faithful: bool = False
     bodies: dict[BodyKey, Body | Refusal | None] = field(default_factory=dict)
     lowered: list[Lowered] = field(default_factory=list)
@@ -226,7 +221,7 @@ class Engine:
 
     def _legal_body(self, context: LoweringContext, node: ir.Node, body: Body) -> Body | Refusal:
         inner = replace(context, opset=body.opset, folder=Folder())
-        engine = Engine(inner, rules=self.rules, bodies=self.bodies)
+        engine = Engine(inner, self.rules, bodies=self.bodies)
         engine.run(body.model.graph, "", Names(body.model))
         if not engine.refused:
             return body

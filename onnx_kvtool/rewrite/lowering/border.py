@@ -9,8 +9,8 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.rewrite.dtypes import takes
-from onnx_kvtool.rewrite.packed import CARRIERS
+from onnx_kvtool.rewrite.engine.dtypes import takes
+from onnx_kvtool.rewrite.lowering.packed import CARRIERS
 
 __all__ = ["missing_at_border"]
 

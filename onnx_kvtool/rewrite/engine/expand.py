@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.rewrite.simplify import simplify
+from onnx_kvtool.rewrite.engine.simplify import simplify
 from onnx_kvtool.shapes.infer import forget_invented_names
 
 __all__ = ["Body", "body_key", "has_body", "schema_body"]

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import subgraphs
 
 if TYPE_CHECKING:
-    from onnx_kvtool.rewrite.names import Names
+    from onnx_kvtool.rewrite.engine.names import Names
 
 __all__ = ["AttributeValue", "Emitter", "Scope"]
 

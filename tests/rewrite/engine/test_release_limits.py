@@ -21,7 +21,7 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.report import Refused
 from tests.cache_models import model, one_update, value
 
-_NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
+_NATIVE = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "native"
 B, H, L, S, D = 2, 3, 4, 5, 7
 
 

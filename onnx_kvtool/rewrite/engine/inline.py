@@ -10,12 +10,15 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
-from onnx_kvtool.rewrite.emit import Emitter, Scope
-from onnx_kvtool.rewrite.instantiate import instantiate
-from onnx_kvtool.rewrite.names import Names
-from onnx_kvtool.rewrite.refusal import Refusal
+from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.instantiate import instantiate
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.rule import Refusal
 
-__all__ = ["inline_functions"]
+__all__ = [
+    "inline_functions",
+    "without_initializers",
+]
 
 FunctionId = tuple[str, str, str]
 
@@ -143,3 +146,29 @@ def _body(node: ir.Node, function: ir.Function, em: Emitter) -> tuple[ir.Value, 
         )
     version = function.opset_imports.get("")
     return instantiate(function.graph, node.inputs, em, attributes=attributes, version=version)
+
+
+def without_initializers(graph: ir.Graph, opset: int) -> None:
+    """Turn each initializer into a Constant at the start of the graph, in place.
+
+    Args:
+        graph: Graph of a function, to which rewrites added initializers.
+        opset: Version of the default domain for which the new nodes are tagged.
+    """
+    constants = []
+    for name, value in tuple(graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is None:
+            continue
+        node = ir.Node(
+            "", "Constant", [], [ir.AttrTensor("value", tensor)], version=opset, name=name
+        )
+        output = node.outputs[0]
+        output.type, output.shape = value.type, value.shape
+        del graph.initializers[name]
+        value.replace_all_uses_with(output)
+        output.name = name
+        constants.append(node)
+    first = next(iter(graph), None)
+    if constants and first is not None:
+        graph.insert_before(first, constants)

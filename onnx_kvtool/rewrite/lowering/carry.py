@@ -21,13 +21,13 @@ from onnx_kvtool.core.walk import contents
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.dtypes import takes
-from onnx_kvtool.rewrite.emit import Emitter, Scope
-from onnx_kvtool.rewrite.lowering.context import Replacement
+from onnx_kvtool.rewrite.engine.dtypes import takes
+from onnx_kvtool.rewrite.engine.edits import replace_node
+from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.rewrite.lowering.packed import CARRIERS, as_bytes, unpacked
 from onnx_kvtool.rewrite.lowering.quantize import dequantized
-from onnx_kvtool.rewrite.names import Names
-from onnx_kvtool.rewrite.packed import CARRIERS, as_bytes, unpacked
-from onnx_kvtool.rewrite.replace_node import replace_node
 from onnx_kvtool.rewrite.report import Lowered
 
 __all__ = ["Carried", "carry_types"]

@@ -1,19 +1,45 @@
-"""What a lowering rule is given and what it returns."""
+"""What a rule is given, what it returns, and how it says no."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from onnx_kvtool.core.choices import Bounds, IndexDtype, Via
+from onnx_kvtool.core.errors import KvtoolError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.constants import Folder
-    from onnx_kvtool.rewrite.release_limits import ReleaseLimits
+    from onnx_kvtool.rewrite.engine.emit import Emitter
+    from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
 
-__all__ = ["LoweringContext", "Options", "Replacement"]
+__all__ = [
+    "LoweringContext",
+    "Options",
+    "Refusal",
+    "Replacement",
+    "Rule",
+]
+
+
+class Refusal(KvtoolError):
+    """Raised by a guard before anything was edited: this node cannot be rewritten, and why.
+
+    Attributes:
+        code: Stable identifier of the reason (`unknown-rank`, `element-type`).
+        lowest_opset: The lowest target that would work where the guard knows it; else None, and
+            the engine looks for it.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, help: str | None = None, lowest_opset: int | None = None
+    ) -> None:
+        super().__init__(message, help=help)
+        self.code = code
+        self.lowest_opset = lowest_opset
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +94,28 @@ class Replacement:
 
     outputs: tuple[ir.Value | None, ...]
     via: str | None = None
+
+
+class Rule(Protocol):
+    """A rule of one operator: a line of the table of lowerings, or of that of upgrades."""
+
+    @property
+    def name(self) -> str:
+        """What the report calls the rule."""
+
+    @property
+    def apply(self) -> Callable[[LoweringContext, ir.Node, Emitter], Replacement | None]:
+        """Guard, then emit.
+
+        Raises `Refusal` or `MalformedNode` before anything is edited; returns None where the rule
+        has nothing to say.
+        """
+
+    def applies(self, opset: int, target: int, forced: bool) -> bool:
+        """Return whether the rule takes a node of `opset` to `target`.
+
+        Args:
+            opset: What the node was written for.
+            target: What it shall be legal at.
+            forced: Whether the caller wants the operator gone although the target has it.
+        """
