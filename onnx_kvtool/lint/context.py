@@ -23,7 +23,7 @@ from onnx_kvtool.core.walk import (
     tensors,
 )
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.index_map import IndexMaps
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:

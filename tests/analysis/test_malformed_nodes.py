@@ -9,7 +9,8 @@ import pytest
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.model import deserialize
-from onnx_kvtool.symbolic.index_map import IndexMap, IndexMaps
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 _INPUTS = (
     "int64[B] start, int64[3] three, int64[2, 5] matrix, int64[] number, float[2, 3, 5, 7] cache"

@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.shapes.control import CONTROL
-from onnx_kvtool.symbolic.index_map.rules.table import INDEX_RULES
+from onnx_kvtool.symbolic.rules.element_table import INDEX_RULES
 from onnx_kvtool.symbolic.rules.table import SHAPE_RULES
 from onnx_kvtool.targets.target import Limit, releases
 from tests.pages.markdown import contract, joined, prose, table

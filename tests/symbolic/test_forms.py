@@ -27,7 +27,7 @@ from onnx_kvtool.symbolic.forms import (
     negation,
     smallest,
 )
-from onnx_kvtool.symbolic.index_map.rules.slicing import cut_along
+from onnx_kvtool.symbolic.rules.slicing import cut_along
 from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
 from tests.grids import search
 from tests.symbolic.index_map.evaluate import World, evaluate

@@ -22,7 +22,7 @@ from onnx_kvtool.analysis.caches.routes import Route, Routes
 from onnx_kvtool.analysis.caches.updates import OPERATORS, Update, updates
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.index_map import IndexMaps
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 __all__ = ["find_caches"]
 

@@ -11,7 +11,7 @@ from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.symbolic.atoms import Coordinate, Element, IsZero, Modulo
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, variable
-from onnx_kvtool.symbolic.index_map import IndexMaps
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.substitute import as_index, simplified
 
 __all__ = ["Positions", "element_positions", "mask_positions", "tuple_positions"]

@@ -18,7 +18,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.index_map import IndexMaps
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["FIRST_OPSET", "Operands", "Start", "declared", "operands", "rows"]

@@ -14,7 +14,7 @@ from onnx_kvtool.rewrite.raising.assumptions import Assumptions, ValueKind
 from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.index_map import IndexMaps
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Proof", "ProvenUpdate"]

@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
 from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.index_map import IndexMaps
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 __all__ = ["Planned", "Proving", "is_candidate"]
 

@@ -25,7 +25,7 @@ from onnx_kvtool.symbolic.atoms import (
 )
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
-from onnx_kvtool.symbolic.index_map import IndexMaps
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Batch", "Measures", "check_expressible", "write_indices"]

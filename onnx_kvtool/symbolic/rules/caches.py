@@ -9,8 +9,7 @@ from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.symbolic.bounds import Facts, interval
 from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.rules.movement import placed
-from onnx_kvtool.symbolic.rules.site import Site, Unknown
+from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 __all__ = ["attention", "tensor_scatter"]

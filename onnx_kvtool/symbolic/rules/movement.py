@@ -1,43 +1,39 @@
-"""Operators that rearrange axes without a look at the elements."""
+"""Operators that move elements without a look at them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.ops.view import MalformedNode, counted_axes
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import integer, product
-from onnx_kvtool.symbolic.forms import divided, largest, smallest
-from onnx_kvtool.symbolic.rules.site import Site, Unknown
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product
+from onnx_kvtool.symbolic.forms import modulo
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.rules.broadcast import broadcast_elements
+from onnx_kvtool.symbolic.rules.element_site import ElementSite
+from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
+from onnx_kvtool.symbolic.rules.site import Site, Unknown, asked, placed
 from onnx_kvtool.symbolic.sizes import Shape, shape_words
+from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = [
-    "concat",
+    "expand",
+    "expand_elements",
     "flatten",
-    "gather",
-    "gather_nd",
-    "placed",
-    "split",
+    "identity_elements",
+    "renumbered",
     "squeeze",
+    "squeeze_elements",
+    "tile",
+    "tile_elements",
     "transpose",
+    "transpose_elements",
     "unsqueeze",
+    "unsqueeze_elements",
 ]
 
 _ONE = integer(1)
-_FACTS = Facts()
-_FIRST_UNEQUAL = 18
-"""From this opset on the last part of a Split may be smaller than the others."""
-
-
-def placed(axis: int, rank: int) -> int:
-    """Return an axis counted from the front.
-
-    Raises:
-        Unknown: If it lies outside of the rank.
-    """
-    if not -rank <= axis < rank:
-        raise Unknown("malformed", f"axis {axis} lies outside of rank {rank}")
-    return axis % rank
 
 
 def transpose(site: Site) -> Sequence[Shape | Unknown]:
@@ -87,71 +83,120 @@ def flatten(site: Site) -> Sequence[Shape | Unknown]:
     return ((product(shape[:axis]), product(shape[axis:])),)
 
 
-def concat(site: Site) -> Sequence[Shape | Unknown]:
-    """Concat: the sum along `axis`; all other sizes are shared."""
-    shapes = [site.shape(i) for i in range(len(site.node.inputs))]
-    if not shapes:
-        raise Unknown("malformed", "`Concat` has no inputs")
-    first = shapes[0]
-    axis = placed(site.view.integer("axis"), len(first))
-    result = list(first)
-    for index, shape in enumerate(shapes[1:], 1):
-        if len(shape) != len(first):
-            site.conflict("operand-shape", index, shape_words(shape), f"rank {len(first)}", "rank")
-            raise Unknown("conflict", "the inputs of `Concat` differ in rank")
-        for i, size in enumerate(shape):
-            if i == axis:
-                result[i] = result[i] + size
-            else:
-                result[i] = site.same(result[i], size, index, i, "size")
-    return (tuple(result),)
+def expand(site: Site) -> Sequence[Shape | Unknown]:
+    """Expand: input and the asked shape, broadcast."""
+    shape, target = site.shape(0), site.value(1)
+    wanted = asked(site, target)
+    rank = max(len(shape), len(wanted))
+    sizes: list[Expr] = []
+    for axis, size in enumerate(wanted):
+        if size is not None:
+            sizes.append(size)
+            continue
+        place = axis + rank - len(wanted)
+        old = shape[place - rank + len(shape)] if place >= rank - len(shape) else _ONE
+        if old.number is not None and old.number > 1:
+            sizes.append(old)
+        else:
+            sizes.append(site.lost(place, site.cause_of(target)))
+    return (broadcast_shapes(site, [(1, tuple(sizes)), (0, shape)]),)
 
 
-def split(site: Site) -> Sequence[Shape | Unknown]:
-    """Split; parts of one size where `split` is absent, the last one perhaps smaller."""
-    shape = site.shape(0)
-    axis = placed(site.view.integer("axis"), len(shape))
-    count = len(site.node.outputs)
-    if "num_outputs" in site.view.facts.attributes:
-        given = site.view.attribute("num_outputs")
-        count = given if isinstance(given, int) else count
-    try:
-        sizes = site.listed("split")
-    except Unknown as error:
-        places = range(len(site.node.outputs))
-        return [
-            (*shape[:axis], site.lost(axis, error.why, output=i), *shape[axis + 1 :])
-            for i in places
-        ]
-    if sizes is not None:
-        if len(sizes) < len(site.node.outputs):
-            raise Unknown(
-                "malformed", f"`split` has {counted(len(sizes), 'number')} for more outputs"
-            )
-        site.same(integer(sum(sizes)), shape[axis], 0, axis, "sum of `split`")
-        parts = [integer(n) for n in sizes]
-    elif site.opset < _FIRST_UNEQUAL:
-        parts = [divided(shape[axis], integer(count), _FACTS)] * count
-    else:
-        chunk = divided(shape[axis] + (count - 1), integer(count), _FACTS)
-        rest = [largest((shape[axis] - chunk * i, integer(0)), _FACTS) for i in range(count)]
-        parts = [smallest((chunk, left), _FACTS) for left in rest]
-    return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
+def tile(site: Site) -> Sequence[Shape | Unknown]:
+    """Tile: each size times its repeats."""
+    shape, value = site.shape(0), site.value(1)
+    repeats = site.elements(value)
+    if repeats is None or len(repeats) != len(shape):
+        return (tuple(site.lost(i, site.cause_of(value)) for i in range(len(shape))),)
+    return (tuple(size * n for size, n in zip(shape, repeats, strict=True)),)
 
 
-def gather(site: Site) -> Sequence[Shape | Unknown]:
-    """Gather: the axis gives way to the axes of the indices."""
-    shape, indices = site.shape(0), site.shape(1)
-    axis = placed(site.view.integer("axis"), len(shape))
-    return ((*shape[:axis], *indices, *shape[axis + 1 :]),)
+def renumbered(site: ElementSite, data: IndexMap, places: Mapping[int, int]) -> IndexMap | None:
+    """Return `data` with its axes in other places.
+
+    Args:
+        site: The node.
+        data: What is moved; its rank is known.
+        places: The new axis of each old one; the coordinate along an axis without one is 0.
+    """
+    rank = len(data.shape or ())
+    if any(axis >= len(site.shape) for axis in places.values()):
+        return None  # it is declared with another rank
+    new = {axis: coordinate(places[axis]) if axis in places else integer(0) for axis in range(rank)}
+    facts = Facts(site.shape)
+    if data.axis is not None and data.axis not in places:
+        return site.opaque()
+    parts = tuple(substitute(part, new, facts) for part in data.parts)
+    return site.like(None if data.axis is None else places[data.axis], parts)
 
 
-def gather_nd(site: Site) -> Sequence[Shape | Unknown]:
-    """GatherND: the last axis of the indices addresses as many axes of the data as it is long."""
-    shape, indices = site.shape(0), site.shape(1)
-    facts = site.view.facts
-    batch = site.view.integer("batch_dims") if "batch_dims" in facts.attributes else 0
-    taken = indices[-1].number if indices else None
-    if taken is None:
-        raise Unknown("unknown-rank", "the last axis of the indices has no number")
-    return ((*indices[:-1], *shape[batch + taken :]),)
+def identity_elements(site: ElementSite) -> IndexMap | None:
+    """Identity."""
+    (data,) = site.inputs
+    return None if data.shape is None else site.like(data.axis, data.parts)
+
+
+def transpose_elements(site: ElementSite) -> IndexMap | None:
+    """Transpose; without `perm` the axes are reversed."""
+    (data,) = site.inputs
+    if data.shape is None:
+        return None
+    rank = len(data.shape)
+    perm = site.integers("perm") or tuple(reversed(range(rank)))
+    if sorted(perm) != list(range(rank)):
+        return None
+    return renumbered(site, data, {old: new for new, old in enumerate(perm)})
+
+
+def unsqueeze_elements(site: ElementSite) -> IndexMap | None:
+    """Unsqueeze-1/11/13: `axes` count in the result."""
+    data, axes = site.inputs[0], site.integers("axes")
+    if data.shape is None or axes is None:
+        return None
+    rank = len(data.shape) + len(axes)
+    added = counted_axes(axes, rank)
+    return renumbered(site, data, dict(enumerate(i for i in range(rank) if i not in added)))
+
+
+def squeeze_elements(site: ElementSite) -> IndexMap | None:
+    """Squeeze-1/11/13; without `axes` every size must be a number."""
+    data, axes = site.inputs[0], site.integers("axes")
+    if data.shape is None or (axes is None and site.has("axes")):
+        return None
+    if axes is None:
+        if any(size.number is None for size in data.shape):
+            return None
+        axes = tuple(i for i, size in enumerate(data.shape) if size.number == 1)
+    dropped = counted_axes(axes, len(data.shape))
+    kept = [axis for axis in range(len(data.shape)) if axis not in dropped]
+    return renumbered(site, data, {old: new for new, old in enumerate(kept)})
+
+
+def expand_elements(site: ElementSite) -> IndexMap | None:
+    """Expand-8/13: by its shape operand, or else by the inferred shape of its result."""
+    data, target = site.input("input"), site.input("shape")
+    if data is None or data.shape is None:
+        return None
+    sizes = None if target is None else target.vector()
+    # Equal sizes are not broadcast.
+    return broadcast_elements(
+        site, [data], lambda operands, facts: operands[0], site.shape if sizes is None else sizes
+    )
+
+
+def tile_elements(site: ElementSite) -> IndexMap | None:
+    """Tile-6/13 with fixed repeats."""
+    data, repeats = site.input("input"), site.integers("repeats")
+    if data is None or data.shape is None or repeats is None or len(repeats) != len(data.shape):
+        return None
+    if any(n < 0 for n in repeats):
+        raise MalformedNode("negative-size", f"`repeats` is {list(repeats)}, expected 0 or more")
+    facts = Facts(site.shape)
+    if data.axis is not None and repeats[data.axis] != 1:
+        return site.opaque()
+    wrapped = {
+        axis: modulo(coordinate(axis), size, facts)
+        for axis, (size, n) in enumerate(zip(data.shape, repeats, strict=True))
+        if n != 1
+    }
+    return site.like(data.axis, tuple(substitute(part, wrapped, facts) for part in data.parts))

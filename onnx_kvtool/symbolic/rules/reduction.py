@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_kvtool.symbolic.expression import integer
-from onnx_kvtool.symbolic.rules.movement import placed
-from onnx_kvtool.symbolic.rules.site import Site, Unknown
+from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["arg_reduce", "layer_normalization", "normalized", "reduce"]

@@ -12,8 +12,7 @@ from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.rules.movement import placed
-from onnx_kvtool.symbolic.rules.site import Site, Unknown
+from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["depth_to_space", "resize", "space_to_depth", "upsample"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.contrib_schema import contrib_facts, default_of
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.atoms import Dimension, Element, Extent
@@ -19,7 +20,10 @@ from onnx_kvtool.symbolic.sizes import Shape, shape_words
 if TYPE_CHECKING:
     from onnx_kvtool.symbolic.index_map import IndexMap
 
-__all__ = ["Rule", "Site", "Unknown"]
+__all__ = ["Contents", "Rule", "Site", "Unknown", "asked", "placed"]
+
+_MOST_AXES = 1024
+"""Longest vector of sizes; no runtime has tensors of more than some dozen axes."""
 
 
 class Contents(Protocol):
@@ -257,3 +261,36 @@ def _shown(given: tuple[int | str | None, ...] | str | None) -> str:
     if isinstance(given, str):
         return given
     return "(" + ", ".join("?" if d is None else str(d) for d in given or ()) + ")"
+
+
+def placed(axis: int, rank: int) -> int:
+    """Return an axis counted from the front.
+
+    Raises:
+        Unknown: If it lies outside of the rank.
+    """
+    if not -rank <= axis < rank:
+        raise Unknown("malformed", f"axis {axis} lies outside of rank {rank}")
+    return axis % rank
+
+
+def asked(site: Site, value: ir.Value) -> tuple[Expr | None, ...]:
+    """Return the elements of a vector of sizes; None for each one that is not known at all.
+
+    Raises:
+        Unknown: If not even their number is known.
+    """
+    elements = site.elements(value)
+    if elements is not None:
+        return elements
+    content = site.content(value)
+    length = (
+        content.shape[0].number if content.shape is not None and len(content.shape) == 1 else None
+    )
+    if length is None:
+        raise Unknown("unknown-rank", f"the number of elements of `{value.name}` is not known")
+    if length > _MOST_AXES:
+        raise Unknown(
+            "malformed", f"`{value.name}` has {counted(length, 'element')}, more than axes can be"
+        )
+    return (None,) * length

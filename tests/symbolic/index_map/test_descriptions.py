@@ -11,7 +11,8 @@ import pytest
 
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.index_map import IndexMap, IndexMaps
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.words import text
 from tests.grids import rest
 

@@ -2,23 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import choose, is_less
-from onnx_kvtool.symbolic.index_map.description import MOST_PARTS, IndexMap
-from onnx_kvtool.symbolic.index_map.site import Site
+from onnx_kvtool.symbolic.index_map import MOST_PARTS, IndexMap
+from onnx_kvtool.symbolic.rules.element_site import ElementSite
+from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
+from onnx_kvtool.symbolic.sizes import Shape, shape_words
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["concat", "cumulative_sum", "gather", "scatter_elements"]
+__all__ = [
+    "concat",
+    "concat_elements",
+    "cumulative_sum_elements",
+    "gather",
+    "gather_elements",
+    "gather_nd",
+    "scattered_elements",
+]
+
+
+def concat(site: Site) -> Sequence[Shape | Unknown]:
+    """Concat: the sum along `axis`; all other sizes are shared."""
+    shapes = [site.shape(i) for i in range(len(site.node.inputs))]
+    if not shapes:
+        raise Unknown("malformed", "`Concat` has no inputs")
+    first = shapes[0]
+    axis = placed(site.view.integer("axis"), len(first))
+    result = list(first)
+    for index, shape in enumerate(shapes[1:], 1):
+        if len(shape) != len(first):
+            site.conflict("operand-shape", index, shape_words(shape), f"rank {len(first)}", "rank")
+            raise Unknown("conflict", "the inputs of `Concat` differ in rank")
+        for i, size in enumerate(shape):
+            if i == axis:
+                result[i] = result[i] + size
+            else:
+                result[i] = site.same(result[i], size, index, i, "size")
+    return (tuple(result),)
+
+
+def gather(site: Site) -> Sequence[Shape | Unknown]:
+    """Gather: the axis gives way to the axes of the indices."""
+    shape, indices = site.shape(0), site.shape(1)
+    axis = placed(site.view.integer("axis"), len(shape))
+    return ((*shape[:axis], *indices, *shape[axis + 1 :]),)
+
+
+def gather_nd(site: Site) -> Sequence[Shape | Unknown]:
+    """GatherND: the last axis of the indices addresses as many axes of the data as it is long."""
+    shape, indices = site.shape(0), site.shape(1)
+    facts = site.view.facts
+    batch = site.view.integer("batch_dims") if "batch_dims" in facts.attributes else 0
+    taken = indices[-1].number if indices else None
+    if taken is None:
+        raise Unknown("unknown-rank", "the last axis of the indices has no number")
+    return ((*indices[:-1], *shape[batch + taken :]),)
+
 
 _ZERO = integer(0)
+
+
 _INTEGERS = {ir.DataType.INT64, ir.DataType.INT32}
 
 
-def gather(site: Site) -> IndexMap | None:
+def gather_elements(site: ElementSite) -> IndexMap | None:
     """Gather-11/13; an index may count from the end, and is taken to be in range."""
     data, indices = site.input("data"), site.input("indices")
     if data is None or indices is None or data.shape is None or indices.shape is None:
@@ -49,7 +102,7 @@ def gather(site: Site) -> IndexMap | None:
     return site.stacked(indices.axis + axis, parts)
 
 
-def _picked(site: Site, data: IndexMap, indices: IndexMap, axis: int) -> IndexMap:
+def _picked(site: ElementSite, data: IndexMap, indices: IndexMap, axis: int) -> IndexMap:
     """Gather among the parts of `data`, at constant places."""
     chosen = indices.parts if indices.shape == () else indices.vector() or ()
     places = [index.number for index in chosen]
@@ -66,7 +119,7 @@ def _picked(site: Site, data: IndexMap, indices: IndexMap, axis: int) -> IndexMa
     return site.whole(parts[0]) if rank == 0 else site.stacked(axis, parts)
 
 
-def concat(site: Site) -> IndexMap | None:
+def concat_elements(site: ElementSite) -> IndexMap | None:
     """Concat-4/11/13 of pieces of fixed sizes that are `MOST_PARTS` in all at most."""
     pieces = site.inputs
     if any(piece.shape is None for piece in pieces):
@@ -86,7 +139,7 @@ def concat(site: Site) -> IndexMap | None:
     return site.stacked(axis, columns)
 
 
-def scatter_elements(site: Site) -> IndexMap | None:
+def scattered_elements(site: ElementSite) -> IndexMap | None:
     """ScatterElements of a short vector at distinct constant places, as in shape arithmetic."""
     data, indices, updates = (site.input(n) for n in ("data", "indices", "updates"))
     if data is None or indices is None or updates is None or data.shape is None:
@@ -107,7 +160,7 @@ def scatter_elements(site: Site) -> IndexMap | None:
     return site.stacked(0, held)
 
 
-def cumulative_sum(site: Site) -> IndexMap | None:
+def cumulative_sum_elements(site: ElementSite) -> IndexMap | None:
     """CumSum-11/14 along an axis along which the elements are equal."""
     data, given = site.input("x"), site.input("axis")
     if data is None or data.shape is None or data.element is None or given is None:

@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.index_map.description import IndexMap
+from onnx_kvtool.symbolic.index_map import IndexMap
 
-__all__ = ["Rule", "Site", "Unrelated"]
+__all__ = ["ElementRule", "ElementSite", "Unrelated"]
 
 _ONE = integer(1)
 
@@ -32,7 +32,7 @@ class Unrelated:
 
 
 @dataclass(slots=True)
-class Site:
+class ElementSite:
     """A node and what is known of its inputs.
 
     Attributes:
@@ -136,5 +136,5 @@ class Site:
         return self.whole(parts[0]) if axis is None else self.stacked(axis, parts)
 
 
-Rule = Callable[[Site], IndexMap | None]
+ElementRule = Callable[[ElementSite], IndexMap | None]
 """What an output of a node holds; None when nothing is known."""

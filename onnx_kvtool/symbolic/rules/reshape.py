@@ -1,4 +1,4 @@
-"""Reshape: coordinates that are split and joined."""
+"""Reshape, by the sizes that it asks for and by matching axes before and after."""
 
 from __future__ import annotations
 
@@ -8,13 +8,99 @@ from dataclasses import dataclass
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.bounds import Facts, at_least
+from onnx_kvtool.symbolic.division import exact_quotient, quotient
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product
 from onnx_kvtool.symbolic.forms import divided, modulo
-from onnx_kvtool.symbolic.index_map.description import IndexMap
-from onnx_kvtool.symbolic.index_map.site import Site
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.rules.element_site import ElementSite
+from onnx_kvtool.symbolic.rules.site import Site, Unknown, asked
+from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["means_itself", "reshape"]
+__all__ = ["means_itself", "reshape", "reshape_elements"]
+
+_ZERO, _ONE = integer(0), integer(1)
+
+
+_FACTS = Facts()
+
+
+def reshape(site: Site) -> Sequence[Shape | Unknown]:
+    """Reshape: what is asked for, with 0 and -1 resolved."""
+    data, target = site.value(0), site.given(1)
+    if target is None:
+        wanted: tuple[Expr | None, ...] = tuple(integer(n) for n in site.listed("shape") or ())
+    else:
+        wanted = asked(site, target)
+    names = "`shape`" if target is None else f"`{target.name}`"
+    shape = site.knowledge.shapes.get(data)
+    attributes = site.view.facts.attributes
+    keep_zero = "allowzero" in attributes and site.view.integer("allowzero") != 0
+    sizes: list[Expr] = []
+    place: int | None = None
+    certain = shape is not None
+    for axis, size in enumerate(wanted):
+        found = _size(site, size, axis, shape, keep_zero=keep_zero)
+        if found is not None and found.number == -1:
+            place, found = axis, _ONE
+        if found is None:
+            certain = False
+            why = f"the elements of {names} are not known, and 0 or -1 would mean another size"
+            found = site.lost(axis, why)
+        sizes.append(found)
+    if place is not None:
+        sizes[place] = _rest(site, shape, sizes, place, certain)
+    elif certain and shape is not None:
+        _check_count(site, shape, tuple(sizes))
+    return (tuple(sizes),)
+
+
+def _size(
+    site: Site, size: Expr | None, axis: int, shape: Shape | None, *, keep_zero: bool
+) -> Expr | None:
+    """Return one size of the result, -1 for the one that is left over, None if unknown."""
+    if size is None:
+        return None
+    if size.number == 0 and not keep_zero:
+        return shape[axis] if shape is not None and axis < len(shape) else None
+    if size.number is not None:
+        return size
+    known = site.knowledge.equalities
+    resolved = None if shape is None else tuple(map(known.resolved, shape))
+    size_there = known.resolved(size)
+    if means_itself(size_there, axis, resolved or (), keep_zero=keep_zero):
+        return size
+    if shape is None or words(size_there) is None:
+        return None
+    if size not in site.knowledge.legal and not at_least(size_there, _ZERO, _FACTS):
+        return None
+    # It is a size of another value. Only an empty one would be read as a wish to copy.
+    site.knowledge.assumed.setdefault(size_there, site.at(site.node.outputs[0]))
+    return size
+
+
+def _rest(site: Site, shape: Shape | None, sizes: list[Expr], place: int, certain: bool) -> Expr:
+    """Return the size of the axis that takes what the others leave."""
+    if shape is None:
+        return site.lost(place, "the number of elements of the input is not known")
+    if not certain:
+        return site.lost(place, "it is what an unknown size leaves over")
+    whole, others = product(shape), product(sizes)
+    if others.number == 0:
+        return site.lost(place, "nothing says what -1 means beside a size of 0", code="malformed")
+    exact = exact_quotient(whole, others)
+    if exact is not None:
+        return exact
+    known = site.knowledge.equalities
+    return quotient(known.resolved(whole), known.resolved(others))
+
+
+def _check_count(site: Site, before: Shape, after: Shape) -> None:
+    a, b = product(before), product(after)
+    if site.knowledge.equalities.differ(a, b):
+        got, wanted = shape_words(before), shape_words(after)
+        site.conflict("operand-shape", 0, got, wanted, "another number of elements is asked for")
+
 
 _ONE = integer(1)
 
@@ -30,7 +116,7 @@ class _Group:
     new: tuple[int, ...]
 
 
-def reshape(site: Site) -> IndexMap | None:
+def reshape_elements(site: ElementSite) -> IndexMap | None:
     """Reshape-5/13/14/..., where the sizes before and after can be matched."""
     data = site.input("data")
     if data is None or data.shape is None:

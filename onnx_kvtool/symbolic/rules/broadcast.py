@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
-from onnx_kvtool.symbolic.index_map.description import MOST_PARTS, IndexMap
-from onnx_kvtool.symbolic.index_map.site import Site, Unrelated
+from onnx_kvtool.symbolic.index_map import MOST_PARTS, IndexMap
+from onnx_kvtool.symbolic.rules.element_site import ElementSite, Unrelated
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["broadcast"]
+__all__ = ["broadcast_elements"]
 
 
-def broadcast(
-    site: Site,
+def broadcast_elements(
+    site: ElementSite,
     operands: Sequence[IndexMap],
     compute: Callable[[Sequence[Expr], Facts], Expr | None],
     target: Sequence[Expr] = (),

@@ -11,27 +11,36 @@ from numpy.typing import NDArray
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import lookup, modulo
-from onnx_kvtool.symbolic.index_map.description import IndexMap
-from onnx_kvtool.symbolic.index_map.site import Site
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.rules.element_site import ElementSite
 from onnx_kvtool.symbolic.stored import elements
 
-__all__ = ["constant", "described", "stored"]
+__all__ = ["constant_elements", "described", "stored"]
 
 _MOST = 2**18
 """Most elements of an integer constant that is read; an index this long takes 2 MiB."""
 
+
 _MOST_FLOATS = 4096
 """Most elements of a constant of another type that is read; larger ones are weights."""
+
 
 _LONGEST_LIST = 1024
 """Most numbers of a list that an expression refers to."""
 
+
 _FAR = 2**62
 """Largest number of a pattern that has more than one element."""
 
+
 _EXACT = 256
+
+
 _INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
+
+
 _FLOATS = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE}
+
 
 _Array = NDArray[np.int64]
 
@@ -44,7 +53,7 @@ def stored(value: ir.Value) -> IndexMap | None:
     return described(tensor)
 
 
-def constant(site: Site) -> IndexMap | None:
+def constant_elements(site: ElementSite) -> IndexMap | None:
     """Constant."""
     # The names that the operator has at this opset; others have no meaning.
     attributes = site.node.attributes.keys() & site.view.facts.attributes.keys()

@@ -1,4 +1,23 @@
-"""The driver: what each value of one graph holds, each computed once."""
+"""What an integer value of a graph holds at each coordinate.
+
+`IndexMaps(opset).of(value)` gives an `IndexMap`: the shape of the value and, as an expression over
+its coordinates, what its elements are. So `Unsqueeze(Add(Range(0, L, 1), start), -1)` of shape (L,
+1) holds `start + i`, however an exporter writes it. What no rule knows stays `Element(value,
+coordinates)`: a symbol for itself, never a guess.
+
+An expression holds for every run of the graph that does not fail before the value is complete,
+given that
+
+- shapes and dimension names on the values are true, one name being one size in the whole graph;
+- no size reaches 2^30 (`OUTSIDE`);
+- no addition, subtraction, multiplication or negation leaves the range of its type (int64, or
+  int32), and no divisor is 0. A Cast to int32 is seen through only where the numbers fit.
+
+Integers that wrap around are no concern to one who replaces a scatter by a TensorScatter: the sum
+`start + s` wraps only for a start within 2^30 of the largest integer of its type. In linear mode
+TensorScatter fails for it; in circular mode its own sum wraps as well. An index that lies outside
+its axis, or counts from the end, is judged by whoever asks: `as_index` and `index_facts`.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +35,12 @@ from onnx_kvtool.symbolic.bounds import Facts, interval
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
-from onnx_kvtool.symbolic.index_map.description import IndexMap
-from onnx_kvtool.symbolic.index_map.rules.constants import stored
-from onnx_kvtool.symbolic.index_map.rules.table import INDEX_RULES
-from onnx_kvtool.symbolic.index_map.site import Site, Unrelated
+from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.rules.site import Site as Node
-from onnx_kvtool.symbolic.rules.site import Unknown
+from onnx_kvtool.symbolic.rules.constants import stored
+from onnx_kvtool.symbolic.rules.element_site import ElementSite, Unrelated
+from onnx_kvtool.symbolic.rules.element_table import INDEX_RULES
+from onnx_kvtool.symbolic.rules.site import Site, Unknown
 from onnx_kvtool.symbolic.sizes import is_invented
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -190,7 +208,7 @@ class IndexMaps:
             if shape is None:
                 return None
             dtype = self._dtype(view, value)
-            site = Site(view, self._operand, self._shape_below, dtype, shape, value)
+            site = ElementSite(view, self._operand, self._shape_below, dtype, shape, value)
             found = rule(site)
         except MalformedNode:
             return None
@@ -223,7 +241,7 @@ class IndexMaps:
             shape = None if operand is None else self._shape_below(operand)
             if operand is not None and shape is not None:
                 knowledge.shapes[operand] = shape
-        site = Node(view.node, view.opset, _NOWHERE, knowledge, self._below, True, view)
+        site = Site(view.node, view.opset, _NOWHERE, knowledge, self._below, True, view)
         try:
             shapes = SHAPE_RULES[view.node.op_type](site)
         except Unknown:

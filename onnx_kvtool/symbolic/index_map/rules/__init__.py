@@ -1,1 +1,0 @@
-"""What the output of each operator holds, given what its inputs hold."""
