@@ -1,4 +1,7 @@
-"""Multidirectional broadcasting, with a message that names the axis that does not fit."""
+"""Multidirectional broadcasting, with a message that names the axis that does not fit.
+
+Not that of `symbolic.broadcasting`: inference is tested against the kernels.
+"""
 
 from __future__ import annotations
 

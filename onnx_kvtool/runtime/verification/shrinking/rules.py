@@ -3,6 +3,9 @@
 An operator stands in the table if its result means the same whatever the sizes are that it leaves
 unpinned: a product over 4096 columns and one over 24 are the same operation. An operator that
 stands nowhere keeps the sizes of everything it reads.
+
+None of this is read off `symbolic.rules`, on purpose: what verification rests on must not share a
+fault with the inference that a rewrite rests on.
 """
 
 from __future__ import annotations
