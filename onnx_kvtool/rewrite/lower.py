@@ -10,14 +10,13 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.engine.causes import by_cause
 from onnx_kvtool.rewrite.engine.engine import Engine
-from onnx_kvtool.rewrite.engine.guards import judge, objections
+from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import inline_functions
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
@@ -74,7 +73,7 @@ def legalise(
     normalise_domains(model)
     source = model.opset_imports.get("", 0)
     target = source if opset is None or only else min(opset, source)
-    outcome = Outcome(source, target, refused=objections(model, release, whole=not only))
+    outcome = Outcome(source, target, refused=_unfit(model, release, whole=not only))
     if outcome.refused:
         return outcome
     if not only:
@@ -90,8 +89,7 @@ def legalise(
     try:
         _inline(model, plan, names, outcome)
     except Refusal as refusal:
-        diagnostic = Diagnostic(refusal.code, "error", Location(), refusal.message, refusal.help)
-        outcome.refused.append(diagnostic)
+        outcome.refused.append(objection(refusal.code, refusal.message, refusal.help))
         return outcome
     if limits is not None:
         outcome.notes += limits.leave_out_defaults(model, source)
@@ -118,6 +116,21 @@ def legalise(
     if any(done.location.op == "TensorScatter" for done in outcome.lowered):
         declare()
     return outcome
+
+
+def _unfit(model: ir.Model, release: Release | None, *, whole: bool) -> list[Diagnostic]:
+    """Return why a model as a whole cannot be lowered; empty where it may be tried."""
+    source = model.opset_imports.get("")
+    found = objections(model, "lower", opset=source, whole=whole)
+    if found or source is None:
+        return found
+    if source < 1:
+        text = f"the model imports version {source} of the default domain, and the first is 1"
+        return [objection("unknown-opset", text, "export the model again")]
+    if release is not None and release.min_opset is not None and source < release.min_opset:
+        text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
+        return [objection("old-opset", text, "export the model at a newer opset")]
+    return []
 
 
 def _carry(

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.model import clone, origin
+from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
@@ -34,8 +34,6 @@ from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["RaiseOutcome", "raise_updates"]
-
-"""The opset that brought TensorScatter."""
 
 
 @dataclass(slots=True)
@@ -94,7 +92,7 @@ def raise_updates(model: ir.Model, opset: int, assumptions: Assumptions) -> Rais
         proving.forget_sizes()
         annotations.remove()
         return outcome
-    outcome.blocked = _unfit(model)
+    outcome.blocked = objections(model, "raise")
     if outcome.blocked:
         return outcome
     target = max(source, opset)
@@ -148,16 +146,6 @@ def _open_functions(
         if (root := refusal.location.graph.split("/")[0]) in holding and root not in proven
     }
     return list(stay.values())
-
-
-def _unfit(model: ir.Model) -> list[Diagnostic]:
-    """Return why a model must not be edited; empty when it may."""
-    defects = [d for d in origin(model).defects if d.severity == "error"]
-    if origin(model).training and not defects:
-        text = "the model has training information, whose graphs kvtool does not raise"
-        help = "export the model for inference"
-        return [Diagnostic("training-info", "error", Location(), text, help)]
-    return defects
 
 
 def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:

@@ -9,12 +9,11 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.model import origin
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
-from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts, same_version
+from onnx_kvtool.ops.schema import is_standard, op_facts, same_version
 from onnx_kvtool.rewrite.engine.engine import Engine
-from onnx_kvtool.rewrite.engine.guards import judge
+from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import inline_functions, without_initializers
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal
@@ -56,20 +55,18 @@ def upgrade(model: ir.Model, target: int) -> Outcome:
     normalise_domains(model)
     source = model.opset_imports.get("")
     if source is None:
-        return _refused(0, "no-opset-import", "the model imports no version of the default domain")
+        return Outcome(0, 0, refused=objections(model, "upgrade"))
     outcome = Outcome(source, max(source, target))
     if outcome.target_opset == source:
         return outcome
-    outcome.refused = _unfit(model, source, target)
+    outcome.refused = objections(model, "upgrade", opset=target) or list(_too_old(model, source))
     if outcome.refused:
         return outcome
     names = Names(model)
     try:
         _functions(model, target, names, outcome)
     except Refusal as refusal:
-        outcome.refused = [
-            Diagnostic(refusal.code, "error", Location(), refusal.message, refusal.help)
-        ]
+        outcome.refused = [objection(refusal.code, refusal.message, refusal.help)]
         return outcome
     annotations = annotate(model, lambda n: _needs_types(n, source, target), fully=True)
     if annotations.failure:
@@ -81,26 +78,6 @@ def upgrade(model: ir.Model, target: int) -> Outcome:
         outcome.refused += judge(model, target)
     annotations.remove()
     return outcome
-
-
-def _refused(opset: int, code: str, text: str, help: str | None = None) -> Outcome:
-    return Outcome(opset, opset, refused=[Diagnostic(code, "error", Location(), text, help)])
-
-
-def _unfit(model: ir.Model, source: int, target: int) -> list[Diagnostic]:
-    """Return why the model as a whole cannot be upgraded; empty when it can."""
-    defects = [d for d in origin(model).defects if d.severity == "error"]
-    if defects:
-        return defects
-    if origin(model).training:
-        text = "the model has training information, whose graphs kvtool does not upgrade"
-        help = "export the model for inference"
-        return [Diagnostic("training-info", "error", Location(), text, help)]
-    if target > NEWEST:
-        text = f"opset {target} is newer than the newest that the installed onnx knows, {NEWEST}"
-        help = "install a newer onnx"
-        return [Diagnostic("unknown-opset", "error", Location(), text, help)]
-    return list(_too_old(model, source))
 
 
 def _too_old(model: ir.Model, source: int) -> Iterator[Diagnostic]:

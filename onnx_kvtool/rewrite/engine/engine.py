@@ -12,14 +12,15 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import step_path, subgraphs
-from onnx_kvtool.ops.legality import Problem, examine, fit
+from onnx_kvtool.ops.legality import Problem, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
-from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.causes import Cause, cause_of
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
 from onnx_kvtool.rewrite.engine.edits import can_relabel, copy_metadata, relabel, replace_node
 from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
 from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
+from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement, Rule
@@ -174,12 +175,12 @@ class Engine:
         """
         rule = self.rules.get(node.op_type)
         opset = context.opset_of(node)
-        _require_meaning(node, opset)
+        require_meaning(node, opset)
         if rule is not None and rule.applies(opset, context.target, forced):
             for keep_fused in (True, False) if context.keep_fused else (False,):
                 replacement = rule.apply(replace(context, keep_fused=keep_fused), node, em)
                 struck = self._struck_again(context, node, em)
-                illegal = None if replacement is None else _illegal(em)
+                illegal = None if replacement is None else illegal_in(em)
                 if replacement is not None and struck is None and illegal is None:
                     return rule.name, replacement
                 em.discard()
@@ -187,7 +188,7 @@ class Engine:
                 if illegal is not None and illegal.code not in [p.code for p in problems]:
                     problems = [illegal, *problems]
         detour = detour_element_type(context, node, em) if problems and not forced else None
-        if detour is not None and _illegal(em) is None:
+        if detour is not None and illegal_in(em) is None:
             return "element_type", detour
         em.discard()
         body = self._body(context, node, opset)
@@ -274,35 +275,3 @@ class Engine:
             finally:
                 em.discard()
         return None
-
-
-def _require_meaning(node: ir.Node, opset: int) -> None:
-    """Refuse a node that its own opset does not allow: no other form means what it means.
-
-    Raises:
-        MalformedNode: With the first thing that is not allowed; an operator that nobody knows, or
-            that is deprecated at `opset`, is not judged.
-    """
-    facts = op_facts(node.op_type, opset)
-    if facts is None or facts.deprecated:
-        return
-    NodeView(node, opset)
-    problem = next(examine(node, opset), None)
-    if problem is not None:
-        help = "check the node in the exporter; `kvtool check` finds every one"
-        raise MalformedNode(problem.code, f"the node is malformed: {problem.text}", help=help)
-
-
-def _illegal(em: Emitter) -> Problem | None:
-    """Return why what was emitted cannot stand at the target.
-
-    A rule need not ask of each operator that it emits whether it takes the element type.
-    """
-    waiting = list(em.nodes)
-    for node in waiting:
-        problem = next(examine(node, em.opset), None)
-        if problem is not None:
-            return problem
-        for _, body in subgraphs(node):
-            waiting.extend(body)
-    return None

@@ -3,55 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Literal
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import origin
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.legality import Problem, examine
-from onnx_kvtool.ops.schema import NEWEST, is_standard
+from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.signature import signature
-from onnx_kvtool.targets.target import Release
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.engine.emit import Emitter
 
 __all__ = [
+    "illegal_in",
     "judge",
+    "objection",
     "objections",
+    "require_meaning",
 ]
 
 
-def objections(model: ir.Model, release: Release | None, *, whole: bool) -> list[Diagnostic]:
-    """Return why a model cannot be lowered, whatever its nodes are; empty where it may be tried.
+def objections(
+    model: ir.Model,
+    verb: Literal["lower", "upgrade", "raise"],
+    *,
+    opset: int | None = None,
+    whole: bool = True,
+) -> list[Diagnostic]:
+    """Return why a model cannot be rewritten, whatever its nodes are; empty where it may be tried.
 
     Args:
         model: The model, its domains normalised.
-        release: The release that must load the result; None when there is none.
-        whole: Whether everything that the target needs is rewritten, not some operators only.
+        verb: What is to be done to it.
+        opset: Version of the default domain that has to be known for it; None for none.
+        whole: Whether everything is rewritten that has to be, not some operators only. Training
+            graphs have to be.
     """
-    source = model.opset_imports.get("")
-    if source is None:
-        return [_objection("no-opset-import", "the model imports no version of the default domain")]
+    if "" not in model.opset_imports:
+        return [objection("no-opset-import", "the model imports no version of the default domain")]
     defects = [defect for defect in origin(model).defects if defect.severity == "error"]
     if defects:
         return defects
     if origin(model).training and whole:
-        text = "the model has training information, whose graphs kvtool does not lower"
-        return [_objection("training-info", text, "export the model for inference")]
-    if source > NEWEST:
-        text = f"opset {source} is newer than the newest that the installed onnx knows, {NEWEST}"
-        return [_objection("unknown-opset", text, "install a newer onnx")]
-    if source < 1:
-        text = f"the model imports version {source} of the default domain, and the first is 1"
-        return [_objection("unknown-opset", text, "export the model again")]
-    if release is not None and release.min_opset is not None and source < release.min_opset:
-        text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
-        return [_objection("old-opset", text, "export the model at a newer opset")]
+        text = f"the model has training information, whose graphs kvtool does not {verb}"
+        return [objection("training-info", text, "export the model for inference")]
+    if opset is not None and opset > NEWEST:
+        text = f"opset {opset} is newer than the newest that the installed onnx knows, {NEWEST}"
+        return [objection("unknown-opset", text, "install a newer onnx")]
     return []
 
 
-def _objection(code: str, text: str, help: str | None = None) -> Diagnostic:
+def objection(code: str, text: str, help: str | None = None) -> Diagnostic:
+    """Return an error of the whole model."""
     return Diagnostic(code, "error", Location(), text, help)
+
+
+def require_meaning(node: ir.Node, opset: int) -> None:
+    """Refuse a node that its own opset does not allow: no other form means what it means.
+
+    Raises:
+        MalformedNode: With the first thing that is not allowed; an operator that nobody knows, or
+            that is deprecated at `opset`, is not judged.
+    """
+    facts = op_facts(node.op_type, opset)
+    if facts is None or facts.deprecated:
+        return
+    NodeView(node, opset)
+    problem = next(examine(node, opset), None)
+    if problem is not None:
+        help = "check the node in the exporter; `kvtool check` finds every one"
+        raise MalformedNode(problem.code, f"the node is malformed: {problem.text}", help=help)
+
+
+def illegal_in(em: Emitter) -> Problem | None:
+    """Return why what was emitted cannot stand at the target.
+
+    A rule need not ask of each operator that it emits whether it takes the element type.
+    """
+    waiting = list(em.nodes)
+    for node in waiting:
+        problem = next(examine(node, em.opset), None)
+        if problem is not None:
+            return problem
+        for _, body in subgraphs(node):
+            waiting.extend(body)
+    return None
 
 
 def judge(model: ir.Model, opset: int) -> list[Diagnostic]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
-from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.rewrite.raising.where import is_cache
 from onnx_kvtool.symbolic.atoms import Element
 from onnx_kvtool.symbolic.expression import Expr, integer

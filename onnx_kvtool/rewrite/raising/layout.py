@@ -7,8 +7,8 @@ import onnx_ir as ir
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, seen_through
+from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.proof import Proof
-from onnx_kvtool.rewrite.raising.unproven import Unproven
 
 __all__ = ["cache_of", "is_state"]
 

@@ -15,11 +15,11 @@ from onnx_kvtool.rewrite.raising.arrangement import (
     rearranges,
     seen_through,
 )
+from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.run_dims import implied
 from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
-from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.dims import Dim
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer

@@ -11,14 +11,13 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, step_path, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
 from onnx_kvtool.rewrite.raising.full_sizes import LACKS_A_SIZE, FullSizes, full_sizes
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.rewrite.raising.plan import Plan, plan
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
-from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.index_maps import IndexMaps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.ops.scatter import ScatterElements
+from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.overflow import check_no_overflow
 from onnx_kvtool.rewrite.raising.positions import (
@@ -14,7 +15,6 @@ from onnx_kvtool.rewrite.raising.positions import (
     unrelated,
 )
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
-from onnx_kvtool.rewrite.raising.unproven import Unproven
 from onnx_kvtool.symbolic.expression import Expr, coordinate
 from onnx_kvtool.symbolic.words import text
 

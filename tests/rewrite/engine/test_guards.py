@@ -1,0 +1,87 @@
+"""What keeps a model from being rewritten is the same whichever way it is to go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.model import origin, set_origin
+from onnx_kvtool.ops.schema import NEWEST
+from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.engine.rule import Options
+from onnx_kvtool.rewrite.lower import legalise
+from onnx_kvtool.rewrite.raise_ import raise_updates
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions
+from onnx_kvtool.rewrite.upgrade import upgrade
+from tests.cache_models import one_update
+
+Verb = Literal["lower", "upgrade", "raise"]
+_VERBS: tuple[Verb, ...] = ("lower", "upgrade", "raise")
+_DEFECT = Diagnostic("duplicate-name", "error", Location(), "two values are called `x`")
+_REMARK = Diagnostic("unsorted", "warning", Location(), "a node stands before its input")
+
+
+def _model(opset: int = 24) -> ir.Model:
+    source: ir.Model = ir.from_proto(one_update([2, 3, 7, 5], [2, 3, 4, 5], batch=2))
+    source.opset_imports[""] = opset
+    return source
+
+
+def _with(model: ir.Model, *defects: Diagnostic, training: bool = False) -> ir.Model:
+    held = (onnx.TrainingInfoProto(),) if training else ()
+    set_origin(model, replace(origin(model), defects=defects, training=held))
+    return model
+
+
+def _without_import() -> ir.Model:
+    source = _with(_model(), _DEFECT, training=True)
+    del source.opset_imports[""]
+    return source
+
+
+@pytest.mark.parametrize("verb", _VERBS)
+@pytest.mark.parametrize(
+    ("model", "opset", "expected"),
+    [
+        pytest.param(_model(), 24, [], id="nothing"),
+        pytest.param(_with(_model(), _REMARK), 24, [], id="a warning"),
+        pytest.param(_without_import(), 24, ["no-opset-import"], id="no import before all else"),
+        pytest.param(
+            _with(_model(), _DEFECT, _REMARK, training=True),
+            NEWEST + 1,
+            ["duplicate-name"],
+            id="defects before training information",
+        ),
+        pytest.param(
+            _with(_model(), training=True), NEWEST + 1, ["training-info"], id="training information"
+        ),
+        pytest.param(_model(), NEWEST + 1, ["unknown-opset"], id="an opset that nobody knows"),
+        pytest.param(_model(NEWEST + 1), None, [], id="an opset that nobody asks about"),
+    ],
+)
+def test_objections(verb: Verb, model: ir.Model, opset: int | None, expected: list[str]) -> None:
+    found = objections(model, verb, opset=opset)
+    assert [one.code for one in found] == expected
+    if expected == ["training-info"]:
+        assert found[0].message.endswith(f"does not {verb}")
+
+
+def test_training_graphs_may_stay_where_some_operators_are_rewritten_only() -> None:
+    assert objections(_with(_model(), training=True), "lower", whole=False) == []
+
+
+def test_each_way_asks() -> None:
+    lowered = _with(_model(), training=True)
+    assert [one.code for one in legalise(lowered, 18, Options()).refused] == ["training-info"]
+    raised = _model()
+    legalise(raised, 18, Options())
+    upgraded = _with(ir.from_proto(ir.to_proto(raised)), training=True)
+    assert [one.code for one in upgrade(upgraded, 24).refused] == ["training-info"]
+    outcome = raise_updates(_with(raised, training=True), 24, Assumptions())
+    assert [one.code for one in outcome.blocked] == ["training-info"]
