@@ -17,9 +17,9 @@ from onnx_kvtool.guard.small_constants import (
     every_node,
     is_told,
     op_types,
+    sizing,
     small_constants,
 )
-from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits, traits_of
 
 __all__ = ["FAULT", "HANDED_ON", "LONGEST", "makes_long_vector", "may_run_out"]
@@ -112,18 +112,11 @@ def _has_a_rule(node: onnx.NodeProto) -> bool:
 @functools.cache
 def _makers() -> Sizes:
     """Return where operators are told sizes whose result may be longer than their inputs."""
-    makers = {}
-    for op_type in sorted(having()):
-        kinds = traits_of(op_type)
-        if kinds.sizes and not kinds.any(Trait.VIEW, Trait.PART):
-            places = {
-                place
-                for facts in op_history(op_type)
-                for place, formal in enumerate(facts.inputs)
-                if formal.name in kinds.sizes
-            }
-            makers[op_type] = (tuple(sorted(places)), kinds.sizes)
-    return makers
+    return {
+        op_type: sizing(op_type)
+        for op_type in sorted(having())
+        if (kinds := traits_of(op_type)).sizes and not kinds.any(Trait.VIEW, Trait.PART)
+    }
 
 
 def makes_long_vector(message: onnx.ModelProto) -> bool:

@@ -18,6 +18,7 @@ from onnx_kvtool.guard.small_constants import (
     every_node,
     is_told,
     op_types,
+    sizing,
     small_constants,
 )
 
@@ -36,7 +37,7 @@ FAULT = Fault(
 _DEFAULT = ("", "ai.onnx")
 _WINDOW = ("dilations", "kernel_shape", "output_padding", "output_shape", "pads", "strides")
 _BY_WINDOW: Sizes = {
-    "AffineGrid": ((1,), ()),
+    "AffineGrid": sizing("AffineGrid"),
     **dict.fromkeys(
         (
             *("AveragePool", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "LpPool"),
@@ -48,18 +49,10 @@ _BY_WINDOW: Sizes = {
 """Operators whose result has a negative size when a window is larger than the input, or when a size
 is computed to be negative."""
 
+_COUNTED = ("CenterCropPad", "DFT", "OneHot", "Pad", "Resize", "RoiAlign", "Split", "Tile", "TopK")
 _BY_NUMBER: Sizes = {
-    "CenterCropPad": ((1,), ()),
-    "Col2Im": ((1, 2), _WINDOW),
-    "DFT": ((1,), ()),
-    "OneHot": ((1,), ()),
-    "Pad": ((1,), ("pads", "paddings")),
-    "Resize": ((1, 2, 3), ()),
-    "RoiAlign": ((), ("output_height", "output_width")),
-    "Split": ((1,), ("split",)),
-    "Tile": ((1, 2), ()),
-    "TopK": ((1,), ("k",)),
-    "Upsample": ((1,), ("scales", "height_scale", "width_scale")),
+    **{op_type: sizing(op_type) for op_type in (*_COUNTED, "Upsample")},
+    "Col2Im": (sizing("Col2Im")[0], _WINDOW),
 }
 """Operators whose result has a negative size when a constant that they read is negative; others are
 refused or passed over by inference then, as observed with onnx 1.23.2."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
+
+from onnx_kvtool.ops.schema import op_history
+from onnx_kvtool.ops.traits import Trait, having, traits_of
 
 __all__ = [
     "FLOATS",
@@ -19,11 +23,12 @@ __all__ = [
     "every_node",
     "is_told",
     "op_types",
+    "sizing",
     "small_constants",
 ]
 
 _A = onnx.AttributeProto
-HOLDERS = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+HOLDERS = having(Trait.HAS_BODY)
 """Operators with bodies that onnx looks into."""
 
 _SMALL_BYTES = 1024
@@ -40,6 +45,19 @@ Sizing = tuple[tuple[int, ...], tuple[str, ...]]
 
 Sizes = Mapping[str, Sizing]
 """The same by operator of the default domain."""
+
+
+@functools.cache
+def sizing(op_type: str) -> Sizing:
+    """Return where an operator of the default domain is told sizes, in any of its versions."""
+    names = traits_of(op_type).sizes
+    places = {
+        place
+        for facts in op_history(op_type)
+        for place, formal in enumerate(facts.inputs)
+        if formal.name in names
+    }
+    return tuple(sorted(places)), names
 
 
 def every_node(message: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
