@@ -34,9 +34,9 @@ from onnx_kvtool.ops.schema import operators
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
-from onnx_kvtool.rewrite.lower import Outcome, legalise
+from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
-from onnx_kvtool.rewrite.report import LowerReport, Refused, Verification
+from onnx_kvtool.rewrite.report import LowerReport, Outcome, Refused, Verification
 from onnx_kvtool.shapes.fixing import fix_dims
 from onnx_kvtool.targets.target import Target, find_target
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
@@ -26,30 +26,11 @@ from onnx_kvtool.rewrite.lowering.border import missing_at_border
 from onnx_kvtool.rewrite.lowering.carry import carry_types
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
-from onnx_kvtool.rewrite.report import Lowered
+from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.targets.target import Release
 
-__all__ = ["Outcome", "legalise"]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a legalisation did to a model.
-
-    Attributes:
-        source_opset: Version of the default domain before.
-        target_opset: Version of the default domain after.
-        lowered: Every node that was rewritten, in order.
-        refused: Why the model cannot be lowered; the model is then fit for nothing else.
-        notes: Remarks for people.
-    """
-
-    source_opset: int
-    target_opset: int
-    lowered: list[Lowered] = field(default_factory=list)
-    refused: list[Diagnostic] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+__all__ = ["legalise"]
 
 
 def legalise(

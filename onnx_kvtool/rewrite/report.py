@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.rewrite.raise_report import RaiseReport
     from onnx_kvtool.runtime.verification.report import Shrunken
 
-__all__ = ["NOT_RUN", "LowerReport", "Lowered", "Refused", "Verification"]
+__all__ = ["NOT_RUN", "LowerReport", "Lowered", "Outcome", "Refused", "Verification"]
 
 NOT_RUN = "not run"
 """What is said of a comparison that nobody asked for, or of which nothing came to compare."""
@@ -39,6 +39,25 @@ class Lowered:
     location: Location
     rule: str
     via: str | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What lowering or upgrading did to a model.
+
+    Attributes:
+        source_opset: Version of the default domain before.
+        target_opset: Version of the default domain after.
+        lowered: Every node that was rewritten, in order.
+        refused: Why the model cannot be rewritten; the model is then fit for nothing else.
+        notes: Remarks for people.
+    """
+
+    source_opset: int
+    target_opset: int
+    lowered: list[Lowered] = field(default_factory=list)
+    refused: list[Diagnostic] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from onnx_kvtool.rewrite.engine.inline import inline_functions, without_initiali
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal
 from onnx_kvtool.rewrite.engine.stamp import ir_version_of, normalise_domains, set_versions
-from onnx_kvtool.rewrite.lower import Outcome
-from onnx_kvtool.rewrite.report import Lowered
+from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES, tag_early
 from onnx_kvtool.shapes.infer import annotate
 

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from onnx_kvtool.core.model import deserialize, serialize
 from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.rewrite.lower import Outcome
+from onnx_kvtool.rewrite.report import Outcome
 from onnx_kvtool.rewrite.upgrade import upgrade
 from tests.rewrite.upgrading.single import run
 

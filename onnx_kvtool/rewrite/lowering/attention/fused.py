@@ -19,8 +19,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import Replacement
-from onnx_kvtool.rewrite.lowering.attention.mask import allowed_keys, window_of
-from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
+from onnx_kvtool.rewrite.lowering.attention.mask import allowed_keys, mask_fits, window_of
 from onnx_kvtool.rewrite.lowering.sizes import positions
 
 __all__ = ["keep_with_mask"]

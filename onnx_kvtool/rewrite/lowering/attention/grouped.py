@@ -29,9 +29,9 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
     allowed_keys,
     empty_rows,
+    mask_fits,
     window_of,
 )
-from onnx_kvtool.rewrite.lowering.attention.user_mask import mask_fits
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import dims_of
 

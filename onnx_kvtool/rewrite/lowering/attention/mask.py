@@ -14,7 +14,7 @@ from onnx_kvtool.rewrite.engine.forms import cast, reduce
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
-__all__ = ["Window", "allowed_keys", "empty_rows", "window_of"]
+__all__ = ["Window", "allowed_keys", "empty_rows", "mask_fits", "window_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +178,20 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
         offset = size(em, dims[2] if dims else None, window.past, 2)
         rows = em.op("Add", rows, offset, hint="row")
     return em.op("Add", rows, em.constant([shift], "shift"), hint="row") if shift else rows
+
+
+def mask_fits(mask: ir.Value, total: Dim, dtype: ir.DataType, *, per_head: bool) -> bool:
+    """Return whether the user's mask can be combined with the window as it is, without padding.
+
+    Args:
+        mask: Broadcasts to (B, H, L, S); its last dimension may be shorter than S by the schema.
+        total: S.
+        dtype: Element type of the scores; the mask must be of it, or bool.
+        per_head: Whether a mask that differs between heads fits.
+    """
+    dims = dims_of(mask)
+    if dims is None or not 2 <= len(dims) <= 4 or mask.dtype not in (dtype, ir.DataType.BOOL):
+        return False
+    if total is None or dims[-1] != total:
+        return False  # it may be shorter: only an equal number or name is surely as long
+    return per_head or len(dims) == 2 or dims[-3] == 1
