@@ -21,7 +21,7 @@ from onnx_kvtool.core.model import clone
 from onnx_kvtool.lint.facts import misuse
 from onnx_kvtool.ops import legality
 from onnx_kvtool.ops.legality import Problem
-from onnx_kvtool.rewrite import judge
+from onnx_kvtool.rewrite.engine import guards
 from onnx_kvtool.rewrite.verify import Verifier
 
 _MEASURE = """
@@ -165,7 +165,7 @@ def test_nodes_that_are_alike_are_examined_once(
         return legality.examine(node, opset)
 
     monkeypatch.setattr(misuse, "examine", examine)
-    monkeypatch.setattr(judge, "examine", examine)
+    monkeypatch.setattr(guards, "examine", examine)
     path = _many_nodes(tmp_path)
     kv.check(path)
     assert examined.count("Neg") == examined.count("Relu") == 1
