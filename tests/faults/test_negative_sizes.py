@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.guard.inference import infer_with_data
 from tests.faults.kvtool_process import Fault, Runner
+from tests.grids import part
 
 
 def _sliced(
@@ -65,6 +66,7 @@ MODELS = {
 }
 
 
+@part(5)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize(
     "arguments",
