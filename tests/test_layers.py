@@ -92,6 +92,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     return planted(ROOT, tmp_path_factory.mktemp("layers"), lines)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("module", "line", "contract"), FORBIDDEN.values(), ids=FORBIDDEN)
 def test_a_forbidden_import_is_found(said: str, module: str, line: str, contract: str) -> None:
     assert contract in broken(said), said
@@ -100,6 +101,7 @@ def test_a_forbidden_import_is_found(said: str, module: str, line: str, contract
     assert f"{importer} -> {imported} " in said, said
 
 
+@pytest.mark.long
 def test_a_package_without_a_place_in_the_layers_is_refused(root: Path, tmp_path: Path) -> None:
     assert "cli ->" in broken(planted(root, tmp_path, {"stray/__init__.py": ""}))
 

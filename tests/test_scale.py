@@ -172,9 +172,10 @@ def test_nodes_that_are_alike_are_examined_once(
     assert examined.count("MatMul") == 1
     del examined[:]
     kv.lower(path, verify=False)
-    # With types that are known and with types that are not: a lowering infers what it needs.
-    assert 0 < examined.count("Neg") <= 2
-    assert 0 < examined.count("Relu") <= 2
+    # With types that are known and with types that are not, as a lowering infers what it needs; and
+    # where a rule emits it.
+    assert 0 < examined.count("Neg") <= 3
+    assert 0 < examined.count("Relu") <= 3
 
 
 @pytest.mark.long

@@ -65,6 +65,7 @@ def test_start_up_does_not_import(code: str) -> None:
     assert not HEAVY & modules
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [

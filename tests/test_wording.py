@@ -22,6 +22,9 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS
 
+pytestmark = pytest.mark.long
+
+
 ROOT = Path(__file__).resolve().parents[1] / "onnx_kvtool"
 
 MESSAGE_AT = {

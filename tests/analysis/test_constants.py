@@ -164,6 +164,7 @@ def test_an_external_tensor_is_not_read() -> None:
     assert constant_integers(value) is None
 
 
+@pytest.mark.long
 def test_a_long_chain_does_not_exhaust_the_stack() -> None:
     nodes = [helper.make_node("Identity", [f"n{i}"], [f"n{i + 1}"]) for i in range(5000)]
     nodes.append(helper.make_node("Identity", ["n5000"], ["y"]))

@@ -19,6 +19,9 @@ from onnx_kvtool.cli.app import COMMANDS
 from tests.lint.models import BAD_MODE, CLEAN, save
 from tests.page_examples import blocks
 
+pytestmark = pytest.mark.long
+
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -240,6 +240,7 @@ def test_a_model_without_caches(kvtool, output_format: str) -> None:
         assert "caches: none found\n" in result.stdout
 
 
+@pytest.mark.long
 def test_standard_input(kvtool) -> None:
     result = kvtool("inspect", "-", "--format", "json", input=LLAMA.read_bytes())
     answer = json.loads(result.stdout)

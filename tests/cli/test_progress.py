@@ -17,6 +17,8 @@ from onnx_kvtool.cli.progress import shown_progress
 from onnx_kvtool.core.files import atomic
 from onnx_kvtool.core.progress import silent
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "fixtures/models/native/llama_static.onnx"
 

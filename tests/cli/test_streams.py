@@ -19,7 +19,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "fixtures" / "models" / "native" / "llama_static.onnx"
 Shell = Callable[..., subprocess.CompletedProcess[bytes]]
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell"),
+]
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ def codes(report: kv.CheckReport) -> dict[str, list[str]]:
 EXPECTED = {"clean.onnx": [], "deep/bad.onnx": ["KV003"], "pointer.onnx": ["MD400"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_one_bad_file_does_not_stop_the_rest(directory: Path, jobs: int) -> None:
     report = run(request(jobs=jobs))

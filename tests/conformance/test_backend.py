@@ -18,6 +18,9 @@ import onnx_kvtool as kv
 from onnx_kvtool import backend
 from tests.conformance.corpus import Case, cases, few
 
+pytestmark = pytest.mark.long
+
+
 NOT_RUN = {
     "OnnxBackendRealModelTest": "downloads its models",
 }

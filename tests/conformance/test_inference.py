@@ -18,6 +18,9 @@ from onnx_kvtool.symbolic.sizes import read_size
 from tests.conformance.corpus import Case, cases, few
 from tests.shapes.agreement import bindings, disagreements, size_at
 
+pytestmark = pytest.mark.long
+
+
 Form = Literal["as it is", "distinct names", "equal names"]
 FORMS: tuple[Form, ...] = ("as it is", "distinct names", "equal names")
 

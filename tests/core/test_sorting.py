@@ -155,7 +155,7 @@ def test_eval_and_verify_run_them_in_order(runtime: str, tmp_path: Path) -> None
     proto = onnx.parser.parse_model(_HEAD.replace("24", "23") + text)
     path = tmp_path / "model.onnx"
     onnx.save(proto, path)
-    report = evaluate.run(evaluate.EvalRequest(str(path), random=True, runtime=runtime))
+    report = evaluate.run(evaluate.EvalRequest(model=str(path), random=True, runtime=runtime))
     (warning,) = report.warnings
     assert (warning.code, warning.location.graph) == ("unsorted-nodes", "g")
     assert warning.message == (

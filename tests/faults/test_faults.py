@@ -38,6 +38,9 @@ from tests.faults.scarce import (
 from tests.faults.scenarios import SCENARIOS, stage
 from tests.faults.writing import Attempt, Bench
 
+pytestmark = pytest.mark.long
+
+
 SEED = int(os.environ.get("KVTOOL_SEED", "0"))
 
 

@@ -14,6 +14,8 @@ from onnx_kvtool.guard.inference import infer_with_data
 from tests.faults.kvtool_process import Fault, Runner
 from tests.grids import part
 
+pytestmark = pytest.mark.long
+
 
 def _sliced(
     node: onnx.NodeProto,

@@ -78,6 +78,7 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="no bound on memory elsewhere")
 @pytest.mark.parametrize("text", BOMBS)
 def test_a_huge_size_does_not_fill_the_memory(text: str) -> None:
@@ -136,6 +137,7 @@ def test_a_model_with_large_sizes_is_inferred(
     assert known == ([2, size] if size else [None, None])
 
 
+@pytest.mark.long
 def test_a_contradiction_found_in_another_process_is_an_error_when_strict() -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["": 18]> g (float[70000] x, float[3] z) => (float[A] y)'

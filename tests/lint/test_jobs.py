@@ -14,6 +14,8 @@ import pytest
 
 from onnx_kvtool.lint.jobs import run_jobs
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -304,6 +304,7 @@ def fitting(op_type: str) -> list[Case]:
     return [c for c in cases_of().get(op_type, ()) if of_tensors(c) and not is_reduced(c)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("trait", "holds"), SHOWN, ids=lambda v: getattr(v, "name", ""))
 def test_the_cases_of_onnx_show_it(trait: Trait, holds: Callable[[Case], bool]) -> None:
     shown = {op: fitting(op) for op in standard(trait) if fitting(op)}
@@ -312,6 +313,7 @@ def test_the_cases_of_onnx_show_it(trait: Trait, holds: Callable[[Case], bool]) 
     assert wrong == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("trait", "holds", "but"),
     [
@@ -404,6 +406,7 @@ def ordered() -> Iterator[str]:
             yield op_type
 
 
+@pytest.mark.long
 def test_elementwise_is_what_commutes_with_another_order() -> None:
     missing, wrong, lacking = [], [], []
     for op_type in ordered():
@@ -436,6 +439,7 @@ def negated(case: Case) -> bool | None:
     return same(run(case, turned), -np.asarray(run(case, values)))
 
 
+@pytest.mark.long
 def test_where_an_element_goes_does_not_depend_on_it() -> None:
     # onnx.reference has none for Scatter, which is ScatterElements under its first name.
     moved = [case for op in standard(T.MOVES) if op != "Scatter" for case in fitting(op)]
@@ -443,6 +447,7 @@ def test_where_an_element_goes_does_not_depend_on_it() -> None:
     assert [case.name for case in moved if is_whole(case) and negated(case) is False] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op_type", ["EyeLike", "Shape", "Size"])
 def test_what_reads_the_shape_alone_does_not_see_the_elements(op_type: str) -> None:
     assert op_type in having(T.READS_SHAPE)

@@ -26,6 +26,7 @@ def value(size: Expr, s: int, t: int) -> int | None:
     return substitute(size, {}, Facts(), bound).number
 
 
+@pytest.mark.long
 def test_a_size_that_is_chosen_is_the_result_for_all_sizes() -> None:
     decided = 0
     for a, b in itertools.combinations(map(read_size, SIZES.split(";")), 2):

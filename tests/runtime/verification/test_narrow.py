@@ -13,6 +13,9 @@ from tests.grids import part
 from tests.narrow_models import FAULTS, Fault, behind_logits, decoder, epsilon, softcap
 from tests.runtime.recorded import model
 
+pytestmark = pytest.mark.long
+
+
 TYPES = ("bfloat16", "float16")
 
 

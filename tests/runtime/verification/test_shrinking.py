@@ -27,6 +27,9 @@ from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk, weight
 from tests.grids import part
 from tests.runtime.recorded import model, native
 
+pytestmark = pytest.mark.long
+
+
 HIDDEN = 256
 
 

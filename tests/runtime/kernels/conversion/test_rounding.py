@@ -91,6 +91,7 @@ def test_every_boundary_in_float64_and_float32(name: str, saturate: bool) -> Non
     check(name, np.unique(np.concatenate(near)), saturate)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_boundaries_of_16_bits_in_float64(name: str) -> None:
     doubles = boundaries(name)
