@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
-from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.suggestion import did_you_mean, unknown_name
 from onnx_kvtool.symbolic.dims import dim_names, dims_of
 from onnx_kvtool.symbolic.sizes import evaluate, names_in

@@ -14,7 +14,8 @@ from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.model import origin, read, write
+from onnx_kvtool.core.model import read, write
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.shortage import as_shortage
 from onnx_kvtool.lint.binding import bound
 from onnx_kvtool.lint.engine import look

@@ -24,7 +24,8 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.model import read
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.core.walk import graph_path

@@ -13,7 +13,8 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held
-from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.model import read
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.shapes.inference import Inference, infer_model

@@ -16,7 +16,8 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.held import ModelSource, held
-from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.model import read
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.shapes.infer import annotate
 

@@ -27,7 +27,7 @@ from onnx_kvtool.core.choices import (
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
-from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.schema import operators

@@ -13,7 +13,8 @@ from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import RuntimeChoice, words
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.held import ModelSource, held, path_of
-from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.model import read
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.runtime.memory import available_memory

@@ -16,7 +16,8 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.judging.judgement import Judgement
 from onnx_kvtool.core.judging.tensor_claims import judge_tensor
 from onnx_kvtool.core.messages.message import MessageWriter
-from onnx_kvtool.core.model import from_message, origin, read, reason, set_origin
+from onnx_kvtool.core.model import from_message, read, reason
+from onnx_kvtool.core.origin import origin, set_origin
 
 __all__ = ["ModelSource", "held", "path_of"]
 

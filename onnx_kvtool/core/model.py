@@ -7,89 +7,36 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
-from onnx_kvtool.core.files.atomic import Stamp, stamp, watch, write_bytes
+from onnx_kvtool.core.files.atomic import stamp, watch, write_bytes
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.files.source import parse, read_bytes, spoken_name
 from onnx_kvtool.core.judging.container import DEFAULT_DOMAINS, judge
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages import carried
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.protobuf import EncodeError
+from onnx_kvtool.core.origin import Origin, origin, set_origin
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 
 __all__ = [
-    "Origin",
     "clone",
     "deserialize",
     "from_message",
-    "origin",
     "read",
     "reason",
     "serialize",
-    "set_origin",
-    "settle",
     "write",
 ]
 
-_KEY = "onnx_kvtool.origin"
 _UNCOPIABLE = ("undefined-input", "undefined-output", "unsorted-nodes")
 _EXTERNAL = "store the weights as external data, beside the model"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a model came from, and what was wrong with it there.
-
-    Attributes:
-        path: Path as it was given; `-` for standard input, "" for a model made in memory.
-        directory: Absolute directory to which its external data is relative; "" in memory.
-        defects: What onnx_ir repairs, merges or drops in silence, and what makes an edit unsafe.
-            A model with an error here must not be rewritten.
-        training: Training information, which is kept as it was read. It names values of the graph,
-            so that an edit may make it wrong.
-        described: Names of initializers that `value_info` of the file repeats.
-        stamp: Of the file when it was read, to tell whether it is still the same.
-    """
-
-    path: str
-    directory: str
-    defects: tuple[Diagnostic, ...]
-    training: tuple[onnx.TrainingInfoProto, ...] = field(default=(), repr=False)
-    described: frozenset[str] = field(default=frozenset(), repr=False)
-    stamp: Stamp | None = field(default=None, repr=False, compare=False)
-
-
-def origin(model: ir.Model) -> Origin:
-    """Return where `model` came from; `Origin("", "", ())` for one made in memory."""
-    found = model.meta.get(_KEY)
-    return found if isinstance(found, Origin) else Origin("", "", ())
-
-
-def set_origin(model: ir.Model, known: Origin) -> None:
-    """Say where a model came from."""
-    model.meta[_KEY] = known
-
-
-def settle(model: ir.Model, code: str, place: Location) -> None:
-    """Take off the defects of one code at one place, because the model as it is has them no more.
-
-    Args:
-        model: The model.
-        code: Code of the defects.
-        place: Where they are.
-    """
-    known = origin(model)
-    left = tuple(d for d in known.defects if (d.code, d.location) != (code, place))
-    model.meta[_KEY] = replace(known, defects=left)
 
 
 def read(source: str | os.PathLike[str]) -> ir.Model:
@@ -122,7 +69,7 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
     with collector_paused():
         before = None if path == "-" else stamp(path)
         model = _model(read_bytes(path), path, spoken_name(path), directory)
-        model.meta[_KEY] = replace(origin(model), stamp=before)
+        set_origin(model, replace(origin(model), stamp=before))
         return model
 
 
@@ -167,13 +114,14 @@ def from_message(message: onnx.ModelProto, path: str, name: str, directory: str)
     except UnicodeDecodeError as error:
         raise UnreadableModel(f"{name} holds text that is not UTF-8") from error
     _set_base_dir(model, directory, everywhere=found.hidden_external)
-    model.meta[_KEY] = Origin(
+    known = Origin(
         path,
         directory,
         tuple(found.defects),
         tuple(message.training_info),
         frozenset(found.described),
     )
+    set_origin(model, known)
     return model
 
 
@@ -260,7 +208,7 @@ def _write_file(model: ir.Model, path: str, data: bytes) -> None:
         write_bytes(path, data)
         return
     write_bytes(path, data, expected=known.stamp)
-    model.meta[_KEY] = replace(known, stamp=stamp(path))  # what is there now is this model
+    set_origin(model, replace(known, stamp=stamp(path)))  # what is there now is this model
 
 
 def _normalize(message: onnx.ModelProto) -> None:

@@ -17,7 +17,7 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.messages.message import MessageWriter
-from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graphs, nodes
 

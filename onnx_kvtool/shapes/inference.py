@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
-from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals

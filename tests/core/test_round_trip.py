@@ -12,7 +12,8 @@ from onnx import AttributeProto, TensorProto, TypeProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
-from onnx_kvtool.core.model import clone, origin, read, serialize
+from onnx_kvtool.core.model import clone, read, serialize
+from onnx_kvtool.core.origin import origin
 from tests.core.small import FLOAT, INT64, branched, external, plain, save, weighted, with_function
 
 Make = Callable[[], onnx.ModelProto]

@@ -13,7 +13,8 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.commands import evaluate
 from onnx_kvtool.commands.infer import InferRequest, run
-from onnx_kvtool.core.model import deserialize, origin
+from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.sorting import sort_nodes, unsortable
 
 _HEAD = '<ir_version: 10, opset_import: ["": 24, "my": 1]>'

@@ -62,7 +62,7 @@ class DuplicateOpsetImport(DefectRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Hand on the defect, with the fix."""
-        from onnx_kvtool.core.model import settle
+        from onnx_kvtool.core.origin import settle
         from onnx_kvtool.lint.finding import Fix
 
         for finding in super().check(context):

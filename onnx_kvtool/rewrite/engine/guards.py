@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.model import origin
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts

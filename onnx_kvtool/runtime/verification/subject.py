@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.model import origin, serialize
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.guard.negative_sizes import slices_negative_size
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes

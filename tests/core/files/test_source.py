@@ -16,7 +16,8 @@ from onnx import TensorProto, helper
 
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.core.files import source
-from onnx_kvtool.core.model import origin, read, serialize
+from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.core.origin import origin
 from tests.core.small import branched, external, plain, weighted, with_function
 
 MODEL = plain().SerializeToString()

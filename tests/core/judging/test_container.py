@@ -11,7 +11,8 @@ from onnx import AttributeProto, TensorProto, helper
 
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.judging.container import judge
-from onnx_kvtool.core.model import origin, read
+from onnx_kvtool.core.model import read
+from onnx_kvtool.core.origin import origin
 from tests.core.small import FLOAT, branched, external, plain, save, weighted, with_function
 
 Change = Callable[[onnx.ModelProto], object]

@@ -11,7 +11,7 @@ import pytest
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.model import origin, set_origin
+from onnx_kvtool.core.origin import origin, set_origin
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Options
