@@ -29,7 +29,11 @@ def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Se
     if run.is_too_large:
         size = f"the functions of the model expand to more than {MOST_RUN} nodes"
         return [Outcome(None, Unknown("too-many-calls", size))] * len(node.outputs)
-    body = function.graph.clone(allow_outer_scope_values=True)
+    try:
+        body = function.graph.clone(allow_outer_scope_values=True)
+    except (RuntimeError, KeyError, ValueError):  # what onnx_ir 1.1.0 raises depends on the depth
+        name = f"the body of `{function.domain}::{function.name}` reads what nothing produces"
+        return [Outcome(None, Unknown("malformed", name))] * len(node.outputs)
     attributes = {**function.attributes, **node.attributes}
     for inner in body:
         _bind(inner, attributes)

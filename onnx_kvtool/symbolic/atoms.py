@@ -57,6 +57,10 @@ class Extent:
     value: ir.Value
     axis: Expr
 
+    def __repr__(self) -> str:
+        """Name the value: its own form shows what a constant holds, and reads it for that."""
+        return f"Extent({self.value.name!r}, {self.axis})"
+
     @property
     def parts(self) -> tuple[Expr, ...]:
         """The expressions inside."""
@@ -73,6 +77,10 @@ class Element:
 
     value: ir.Value
     index: tuple[Expr, ...]
+
+    def __repr__(self) -> str:
+        """Name the value: its own form shows what a constant holds, and reads it for that."""
+        return f"Element({self.value.name!r}, {self.index})"
 
     @property
     def parts(self) -> tuple[Expr, ...]:

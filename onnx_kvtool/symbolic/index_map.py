@@ -75,10 +75,10 @@ class IndexMap:
     def along(self, axis: int) -> tuple[Expr, ...] | None:
         """Return one expression per place along `axis`, over the other coordinates.
 
-        None when the elements are unknown, differ along another axis, or `axis` has no fixed size
-        of at most `MOST_PARTS`.
+        None when the elements are unknown, differ along another axis, there is no such axis, or it
+        has no fixed size of at most `MOST_PARTS`.
         """
-        if self.shape is None or not self.parts:
+        if self.shape is None or not self.parts or axis >= len(self.shape):
             return None
         if self.axis is not None:
             return self.parts if self.axis == axis else None

@@ -94,10 +94,10 @@ class _Walk:
             self._windows(node, seen, axes)
             return _Seen(seen.source, axes, seen.stride * _stride(node))
         if op_type == "Transpose" and axes is not None:
-            order = node.attributes.get("perm")
-            if order is not None and not order.is_ref() and len(order.value) == len(axes):
-                return _Seen(seen.source, tuple(axes[i] for i in order.value), seen.stride)
-            return _Seen(seen.source, None, seen.stride)
+            order = _ints(node, "perm")
+            is_order = sorted(order) == list(range(len(axes)))
+            after = tuple(axes[i] for i in order) if is_order else None
+            return _Seen(seen.source, after, seen.stride)
         if op_type == "Slice":
             steps = _integers(node.inputs[4]) if len(node.inputs) > 4 else ()
             return _Seen(seen.source, axes, seen.stride * max([1, *steps]))
@@ -113,9 +113,8 @@ class _Walk:
             axes = None
         if axes is not None and shape is not None and axes[1] is not None:
             name, size = _name(seen.source, axes[1]), shape[1]
-            group = node.attributes.get("group")
             if name is not None and isinstance(size, int):
-                self.channels.setdefault(name, size * (group.as_int() if group else 1))
+                self.channels.setdefault(name, size * _group(node))
         self._windows(node, seen, axes)
         after = None if axes is None else (axes[0], None, *axes[2:])
         return _Seen(seen.source, after, seen.stride * _stride(node))
@@ -174,8 +173,16 @@ def _window(node: ir.Node) -> int:
 
 
 def _ints(node: ir.Node, name: str) -> Sequence[int]:
+    """Return a list of integers; nothing for an attribute of another type, which is malformed."""
     attribute = node.attributes.get(name)
-    return () if attribute is None or attribute.is_ref() else attribute.as_ints()
+    is_list = attribute is not None and attribute.type == ir.AttributeType.INTS
+    return () if attribute is None or not is_list or attribute.is_ref() else attribute.as_ints()
+
+
+def _group(node: ir.Node) -> int:
+    attribute = node.attributes.get("group")
+    is_number = attribute is not None and attribute.type == ir.AttributeType.INT
+    return 1 if attribute is None or not is_number or attribute.is_ref() else attribute.as_int()
 
 
 def _tables(model: ir.Model) -> tuple[int, ...]:
@@ -211,7 +218,7 @@ def _integers(value: ir.Value | None) -> Sequence[int]:
     tensor, producer = value.const_value, value.producer()
     if tensor is None and producer is not None and producer.op_type == "Constant":
         held = producer.attributes.get("value")
-        if held is None or held.is_ref():
+        if held is None or held.is_ref() or held.type != ir.AttributeType.TENSOR:
             return _ints(producer, "value_ints")
         tensor = held.value
     if tensor is None or not tensor.dtype.is_integer() or tensor.size > _MOST_NUMBERS:

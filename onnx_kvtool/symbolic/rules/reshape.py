@@ -20,8 +20,6 @@ from onnx_kvtool.symbolic.substitute import substitute
 __all__ = ["means_itself", "reshape", "reshape_elements"]
 
 _ZERO, _ONE = integer(0), integer(1)
-
-
 _FACTS = Facts()
 
 
@@ -42,6 +40,8 @@ def reshape(site: Site) -> Sequence[Shape | Unknown]:
     for axis, size in enumerate(wanted):
         found = _size(site, size, axis, shape, keep_zero=keep_zero)
         if found is not None and found.number == -1:
+            if place is not None:
+                raise MalformedNode("reshape-sizes", f"{names} leaves two sizes open")
             place, found = axis, _ONE
         if found is None:
             certain = False
@@ -100,9 +100,6 @@ def _check_count(site: Site, before: Shape, after: Shape) -> None:
     if site.knowledge.equalities.differ(a, b):
         got, wanted = shape_words(before), shape_words(after)
         site.conflict("operand-shape", 0, got, wanted, "another number of elements is asked for")
-
-
-_ONE = integer(1)
 
 
 @dataclass(frozen=True, slots=True)
