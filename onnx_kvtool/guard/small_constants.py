@@ -67,7 +67,8 @@ def every_node(message: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     while pending:
         for node in pending.pop():
             yield node
-            pending.extend(graph.node for graph in bodies(node))
+            if node.op_type in HOLDERS:
+                pending.extend(graph.node for graph in bodies(node))
 
 
 def op_types(message: onnx.ModelProto) -> set[str]:
@@ -103,7 +104,8 @@ def small_constants(
     found = set()
     graphs = [message.graph]
     for node in every_node(message):
-        graphs.extend(bodies(node))
+        if node.op_type in HOLDERS:
+            graphs.extend(bodies(node))
         if node.op_type == "Constant" and any(
             _attribute_holds(attribute, test, types) for attribute in node.attribute
         ):
