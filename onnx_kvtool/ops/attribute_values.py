@@ -6,11 +6,13 @@ of each operator together; when a value came later than its attribute is in `cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 
-__all__ = ["STRINGS"]
+__all__ = ["STRINGS", "unlisted"]
 
 _PADDING = frozenset({"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"})
 _DIRECTIONS = frozenset({"forward", "reverse", "bidirectional"})
@@ -93,3 +95,16 @@ STRINGS: Mapping[tuple[str, str], frozenset[str]] = Table(
     ],
 )
 """The strings of an attribute, by operator of the default domain and name of the attribute."""
+
+
+def unlisted(node: ir.Node) -> Iterator[tuple[str, str]]:
+    """Yield each attribute of a node, with its value, whose string is none of those in `STRINGS`.
+
+    An attribute that refers to a parameter of a function has no value yet.
+    """
+    for name, given in node.attributes.data.items():
+        allowed = STRINGS.get((node.op_type, name))
+        if allowed is None or given.is_ref() or not isinstance(given.value, str):
+            continue
+        if given.value not in allowed:
+            yield name, given.value

@@ -14,7 +14,7 @@ from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.release import runtime_words
 from onnx_kvtool.lint.facts.strangers import STRANGERS
-from onnx_kvtool.ops.attribute_values import STRINGS
+from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST_OF, OpFacts, op_facts, operators, tensor_type, type_name
 from onnx_kvtool.ops.signature import signature
@@ -227,22 +227,22 @@ def _values(site: Site, facts: OpFacts) -> Iterator[Misuse]:
     node = site.node
     if node.op_type == "TensorScatter":  # KV003
         return
-    source = traits(node).element_type
-    for name, given in node.attributes.data.items():
-        if given.is_ref() or name not in facts.attributes:
-            continue
-        value = given.value
-        allowed = STRINGS.get((node.op_type, name))
-        if allowed is not None and isinstance(value, str) and value not in allowed:
+    for name, text in unlisted(node):
+        if name in facts.attributes:
+            allowed = sorted(STRINGS[node.op_type, name])
             yield Misuse(
                 "attribute-value",
                 site.location(),
-                f"attribute `{name}` is `{value}`, expected one of "
-                + ", ".join(f"`{text}`" for text in sorted(allowed)),
-                did_you_mean(value, sorted(allowed)),
+                f"attribute `{name}` is `{text}`, expected one of "
+                + ", ".join(f"`{word}`" for word in allowed),
+                did_you_mean(text, allowed),
             )
-        if source is not None and name == source.attribute and isinstance(value, int):
-            yield from _type(site, facts, name, value)
+    source = traits(node).element_type
+    if source is None or source.attribute not in facts.attributes:
+        return
+    given = node.attributes.get(source.attribute)
+    if given is not None and not given.is_ref() and isinstance(given.value, int):
+        yield from _type(site, facts, source.attribute, given.value)
 
 
 def _type(site: Site, facts: OpFacts, name: str, number: int) -> Iterator[Misuse]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from itertools import chain
 from typing import Literal
 
 import onnx_ir as ir
@@ -11,6 +12,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.signature import signature
@@ -72,10 +74,18 @@ def require_meaning(node: ir.Node, opset: int) -> None:
     if facts is None or facts.deprecated:
         return
     NodeView(node, opset)
-    problem = next(examine(node, opset), None)
+    problem = next(chain(examine(node, opset), _unlisted(node)), None)
     if problem is not None:
         help = "check the node in the exporter; `kvtool check` finds every one"
         raise MalformedNode(problem.code, f"the node is malformed: {problem.text}", help=help)
+
+
+def _unlisted(node: ir.Node) -> Iterator[Problem]:
+    """Yield the strings that an attribute takes at no opset: function bodies take any for one."""
+    for name, word in unlisted(node):
+        expected = ", ".join(f"`{listed}`" for listed in sorted(STRINGS[node.op_type, name]))
+        text = f"attribute `{name}` is `{word}`, expected one of {expected}"
+        yield Problem("attribute-value", text, "attribute-value", name)
 
 
 def illegal_in(em: Emitter) -> Problem | None:

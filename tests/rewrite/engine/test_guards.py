@@ -85,3 +85,22 @@ def test_each_way_asks() -> None:
     assert [one.code for one in upgrade(upgraded, 24).refused] == ["training-info"]
     outcome = raise_updates(_with(raised, training=True), 24, Assumptions())
     assert [one.code for one in outcome.blocked] == ["training-info"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "attribute", "expected"),
+    [
+        pytest.param("Gelu", 'approximate = "abc"', "`none`, `tanh`", id="by its body"),
+        pytest.param("ReduceMax", 'axes_kind = "abc"', "`axes_kind`", id="an unknown attribute"),
+    ],
+)
+def test_a_string_that_an_attribute_takes_at_no_opset_is_refused(
+    operator: str, attribute: str, expected: str
+) -> None:
+    """A function body takes any other string for one of its own."""
+    text = f"""<ir_version: 10, opset_import: ["" : 24]>
+        g (float[3] x) => (float[3] y) {{ y = {operator}<{attribute}>(x) }}"""
+    result = legalise(ir.from_proto(onnx.parser.parse_model(text)), 17, Options())
+    (found,) = result.refused
+    assert found.message.startswith("the node is malformed: ")
+    assert expected in found.message
