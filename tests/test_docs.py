@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from pathlib import Path
@@ -49,6 +50,16 @@ def test_the_first_command_of_the_readme_prints_what_stands_below_it(
     assert result.returncode == 0, result.stderr
     assert normalised(result.stderr.decode()) == normalised(shown)
     assert (tmp_path / arguments[-1]).is_file()
+
+
+def test_every_name_of_the_python_reference_exists() -> None:
+    """The site is built in the slow set alone."""
+    text = (ROOT / "docs" / "python" / "reference.md").read_text(encoding="utf-8")
+    names = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    assert len(names) > 10
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
 
 
 def test_every_option_is_documented() -> None:
