@@ -79,7 +79,10 @@ def test_dequantized_as_the_reference_kernel(case: dict[str, Any]) -> None:
         "DequantizeLinear", inputs, [dtype], opset=opset, constants=constants, **attributes
     )
     (expected,) = dequantize_linear_10(*inputs.values(), **attributes)
-    check(model, inputs, target, [expected])
+    # From 23 on the operator stays, and onnxruntime 1.31.1 rounds the product alone to the type
+    # that is asked for, not the scale before it.
+    is_rounded_once = target >= 23 and dtype != case["x_scale"].dtype
+    check(model, inputs, target, [expected], rtol=2.0**-9 if is_rounded_once else 0.0)
 
 
 _TYPES = {np.dtype(np.float32): 1, np.dtype(np.float16): 10, np.dtype(ml_dtypes.bfloat16): 16}
