@@ -1,7 +1,8 @@
 """Operators of onnxruntime that onnx does not define, as facts of the same kind.
 
-`onnx.defs` does not have them. They are written down from the schemas that onnxruntime 1.31.1
-registers, and a test holds them against those of the installed one. Each has one version, 1.
+`onnx.defs` does not have them. They are written down from the schemas that onnxruntime 1.32.0
+registers, and a test holds them against those of the installed one: an older release may lack the
+last optional inputs and some attributes, a newer one may have more. Each has one version, 1.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ _MICROSOFT = (
         "query:T key?:T value?:T past_key?:T_CACHE past_value?:T_CACHE seqlens_k:M "
         "total_sequence_length:M cos_cache?:T sin_cache?:T position_ids?:tensor(int64) "
         "attention_bias?:T head_sink?:T k_scale?:T_KV_SCALE v_scale?:T_KV_SCALE "
-        "q_norm_weight?:T k_norm_weight?:T",
+        "q_norm_weight?:T k_norm_weight?:T query_seqlens?:M",
         "output:T present_key?:T_CACHE present_value?:T_CACHE output_qk?:T",
         {
             "T": _HALVES,
@@ -200,11 +201,13 @@ _MICROSOFT = (
         },
         causal=(_INT, 1),
         do_rotary=_INT,
+        k_norm_epsilon=_FLOAT,
         k_quant_type=(_STRING, "NONE"),
         kv_cache_bit_width=_INT,
         kv_num_heads=(_INT, _REQUIRED),
         local_window_size=(_INT, -1),
         num_heads=(_INT, _REQUIRED),
+        q_norm_epsilon=_FLOAT,
         qk_norm_epsilon=(_FLOAT, 1e-6),
         qk_output=(_INT, 0),
         rotary_interleaved=_INT,

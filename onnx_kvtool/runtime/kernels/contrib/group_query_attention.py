@@ -37,14 +37,17 @@ def group_query_attention(
     v_scale: Array | None = None,
     q_norm_weight: Array | None = None,
     k_norm_weight: Array | None = None,
+    query_seqlens: Array | None = None,
     *,
     causal: int,
     do_rotary: int | None,
+    k_norm_epsilon: float | None,
     k_quant_type: str,
     kv_cache_bit_width: int | None,
     kv_num_heads: int,
     local_window_size: int,
     num_heads: int,
+    q_norm_epsilon: float | None,
     qk_norm_epsilon: float,
     qk_output: int,
     rotary_interleaved: int | None,
@@ -91,13 +94,16 @@ def group_query_attention(
         v_scale: Refused.
         q_norm_weight: Refused: onnxruntime normalizes heads on GPUs only.
         k_norm_weight: Refused.
+        query_seqlens: Refused: the lengths of padded chunks, which onnxruntime takes since 1.32.
         causal: Whether later keys are hidden.
         do_rotary: Whether query and key are rotated; None for no.
+        k_norm_epsilon: Has no meaning without `k_norm_weight`.
         k_quant_type: `NONE`.
         kv_cache_bit_width: None or 0.
         kv_num_heads: KV; divides H.
         local_window_size: Keys that a query sees up to its own; -1 for all; only if causal.
         num_heads: H.
+        q_norm_epsilon: Has no meaning without `q_norm_weight`.
         qk_norm_epsilon: Has no meaning without `q_norm_weight`.
         qk_output: The fourth output: 1 for the scores before the softmax, 2 for those after it.
         rotary_interleaved: Whether neighbours are rotated, not halves; None for no.
@@ -123,6 +129,7 @@ def group_query_attention(
         refuse_input(name, given)
     for name, given in (("q_norm_weight", q_norm_weight), ("k_norm_weight", k_norm_weight)):
         refuse_input(name, given)
+    refuse_input("query_seqlens", query_seqlens)
     refuse_value("k_quant_type", k_quant_type, "NONE")
     refuse_value("v_quant_type", v_quant_type, "NONE")
     refuse_value("kv_cache_bit_width", kv_cache_bit_width, None, 0)

@@ -183,11 +183,14 @@ CASES = [
     pytest.param(PROMPT, {"v_scale": zeros(1)}, "`v_scale` is given", id="a scale of values"),
     pytest.param(PROMPT, {"q_norm_weight": zeros(D)}, "`q_norm_weight` is given", id="a norm"),
     pytest.param(PROMPT, {"k_norm_weight": zeros(D)}, "`k_norm_weight` is given", id="a key norm"),
+    pytest.param(
+        PROMPT, {"query_seqlens": lengths(5, 3)}, "`query_seqlens` is given", id="padded chunks"
+    ),
 ]
 
 NAMES = (
     *Call(1, None, (1,), 1).inputs(),
-    *("k_scale", "v_scale", "q_norm_weight", "k_norm_weight"),
+    *("k_scale", "v_scale", "q_norm_weight", "k_norm_weight", "query_seqlens"),
 )
 
 
