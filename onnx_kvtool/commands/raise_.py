@@ -23,10 +23,11 @@ from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.ops.schema import NEWEST
-from onnx_kvtool.rewrite.raise_ import raise_updates
+from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
+from onnx_kvtool.rewrite.raising.stage import RaiseSettings
 from onnx_kvtool.rewrite.report import Refused, Verification
 
 __all__ = ["RaiseRequest", "raise_", "run"]
@@ -131,7 +132,7 @@ def run(request: RaiseRequest, progress: Progress = silent) -> RaiseReport:
     return in_files(
         request,
         _raise,
-        lambda report: "raised" if report.raised and not failed(report, request) else None,
+        lambda report: "raised" if report.is_changed and not failed(report, request) else None,
         progress,
     )
 
@@ -166,10 +167,11 @@ def _raise(
     """
     assumptions = Assumptions.parse(request.assume)
     assumptions.check(model)
+    settings = RaiseSettings(opset=request.opset, assumptions=assumptions)
     verifier = prepared(model, request, progress)
     progress("raising")
     with collector_paused():
-        outcome = raise_updates(model, request.opset, assumptions)
+        outcome = raise_model(model, settings)
     report = RaiseReport(
         model=request.model or origin(model).path,
         output=None,
@@ -177,12 +179,16 @@ def _raise(
         target_opset=outcome.target_opset,
         ir_version=model.ir_version,
         raised=[] if outcome.blocked else outcome.raised,
+        caches=[] if outcome.blocked else outcome.caches,
+        attention=[] if outcome.blocked else outcome.attention,
+        contrib=[] if outcome.blocked else outcome.contrib,
+        inputs_added=[] if outcome.blocked else outcome.inputs_added,
         refused=outcome.refused,
         blocked=outcome.blocked,
         removed=outcome.removed,
         notes=outcome.notes,
     )
-    if not report.raised:
+    if not report.is_changed:
         report.verification = Verification("skipped", detail="nothing was raised")
         return report
     report.verification = proven(

@@ -12,8 +12,10 @@ __all__ = [
     "DEFAULT_OPSET",
     "LOWERED_OPSETS",
     "NATIVE_OPSET",
+    "AttentionChoice",
     "Bounds",
     "CheckFormat",
+    "ContribChoice",
     "ExternalData",
     "IndexDtype",
     "InspectFormat",
@@ -34,7 +36,9 @@ LOWERED_OPSETS: Final = range(11, 24)
 NATIVE_OPSET: Final = 24
 """First opset with TensorScatter, and the lowest to which a model is raised."""
 
+AttentionChoice = Literal["auto", "keep", "sliced", "full"]
 Bounds = Literal["checked", "unchecked"]
+ContribChoice = Literal["standard", "keep"]
 CheckFormat = Literal["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
 ExternalData = Literal["reference", "link", "copy"]
 IndexDtype = Literal["int64", "int32"]

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Verification
+from onnx_kvtool.symbolic.dims import Dim
 
-__all__ = ["RaiseReport", "Raised", "Unraised"]
+__all__ = [
+    "AttentionForm",
+    "AttentionMask",
+    "CacheSource",
+    "InputAdded",
+    "RaiseReport",
+    "Raised",
+    "RaisedAttention",
+    "RaisedCache",
+    "Standardized",
+    "Unraised",
+]
+
+CacheSource = Literal[
+    "fixed", "concat", "rolling", "attention", "group_query_attention", "multi_head_attention"
+]
+AttentionForm = Literal["sliced", "full"]
+AttentionMask = Literal["kept", "causal", "none", "window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +92,111 @@ class Unraised:
         return f"{self.code}: {self.location}: {self.message}"
 
 
+@dataclass(frozen=True, slots=True)
+class RaisedCache:
+    """One cache of the result that a TensorScatter updates.
+
+    Attributes:
+        past: Name of the cache before the step.
+        present: Name of the cache after it.
+        capacity: Rows that it holds: a number, or the name of a dimension; None when unknown.
+        mode: Whether positions wrap.
+        source: What updated it in the source: an update of a `fixed` cache, a `concat` that grew
+            it, ...
+    """
+
+    past: str
+    present: str
+    capacity: Dim
+    mode: Mode
+    source: CacheSource
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "past": self.past,
+            "present": self.present,
+            "capacity": self.capacity,
+            "mode": self.mode,
+            "from": self.source,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedAttention:
+    """Attention of the source, in whatever nodes, that became one Attention.
+
+    Attributes:
+        location: Where its Softmax, or its one node, stood in the source model.
+        form: Whether it reads the rows in use or the whole capacity.
+        mask: What became of the mask of the source.
+        proof: Why this is equal, one sentence each.
+    """
+
+    location: Location
+    form: AttentionForm
+    mask: AttentionMask
+    proof: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "graph": self.location.graph,
+            "node": self.location.node_label,
+            "form": self.form,
+            "mask": self.mask,
+            "proof": list(self.proof),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Standardized:
+    """A node of another domain that became nodes of the default one.
+
+    Attributes:
+        location: Where it stood in the source model.
+        rule: Name of the rule that rewrote it.
+    """
+
+    location: Location
+    rule: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "graph": self.location.graph,
+            "node": self.location.node_label,
+            "op": self.location.op,
+            "rule": self.rule,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class InputAdded:
+    """An input of the result that the source does not have.
+
+    Attributes:
+        name: Its name.
+        dtype: Its element type, as reports write it.
+        shape: Its shape.
+        meaning: What a caller has to feed, in words.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    meaning: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "meaning": self.meaning,
+        }
+
+
 @dataclass(slots=True)
 class RaiseReport:
     """What `raise` did.
@@ -86,7 +209,11 @@ class RaiseReport:
             was raised.
         ir_version: IR version of the result.
         raised: Every update that became a TensorScatter, in the order of the source model.
-        refused: Every candidate that did not, in that order.
+        caches: Every cache that these update.
+        attention: All attention that became one node.
+        contrib: Every node of another domain that became standard.
+        inputs_added: The inputs of the result that the source does not have.
+        refused: Every candidate that stays as it was, in the order of the source model.
         blocked: Why nothing was raised although there are proven updates: what cannot be brought
             to the target opset, and what is wrong with the model as a whole.
         removed: Number of nodes that nobody reads any more and that were removed.
@@ -105,6 +232,10 @@ class RaiseReport:
     target_opset: int
     ir_version: int
     raised: list[Raised] = field(default_factory=list)
+    caches: list[RaisedCache] = field(default_factory=list)
+    attention: list[RaisedAttention] = field(default_factory=list)
+    contrib: list[Standardized] = field(default_factory=list)
+    inputs_added: list[InputAdded] = field(default_factory=list)
     refused: list[Unraised] = field(default_factory=list)
     blocked: list[Diagnostic] = field(default_factory=list)
     removed: int = 0
@@ -112,6 +243,11 @@ class RaiseReport:
     verification: Verification = field(
         default_factory=lambda: Verification("skipped", detail=NOT_RUN)
     )
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the result is another model than the source."""
+        return bool(self.raised or self.attention or self.contrib)
 
     @property
     def reasons(self) -> list[Diagnostic | Unraised]:
@@ -142,6 +278,10 @@ class RaiseReport:
                 }
                 for done in self.raised
             ],
+            "caches": [cache.to_json() for cache in self.caches],
+            "attention": [done.to_json() for done in self.attention],
+            "contrib": [done.to_json() for done in self.contrib],
+            "inputs_added": [added.to_json() for added in self.inputs_added],
             "refused": [
                 *(_refusal(r.location, r.code, r.message, r.assumption) for r in self.refused),
                 *(_refusal(d.location, d.code, d.message, None) for d in self.blocked),

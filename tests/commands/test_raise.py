@@ -90,6 +90,10 @@ def test_the_json_has_the_keys_of_the_contract(path: str) -> None:
         "present": "present",
     }
     assert all(isinstance(sentence, str) for sentence in done["proof"])
+    (cache,) = found["caches"]
+    assert (cache["past"], cache["present"], cache["mode"]) == ("cache", "present", "linear")
+    assert set(cache) == {"past", "present", "capacity", "mode", "from"}
+    assert (found["attention"], found["contrib"], found["inputs_added"]) == ([], [], [])
     assert set(refusal) == {"graph", "node", "reason_code", "reason", "assumption"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -13,7 +13,6 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
 from onnx_kvtool.rewrite.raising.full_sizes import LACKS_A_SIZE, FullSizes, full_sizes
-from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.rewrite.raising.plan import Plan, plan
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.rewrite.raising.start import Measures
@@ -57,6 +56,7 @@ class Proving:
         model: The model; nothing is edited, but for types and shapes until `forget_sizes`.
         assumptions: What may be taken for granted.
         opset: Version of the default domain.
+        place: Says of the path of a graph, a node and its index there where it stood in the source.
         plans: What is proven, in the order of the graph.
         refused: What is not, in that order.
         full: The sizes that were written on values for candidates that lacked one.
@@ -65,6 +65,7 @@ class Proving:
     model: ir.Model
     assumptions: Assumptions
     opset: int
+    place: Callable[[str, ir.Node, int], Location]
     plans: list[Planned] = field(default_factory=list)
     refused: list[Unraised] = field(default_factory=list)
     full: FullSizes | None = None
@@ -92,7 +93,7 @@ class Proving:
         found: dict[int, Planned | Unraised] = {}
         for number, (path, index, node) in enumerate(tried):
             raising = RAISINGS[node.op_type]
-            place = place_of(node) or Location.of(path, node, index)
+            place = self.place(path, node, index)
             try:
                 proven = self._prove(node, raising, plain, granted)
             except Unproven as missing:

@@ -16,8 +16,8 @@ from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
-from onnx_kvtool.rewrite.raise_ import raise_updates
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
+from onnx_kvtool.rewrite.raise_ import raise_model
+from onnx_kvtool.rewrite.raising.stage import RaiseSettings
 from onnx_kvtool.rewrite.upgrade import upgrade
 from tests.cache_models import one_update
 
@@ -83,7 +83,7 @@ def test_each_way_asks() -> None:
     legalise(raised, 18, Options())
     upgraded = _with(ir.from_proto(ir.to_proto(raised)), training=True)
     assert [one.code for one in upgrade(upgraded, 24).refused] == ["training-info"]
-    outcome = raise_updates(_with(raised, training=True), 24, Assumptions())
+    outcome = raise_model(_with(raised, training=True), RaiseSettings())
     assert [one.code for one in outcome.blocked] == ["training-info"]
 
 

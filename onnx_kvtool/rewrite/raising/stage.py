@@ -1,0 +1,110 @@
+"""What every stage of `raise` is given, and where it says what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.rewrite.engine.emit import Scope
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.raise_report import (
+    InputAdded,
+    Raised,
+    RaisedAttention,
+    RaisedCache,
+    Standardized,
+    Unraised,
+)
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions
+from onnx_kvtool.rewrite.raising.in_functions import place_of
+from onnx_kvtool.symbolic.dims import Dim
+
+__all__ = ["RaiseOutcome", "RaiseSettings", "scopes_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseSettings:
+    """What a model is to be raised to.
+
+    Attributes:
+        opset: Version of the default domain of the result, at least 24; a later one stays.
+        assumptions: What may be taken for granted.
+        capacity: Rows of a cache that grows in the source: a number, or the name of a dimension;
+            None to leave these caches as they are.
+        attention: What becomes of attention in many nodes.
+        contrib: What becomes of com.microsoft operators.
+    """
+
+    opset: int = NATIVE_OPSET
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    capacity: int | str | None = None
+    attention: AttentionChoice = "keep"
+    contrib: ContribChoice = "keep"
+
+
+@dataclass(slots=True)
+class RaiseOutcome:
+    """What raising did to a model; every stage adds to it.
+
+    Attributes:
+        source_opset: Version of the default domain before.
+        target_opset: Version of the default domain after.
+        raised: Every update that became a TensorScatter.
+        caches: Every cache that these update.
+        attention: All attention that became one node.
+        contrib: Every node of another domain that became standard.
+        inputs_added: The inputs that the source does not have.
+        refused: Every candidate that stays as it was.
+        blocked: Why nothing could be raised at all; the model is then fit for nothing else.
+        removed: Number of nodes that served the old forms only and are gone.
+        notes: Remarks for people.
+        positions: Values that are assumed to hold positions which count up by one.
+        equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
+        places: Where nodes stood in the source, where an earlier stage may have moved them.
+    """
+
+    source_opset: int
+    target_opset: int
+    raised: list[Raised] = field(default_factory=list)
+    caches: list[RaisedCache] = field(default_factory=list)
+    attention: list[RaisedAttention] = field(default_factory=list)
+    contrib: list[Standardized] = field(default_factory=list)
+    inputs_added: list[InputAdded] = field(default_factory=list)
+    refused: list[Unraised] = field(default_factory=list)
+    blocked: list[Diagnostic] = field(default_factory=list)
+    removed: int = 0
+    notes: list[str] = field(default_factory=list)
+    positions: list[str] = field(default_factory=list)
+    equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
+    places: Mapping[ir.Node, Location] = field(default_factory=dict)
+
+    def place(self, path: str, node: ir.Node, index: int) -> Location:
+        """Return where a node stood in the source.
+
+        Args:
+            path: The path of the graph in which it stands now.
+            node: The node.
+            index: Its position there.
+        """
+        return place_of(node) or self.places.get(node) or Location.of(path, node, index)
+
+
+def scopes_of(model: ir.Model) -> dict[ir.Graph, Scope]:
+    """Return the scope of each graph of the model but functions, to build nodes in."""
+    found: dict[ir.Graph, Scope] = {}
+    names = Names(model)
+
+    def add(graph: ir.Graph, parent: Scope | None) -> None:
+        scope = found[graph] = Scope(graph, parent, names)
+        for node in graph:
+            for _, body in subgraphs(node):
+                add(body, scope)
+
+    add(model.graph, None)
+    return found
