@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import onnx
 
+from onnx_kvtool.core.messages.bodies import bodies, every_holder
 from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.small_constants import HOLDERS, bodies, op_types
+from onnx_kvtool.guard.small_constants import HOLDERS, op_types
 
 __all__ = ["FAULT", "infer_with_distinct_names"]
 
@@ -50,7 +51,7 @@ def infer_with_distinct_names(
 def _make_distinct(message: onnx.ModelProto) -> dict[str, str]:
     """Rename what bodies define and something else defines too; return the old names by the new."""
     roots = [message.graph, *message.functions]
-    taken = {name for root in roots for name in _names_below(root)}
+    taken = {name for holder in every_holder(message, HOLDERS) for name in _defined(holder)}
     seen = {name for root in roots for name in _defined(root)}
     originals: dict[str, str] = {}
     names: dict[str, str] = {}  # of the values that can be read where the walk is
@@ -81,15 +82,6 @@ def _make_distinct(message: onnx.ModelProto) -> dict[str, str]:
     return originals
 
 
-def _names_below(holder: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
-    """Yield the names of all values that a graph, a function and their bodies define."""
-    pending = [holder]
-    while pending:
-        one = pending.pop()
-        yield from _defined(one)
-        pending.extend(body for node in one.node for body in bodies(node))
-
-
 def _defined(holder: onnx.GraphProto | onnx.FunctionProto) -> dict[str, None]:
     """Return the names of the values that a graph or a function itself defines, in order."""
     found: dict[str, None] = {}
@@ -106,16 +98,16 @@ def _defined(holder: onnx.GraphProto | onnx.FunctionProto) -> dict[str, None]:
 
 
 def _rename_everywhere(message: onnx.ModelProto, names: Mapping[str, str]) -> None:
-    pending = [body for root in (message.graph, *message.functions) for body in _inner(root)]
-    while pending:
-        graph = pending.pop()
+    inner = every_holder(message, HOLDERS)[1 + len(message.functions) :]
+    for graph in inner:
+        assert isinstance(graph, onnx.GraphProto)
         _rename(graph, names)
-        pending.extend(_inner(graph))
 
 
 def _inner(holder: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.GraphProto]:
     for node in holder.node:
-        yield from bodies(node)
+        if node.op_type in HOLDERS:
+            yield from bodies(node)
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:

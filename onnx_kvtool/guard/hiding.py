@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import onnx
 
-from onnx_kvtool.guard.small_constants import every_node
+from onnx_kvtool.core.messages.bodies import every_node
+from onnx_kvtool.guard.small_constants import HOLDERS
 
 __all__ = ["infer_hiding"]
 
@@ -33,7 +34,7 @@ def infer_hiding(
             _set_domain(node, domain)
         for holder in holders:
             del holder.opset_import[-1]
-    for node in every_node(result):
+    for node in every_node(result, HOLDERS):
         if node.domain == _HIDDEN:
             _set_domain(node, "")
     for holder in (result, *result.functions):

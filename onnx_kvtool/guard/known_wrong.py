@@ -6,9 +6,9 @@ import re
 
 import onnx
 
+from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.small_constants import every_node
 from onnx_kvtool.targets.target import find_target
 
 __all__ = ["FAULT", "known_wrong"]

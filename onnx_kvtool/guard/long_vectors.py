@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.messages.bodies import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import (
     FLOATS,
+    HOLDERS,
     INTEGERS,
     Sizes,
-    bodies,
-    every_node,
     is_told,
     op_types,
     sizing,
@@ -86,8 +86,8 @@ def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -
     """
     calls = {(function.domain, function.name) for function in message.functions}
     returned = {name for function in message.functions for name in function.output}
-    for node in every_node(message):
-        for graph in bodies(node):
+    for node in every_node(message, HOLDERS):
+        for graph in bodies(node) if node.op_type in HOLDERS else ():
             returned.update(value.name for value in graph.output)
         if large.isdisjoint(node.input) and scales.isdisjoint(node.input):
             continue
@@ -127,7 +127,7 @@ def makes_long_vector(message: onnx.ModelProto) -> bool:
     if op_types(message).isdisjoint(_makers()):
         return False
     long: set[str] | None = None
-    for node in every_node(message):
+    for node in every_node(message, HOLDERS):
         sizes = _makers().get(node.op_type)
         if sizes is None or node.domain not in ("", "ai.onnx"):
             continue

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.messages.bodies import every_holder, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import (
+    HOLDERS,
     INTEGERS,
-    bodies,
-    every_node,
     is_told,
     op_types,
     small_constants,
@@ -65,10 +65,10 @@ def infer_past_matrix_values(
         return infer(message)
     copy = onnx.ModelProto()
     copy.CopyFrom(message)
-    for holder in _holders(copy):
+    for holder in every_holder(copy, HOLDERS):
         _hand_on(holder, made)
     result = infer(copy)
-    for holder in _holders(result):
+    for holder in every_holder(result, HOLDERS):
         _restore(holder)
     return result
 
@@ -77,13 +77,13 @@ def _matrices(message: onnx.ModelProto) -> Iterator[str]:
     """Yield what an Unsqueeze makes that may be a matrix, and that is read for its elements."""
     read = {
         name
-        for node in every_node(message)
+        for node in every_node(message, HOLDERS)
         if node.op_type in _READERS and node.domain in _DEFAULT
         for name in node.input
     }
     to_matrix = small_constants(message, _makes_matrix, INTEGERS)
     vectors = set(_no_scalars(message))
-    for node in every_node(message):
+    for node in every_node(message, HOLDERS):
         if node.op_type != "Unsqueeze" or node.domain not in _DEFAULT or not node.input:
             continue
         if node.output and node.output[0] in read:
@@ -100,7 +100,7 @@ def _makes_matrix(axes: NDArray[np.float64]) -> bool:
 def _no_scalars(message: onnx.ModelProto) -> Set[str]:
     """Return names of values that have at least one dimension, as far as that is seen at once."""
     found: set[str] = set()
-    for holder in _holders(message):
+    for holder in every_holder(message, HOLDERS):
         if isinstance(holder, onnx.GraphProto):
             infos = (*holder.input, *holder.value_info)
             found.update(info.name for info in infos if info.type.tensor_type.shape.dim)
@@ -110,13 +110,6 @@ def _no_scalars(message: onnx.ModelProto) -> Set[str]:
             if (passes or node.op_type in _VECTORS) and node.domain in _DEFAULT:
                 found.update(node.output)
     return found
-
-
-def _holders(message: onnx.ModelProto) -> Iterator[_Holder]:
-    yield message.graph
-    yield from message.functions
-    for node in every_node(message):
-        yield from bodies(node)
 
 
 def _hand_on(holder: _Holder, made: Set[str]) -> None:

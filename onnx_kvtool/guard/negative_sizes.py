@@ -10,12 +10,12 @@ import onnx.checker
 import onnx.shape_inference
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
 from onnx_kvtool.guard.small_constants import (
+    HOLDERS,
     Sizes,
-    bodies,
-    every_node,
     is_told,
     op_types,
     sizing,
@@ -76,7 +76,7 @@ def infer_past_negative_sizes(
     """
     if not _may_slice(message):
         return infer(message)
-    slices = [node for node in every_node(message) if _is(node, "Slice")]
+    slices = [node for node in every_node(message, HOLDERS) if _is(node, "Slice")]
     told, windows = _suspects(message)
     if not (told or windows):
         return infer(message)
@@ -100,7 +100,7 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     """
     if not _may_slice(message):
         return None
-    slices = [node for node in every_node(message) if _is(node, "Slice")]
+    slices = [node for node in every_node(message, HOLDERS) if _is(node, "Slice")]
     for node in _suspects(message)[0]:
         if any(_behind(message, slices, [node])):
             return node.op_type
@@ -135,7 +135,7 @@ def _suspects(
     """Return the nodes that are told a negative number, and those with a window besides."""
     told, windows = [], []
     negative: set[str] | None = None
-    for node in every_node(message):
+    for node in every_node(message, HOLDERS):
         sizes = _BY_NUMBER.get(node.op_type) or _BY_WINDOW.get(node.op_type)
         if sizes is None or node.domain not in _DEFAULT:
             continue
@@ -170,7 +170,7 @@ def _behind(
     tainted: set[str] = set()
     found = []
     for node in main:
-        is_holder = (node.domain, node.op_type) in calls or any(True for _ in bodies(node))
+        is_holder = (node.domain, node.op_type) in calls or node.op_type in HOLDERS
         is_behind = not tainted.isdisjoint(node.input) or (is_holder and bool(tainted))
         if is_behind and id(node) in wanted:
             found.append(node)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from onnx_kvtool.core.messages.bodies import every_holder, every_node
 from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 
@@ -19,8 +20,6 @@ __all__ = [
     "INTEGERS",
     "Sizes",
     "Sizing",
-    "bodies",
-    "every_node",
     "is_told",
     "op_types",
     "sizing",
@@ -29,7 +28,7 @@ __all__ = [
 
 _A = onnx.AttributeProto
 HOLDERS = having(Trait.HAS_BODY)
-"""Operators with bodies that onnx looks into."""
+"""Operators with bodies that onnx's inference looks into."""
 
 _SMALL_BYTES = 1024
 _T = onnx.TensorProto
@@ -60,35 +59,13 @@ def sizing(op_type: str) -> Sizing:
     return tuple(sorted(places)), names
 
 
-def every_node(message: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Yield all nodes, those of bodies and functions included."""
-    pending: list[Iterable[onnx.NodeProto]] = [message.graph.node]
-    pending.extend(function.node for function in message.functions)
-    while pending:
-        for node in pending.pop():
-            yield node
-            if node.op_type in HOLDERS:
-                pending.extend(graph.node for graph in bodies(node))
-
-
 def op_types(message: onnx.ModelProto) -> set[str]:
     """Return the operators of all nodes, those of bodies and functions included."""
     found = {node.op_type for node in message.graph.node}
     found.update(node.op_type for function in message.functions for node in function.node)
     if not found.isdisjoint(HOLDERS):
-        found.update(node.op_type for node in every_node(message))
+        found.update(node.op_type for node in every_node(message, HOLDERS))
     return found
-
-
-def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """Yield the graphs that a node holds itself, as far as onnx looks into them."""
-    if node.op_type not in HOLDERS:
-        return  # to ask each node for its attributes takes most of the time
-    for attribute in node.attribute:
-        if attribute.type == _A.GRAPH:
-            yield attribute.g
-        elif attribute.type == _A.GRAPHS:
-            yield from attribute.graphs
 
 
 def small_constants(
@@ -102,16 +79,14 @@ def small_constants(
         types: The element types that a constant has to have.
     """
     found = set()
-    graphs = [message.graph]
-    for node in every_node(message):
-        if node.op_type in HOLDERS:
-            graphs.extend(bodies(node))
-        if node.op_type == "Constant" and any(
-            _attribute_holds(attribute, test, types) for attribute in node.attribute
-        ):
-            found.update(node.output)
-    for graph in graphs:
-        found.update(t.name for t in graph.initializer if _tensor_holds(t, test, types))
+    for holder in every_holder(message, HOLDERS):
+        for node in holder.node:
+            if node.op_type == "Constant" and any(
+                _attribute_holds(attribute, test, types) for attribute in node.attribute
+            ):
+                found.update(node.output)
+        if isinstance(holder, onnx.GraphProto):
+            found.update(t.name for t in holder.initializer if _tensor_holds(t, test, types))
     return found
 
 

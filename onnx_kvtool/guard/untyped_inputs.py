@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import onnx
 
+from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
-from onnx_kvtool.guard.small_constants import every_node, op_types
+from onnx_kvtool.guard.small_constants import HOLDERS, op_types
 
 __all__ = ["FAULT", "infer_past_untyped_inputs"]
 
@@ -37,7 +38,7 @@ def infer_past_untyped_inputs(
     """
     if op_types(message).isdisjoint(_CRASHING):
         return infer(message)
-    nodes = [n for n in every_node(message) if n.op_type in _CRASHING and n.domain == ""]
+    nodes = [n for n in every_node(message, HOLDERS) if n.op_type in _CRASHING and n.domain == ""]
     hidden = nodes
     while hidden:
         result = infer_hiding(message, infer, hidden)

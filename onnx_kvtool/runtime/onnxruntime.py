@@ -13,9 +13,9 @@ import onnx
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as capi
 
+from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.known_wrong import known_wrong
-from onnx_kvtool.guard.small_constants import every_node
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
 from onnx_kvtool.runtime.sessions import Array, Arrays

@@ -15,6 +15,7 @@ import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
+from onnx_kvtool.core.messages.bodies import named_bodies
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.ops.schema import op_facts
@@ -168,11 +169,8 @@ def _renamed(holder: _Holder, prefix: str) -> Iterator[tuple[str, tuple[onnx.Nod
     for node in holder.node:
         node.name = _key(prefix, node.output)
         yield node.name, (node, holder)
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _renamed(attribute.g, f"{node.name}.{attribute.name}")
-            for position, graph in enumerate(attribute.graphs):
-                yield from _renamed(graph, f"{node.name}.{attribute.name}[{position}]")
+        for name, body in named_bodies(node):
+            yield from _renamed(body, f"{node.name}.{name}")
 
 
 def _function_key(function: ir.Function | onnx.FunctionProto) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import onnx
@@ -10,12 +10,13 @@ import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
+from onnx_kvtool.core.messages.bodies import every_node, named_bodies
 from onnx_kvtool.core.misdeclared import held, is_misdeclared
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.guard.weightless import weightless
-from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.completion import Addition, Completion
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.sizes import is_invented
@@ -151,24 +152,12 @@ def importing_all(message: onnx.ModelProto) -> onnx.ModelProto:
 
     One that is missing would stop onnx's inference of the whole model.
     """
-    for holder, nodes_ in (
-        (message, message.graph.node),
-        *((f, f.node) for f in message.functions),
-    ):
+    for holder, root in ((message, message.graph), *((f, f) for f in message.functions)):
         imported = {entry.domain for entry in holder.opset_import}
-        for domain in sorted(_domains(nodes_) - imported - {"", "ai.onnx"}):
+        domains = {node.domain for node in every_node(root, HOLDERS)}
+        for domain in sorted(domains - imported - {"", "ai.onnx"}):
             holder.opset_import.add(domain=domain, version=1)
     return message
-
-
-def _domains(protos: Iterable[onnx.NodeProto]) -> set[str]:
-    found: set[str] = set()
-    for node in protos:
-        found.add(node.domain)
-        if Trait.HAS_BODY in traits(node):
-            for _, graph in _proto_graphs(node):
-                found |= _domains(graph.node)
-    return found
 
 
 def forget_invented_names(graph: ir.Graph) -> None:
@@ -207,17 +196,9 @@ def _matches(
         if protos is None:
             protos = {name: n for n in proto.node for name in n.output if name}
         names = [output.name for output in node.outputs if output.name]
-        for name, nested in _proto_graphs(protos[names[0]]) if names else ():
+        for name, nested in named_bodies(protos[names[0]]) if names else ():
             if name in inner:
                 yield from _matches(inner[name], nested, lacking)
-
-
-def _proto_graphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.name, attribute.g
-        for index, graph in enumerate(attribute.graphs):
-            yield f"{attribute.name}[{index}]", graph
 
 
 def _is_unknown(value: ir.Value) -> bool:

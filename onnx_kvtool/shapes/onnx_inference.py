@@ -13,6 +13,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 from onnx import numpy_helper
 
+from onnx_kvtool.core.messages.bodies import bodies
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.names_for_zero import takes_names_for_zero
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
@@ -28,7 +29,6 @@ from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Told", "of_model", "of_node", "refusals"]
 
-_A = onnx.AttributeProto
 _MOST_ELEMENTS = 256
 """Most elements of a constant that onnx's rule for a node is given."""
 
@@ -106,9 +106,8 @@ def _undeclare(graph: onnx.GraphProto) -> None:
     for value in graph.output:
         value.ClearField("type")
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == _A.GRAPH:
-                _undeclare(attribute.g)
+        for body in bodies(node):
+            _undeclare(body)
 
 
 def of_node(site: Site) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:

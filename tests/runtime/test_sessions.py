@@ -340,6 +340,11 @@ BRANCHES = """
     y = If (c) < then_branch = t () => (float[B, L, D] a) {{ a = {} }},
                  else_branch = e () => (float[B, L, D] b) {{ b = {} }} >
 """
+SEARCH = """
+    y = com.microsoft.BeamSearch (q) < init_decoder = t () => (float[B, L, D] a) {{ a = {} }},
+                                       decoder = e () => (float[B, L, D] b) {{ b = {} }} >
+"""
+CONTRIB = '<ir_version: 10, opset_import: ["": 24, "com.microsoft": 1]>'
 STRINGS = UPDATE.replace("float", "string")
 LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1]>'
 
@@ -376,6 +381,18 @@ LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1]>'
             f"g {INPUTS} => (float[B, L, D] y) {{ {BRANCHES.format(UNMASKED, MASKED)} }}",
             True,
             id="in a branch",
+        ),
+        pytest.param(
+            "1.24.4",
+            f"{CONTRIB} g {INPUTS} => (float[B, L, D] y) {{ {SEARCH.format(UNMASKED, MASKED)} }}",
+            True,
+            id="in the second body of an operator of onnxruntime",
+        ),
+        pytest.param(
+            "1.24.4",
+            f"{CONTRIB} g {INPUTS} => (float[B, L, D] y) {{ {SEARCH.format(UNMASKED, UNMASKED)} }}",
+            False,
+            id="nowhere in bodies of an operator of onnxruntime",
         ),
         pytest.param(
             "1.24.4",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol, cast
 
 import onnx
@@ -12,6 +12,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.messages.bodies import bodies
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.simplify import simplify
@@ -139,7 +140,7 @@ def _widen(graph: onnx.GraphProto, name: str) -> None:
 def _squeeze_one(graph: onnx.GraphProto) -> None:
     """Let the body of AffineGrid drop the second axis, not the batch where there is one grid."""
     for node in graph.node:
-        inner = [n for a in node.attribute for g in _graphs(a) for n in g.node]
+        inner = [n for body in bodies(node) for n in body.node]
         for squeeze in (n for n in inner if n.op_type == "Squeeze" and len(n.input) == 1):
             squeeze.input.append("one_1d")
 
@@ -256,6 +257,9 @@ def _bind(
             node.input[index] = ""
     while node.input and not node.input[-1]:
         del node.input[-1]
+    for body in bodies(node):
+        for inner in body.node:
+            _bind(inner, attributes, absent)
     kept = []
     for attribute in node.attribute:
         if attribute.ref_attr_name:
@@ -267,18 +271,9 @@ def _bind(
             bound.name = attribute.name
             kept.append(bound)
         else:
-            for graph in _graphs(attribute):
-                for inner in graph.node:
-                    _bind(inner, attributes, absent)
             kept.append(attribute)
     del node.attribute[:]
     node.attribute.extend(kept)
-
-
-def _graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
 
 
 def _add_outputs(graph: onnx.GraphProto, names: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
+from onnx_kvtool.core.messages.bodies import every_holder, every_node
 from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES
 from onnx_kvtool.runtime.errors import NoTwin
 
@@ -90,7 +91,7 @@ class _Widening:
         self._message = message
         self._shaken = shaken
         self._typed = _typed_parameters(message)
-        self._names = {value for graph in _graphs(message) for value in _names(graph)}
+        self._names = {value for holder in every_holder(message) for value in _names(holder)}
 
     def model(self) -> int:
         """Edit the model, and return how many nodes stand at the front of its main graph."""
@@ -218,7 +219,7 @@ def _typed_parameters(message: onnx.ModelProto) -> dict[_Key, frozenset[str]]:
         for function in message.functions:
             found = frozenset(
                 attribute.ref_attr_name
-                for node in _nodes(function.node)
+                for node in every_node(function)
                 for attribute in node.attribute
                 if attribute.ref_attr_name and attribute.name in _typed_of(node, typed)
             )
@@ -236,42 +237,21 @@ def _key(function: onnx.FunctionProto) -> _Key:
     return function.domain, function.name, function.overload
 
 
-def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for graph in _bodies(node):
-            yield from _nodes(graph.node)
-
-
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.type == _A.GRAPH:
-            yield attribute.g
-        elif attribute.type == _A.GRAPHS:
-            yield from attribute.graphs
-
-
-def _graphs(message: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    yield message.graph
-    for nodes in (message.graph.node, *(function.node for function in message.functions)):
-        for node in _nodes(nodes):
-            yield from _bodies(node)
-
-
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    for values in (graph.input, graph.initializer):
-        for value in values:
-            yield value.name
-    for node in graph.node:
+def _names(holder: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
+    if isinstance(holder, onnx.GraphProto):
+        for values in (holder.input, holder.initializer):
+            for value in values:
+                yield value.name
+    for node in holder.node:
         yield from node.output
 
 
 def _tensors(message: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Yield the initializers of all graphs, and the tensors that nodes hold."""
-    for graph in _graphs(message):
-        yield from graph.initializer
-    for nodes in (message.graph.node, *(function.node for function in message.functions)):
-        for node in _nodes(nodes):
+    for holder in every_holder(message):
+        if isinstance(holder, onnx.GraphProto):
+            yield from holder.initializer
+        for node in holder.node:
             yield from (a.t for a in node.attribute if a.type == _A.TENSOR)
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import onnx
 
-__all__ = ["Flow", "captured", "spine"]
+from onnx_kvtool.core.messages.bodies import bodies
 
-_A = onnx.AttributeProto
+__all__ = ["Flow", "captured", "spine"]
 
 
 @dataclass(slots=True)
@@ -63,12 +63,11 @@ class Flow:
 
 def captured(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the names that the bodies of `node` read, those of outer values among them."""
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.type == _A.GRAPH else [])):
-            for inner in graph.node:
-                yield from filter(None, inner.input)
-                yield from captured(inner)
-            yield from (value.name for value in graph.output)
+    for graph in bodies(node):
+        for inner in graph.node:
+            yield from filter(None, inner.input)
+            yield from captured(inner)
+        yield from (value.name for value in graph.output)
 
 
 def spine(flow: Flow, outputs: Mapping[str, object]) -> list[int]:
