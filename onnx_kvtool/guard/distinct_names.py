@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 
 import onnx
 
 from onnx_kvtool.core.messages.bodies import bodies, every_holder
 from onnx_kvtool.guard.fault import Fault
-from onnx_kvtool.guard.small_constants import HOLDERS, op_types
+from onnx_kvtool.guard.small_constants import HOLDERS
 
 __all__ = ["FAULT", "infer_with_distinct_names"]
 
@@ -23,7 +23,9 @@ FAULT = Fault(
 
 
 def infer_with_distinct_names(
-    message: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+    message: onnx.ModelProto,
+    operators: Set[str],
+    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
     """Return `infer(message)`, every name in bodies standing for one value while it runs.
 
@@ -33,9 +35,10 @@ def infer_with_distinct_names(
 
     Args:
         message: The model; it is as it was afterwards.
+        operators: The operators of its nodes, as `op_types` returns them.
         infer: Returns a model with inferred types, all names as they were.
     """
-    if op_types(message).isdisjoint(HOLDERS):
+    if operators.isdisjoint(HOLDERS):
         return infer(message)
     originals = _make_distinct(message)
     if not originals:

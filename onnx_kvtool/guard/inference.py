@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Set
 
 import onnx
 import onnx.shape_inference
@@ -12,6 +13,7 @@ from onnx_kvtool.guard.failed_allocation import bounded_memory, infer_in_subproc
 from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
 from onnx_kvtool.guard.matrix_values import infer_past_matrix_values
 from onnx_kvtool.guard.negative_sizes import infer_past_negative_sizes
+from onnx_kvtool.guard.small_constants import op_types
 from onnx_kvtool.guard.untyped_inputs import infer_past_untyped_inputs
 
 __all__ = ["infer_with_data"]
@@ -43,27 +45,33 @@ def infer_with_data(
         RuntimeError: If inference cannot start.
         ValueError: If the message is too large.
     """
+    operators = op_types(message)  # which no guard adds one to that another asks for
 
     def infer(given: onnx.ModelProto) -> onnx.ModelProto:
-        return infer_past_negative_sizes(given, lambda spared: _infer(spared, strict, check_types))
+        return _infer(given, operators, strict, check_types)
+
+    def past_negative(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_negative_sizes(given, operators, infer)
 
     def past_untyped(given: onnx.ModelProto) -> onnx.ModelProto:
-        return infer_past_untyped_inputs(given, infer)
+        return infer_past_untyped_inputs(given, operators, past_negative)
 
     def past_matrices(given: onnx.ModelProto) -> onnx.ModelProto:
-        return infer_past_matrix_values(given, past_untyped)
+        return infer_past_matrix_values(given, operators, past_untyped)
 
-    return infer_with_distinct_names(message, past_matrices)
+    return infer_with_distinct_names(message, operators, past_matrices)
 
 
-def _infer(message: onnx.ModelProto, strict: bool, check_types: bool) -> onnx.ModelProto:
+def _infer(
+    message: onnx.ModelProto, operators: Set[str], strict: bool, check_types: bool
+) -> onnx.ModelProto:
     infer = functools.partial(
         onnx.shape_inference.infer_shapes, check_type=check_types, strict_mode=strict
     )
-    if makes_long_vector(message):
+    if makes_long_vector(message, operators):
         return infer(message)
     spare = _SPARE + _SPARE_PER_BYTE * message.ByteSize()
-    if may_run_out(message):
+    if may_run_out(message, operators):
         return infer_in_subprocess(message, strict, spare, check_types) or infer(message)
     try:
         with bounded_memory(spare):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Set
 
 import numpy as np
 import onnx
@@ -16,7 +17,6 @@ from onnx_kvtool.guard.small_constants import (
     INTEGERS,
     Sizes,
     is_told,
-    op_types,
     sizing,
     small_constants,
 )
@@ -48,14 +48,18 @@ HANDED_ON = {
 be, or make, those of the output; what else they read only chooses among them."""
 
 
-def may_run_out(message: onnx.ModelProto) -> bool:
+def may_run_out(message: onnx.ModelProto, operators: Set[str]) -> bool:
     """Return whether inference with data propagation may write down a very long vector.
 
     It writes down each element of a value of rank 1 that an operator of `HANDED_ON` reads. Such a
     value is long where that is declared, or where a node is told a large number by a constant, or
     what was computed of one. Sizes that many small ones make are not found.
+
+    Args:
+        message: The model.
+        operators: The operators of its nodes, as `op_types` returns them.
     """
-    if op_types(message).isdisjoint(HANDED_ON):
+    if operators.isdisjoint(HANDED_ON):
         return False
     infos = (*message.graph.input, *message.graph.value_info, *message.graph.output)
     if any(_is_long(info.type.tensor_type.shape) for info in infos):
@@ -119,12 +123,16 @@ def _makers() -> Sizes:
     }
 
 
-def makes_long_vector(message: onnx.ModelProto) -> bool:
+def makes_long_vector(message: onnx.ModelProto, operators: Set[str]) -> bool:
     """Return whether a node is told by a constant to make more than 2**20 elements along an axis.
 
     Told so by a size that is computed, it is not found.
+
+    Args:
+        message: The model.
+        operators: The operators of its nodes, as `op_types` returns them.
     """
-    if op_types(message).isdisjoint(_makers()):
+    if operators.isdisjoint(_makers()):
         return False
     long: set[str] | None = None
     for node in every_node(message, HOLDERS):

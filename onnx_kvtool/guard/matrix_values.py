@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from onnx_kvtool.core.messages.bodies import every_holder, every_node
 from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.guard.long_vectors import HANDED_ON
 from onnx_kvtool.guard.small_constants import (
     HOLDERS,
     INTEGERS,
     is_told,
-    op_types,
     small_constants,
 )
 
@@ -33,9 +33,7 @@ _AXES = ((1,), ("axes",))
 _MARK = "\x00kvtool.matrix"
 """End of the name of what an Unsqueeze gives; no file has it."""
 
-_READERS = frozenset(
-    {"Add", "Cast", "Concat", "Gather", "Mul", "Slice", "Squeeze", "Sub", "Unsqueeze"}
-)
+_READERS = HANDED_ON.keys() - {"Shape", "Size"}
 """Operators that compute with elements which inference knows, at some opset."""
 
 _VECTORS = frozenset({"NonZero", "Range", "Shape", "Unsqueeze"})
@@ -45,7 +43,9 @@ _Holder = onnx.GraphProto | onnx.FunctionProto
 
 
 def infer_past_matrix_values(
-    message: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+    message: onnx.ModelProto,
+    operators: Set[str],
+    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
     """Return `infer(message)`, where the elements of a matrix are not known.
 
@@ -56,9 +56,10 @@ def infer_past_matrix_values(
 
     Args:
         message: The model; it is as it was afterwards.
+        operators: The operators of its nodes, as `op_types` returns them.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if "Unsqueeze" not in op_types(message):
+    if "Unsqueeze" not in operators:
         return infer(message)
     made = set(_matrices(message))
     if not made:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import numpy as np
 import onnx
@@ -10,14 +10,13 @@ import onnx.checker
 import onnx.shape_inference
 from numpy.typing import NDArray
 
-from onnx_kvtool.core.messages.bodies import every_node
+from onnx_kvtool.core.messages.bodies import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
 from onnx_kvtool.guard.small_constants import (
     HOLDERS,
     Sizes,
     is_told,
-    op_types,
     sizing,
     small_constants,
 )
@@ -61,7 +60,9 @@ _ROUNDS = 4
 
 
 def infer_past_negative_sizes(
-    message: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+    message: onnx.ModelProto,
+    operators: Set[str],
+    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
     """Return `infer(message)`, with nothing known of a Slice whose input may have a negative size.
 
@@ -72,12 +73,13 @@ def infer_past_negative_sizes(
 
     Args:
         message: The model; it is as it was afterwards.
+        operators: The operators of its nodes, as `op_types` returns them.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if not _may_slice(message):
+    if not _may_slice(operators):
         return infer(message)
     slices = [node for node in every_node(message, HOLDERS) if _is(node, "Slice")]
-    told, windows = _suspects(message)
+    told, windows = _suspects(message, HOLDERS)
     if not (told or windows):
         return infer(message)
     hidden, nested = _behind(message, slices, [*told, *windows])
@@ -95,16 +97,17 @@ def infer_past_negative_sizes(
 def slices_negative_size(message: onnx.ModelProto) -> str | None:
     """Return an operator of which a Slice may read a result of negative size; None without one.
 
-    Sessions of onnxruntime 1.31.1 end the process like onnx's inference. Windows that are larger
-    than their input are found where onnx infers the sizes.
+    Sessions of onnxruntime 1.31.1 end the process like onnx's inference, also by what a body of
+    BeamSearch or GreedySearch holds. Windows that are larger than their input are found where onnx
+    infers the sizes.
     """
-    if not _may_slice(message):
+    if not _may_slice({node.op_type for node in every_node(message)}):
         return None
-    slices = [node for node in every_node(message, HOLDERS) if _is(node, "Slice")]
-    for node in _suspects(message)[0]:
+    slices = [node for node in every_node(message) if _is(node, "Slice")]
+    told, windows = _suspects(message, None)
+    for node in told:
         if any(_behind(message, slices, [node])):
             return node.op_type
-    windows = _suspects(message)[1]
     hidden, nested = _behind(message, slices, windows)
     if not windows or not (hidden or nested):
         return None
@@ -120,9 +123,8 @@ def slices_negative_size(message: onnx.ModelProto) -> str | None:
     return windows[0].op_type if _negative(result.graph) else None
 
 
-def _may_slice(message: onnx.ModelProto) -> bool:
-    types = op_types(message)
-    return "Slice" in types and not types.isdisjoint(_BY_NUMBER.keys() | _BY_WINDOW.keys())
+def _may_slice(operators: Set[str]) -> bool:
+    return "Slice" in operators and not operators.isdisjoint(_BY_NUMBER.keys() | _BY_WINDOW.keys())
 
 
 def _is(node: onnx.NodeProto, op_type: str) -> bool:
@@ -130,17 +132,22 @@ def _is(node: onnx.NodeProto, op_type: str) -> bool:
 
 
 def _suspects(
-    message: onnx.ModelProto,
+    message: onnx.ModelProto, within: Set[str] | None
 ) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
-    """Return the nodes that are told a negative number, and those with a window besides."""
+    """Return the nodes that are told a negative number, and those with a window besides.
+
+    Args:
+        message: The model.
+        within: The operators whose bodies are looked into; None for all.
+    """
     told, windows = [], []
     negative: set[str] | None = None
-    for node in every_node(message, HOLDERS):
+    for node in every_node(message, within):
         sizes = _BY_NUMBER.get(node.op_type) or _BY_WINDOW.get(node.op_type)
         if sizes is None or node.domain not in _DEFAULT:
             continue
         if negative is None:
-            negative = small_constants(message, _below_zero)
+            negative = small_constants(message, _below_zero, within=within)
         if is_told(node, sizes, negative, _below_zero):
             told.append(node)
         elif node.op_type in _BY_WINDOW:
@@ -170,7 +177,7 @@ def _behind(
     tainted: set[str] = set()
     found = []
     for node in main:
-        is_holder = (node.domain, node.op_type) in calls or node.op_type in HOLDERS
+        is_holder = (node.domain, node.op_type) in calls or bool(bodies(node))
         is_behind = not tainted.isdisjoint(node.input) or (is_holder and bool(tainted))
         if is_behind and id(node) in wanted:
             found.append(node)

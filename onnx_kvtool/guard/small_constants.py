@@ -18,6 +18,7 @@ __all__ = [
     "FLOATS",
     "HOLDERS",
     "INTEGERS",
+    "SMALL_BYTES",
     "Sizes",
     "Sizing",
     "is_told",
@@ -30,7 +31,9 @@ _A = onnx.AttributeProto
 HOLDERS = having(Trait.HAS_BODY)
 """Operators with bodies that onnx's inference looks into."""
 
-_SMALL_BYTES = 1024
+SMALL_BYTES = 1024
+"""More than any list of sizes, axes or indices that inference reads; less than a weight."""
+
 _T = onnx.TensorProto
 INTEGERS = frozenset({_T.INT32, _T.INT64})
 """Element types of sizes."""
@@ -60,7 +63,7 @@ def sizing(op_type: str) -> Sizing:
 
 
 def op_types(message: onnx.ModelProto) -> set[str]:
-    """Return the operators of all nodes, those of bodies and functions included."""
+    """Return the operators of all nodes that onnx's inference looks at, nested ones too."""
     found = {node.op_type for node in message.graph.node}
     found.update(node.op_type for function in message.functions for node in function.node)
     if not found.isdisjoint(HOLDERS):
@@ -69,7 +72,10 @@ def op_types(message: onnx.ModelProto) -> set[str]:
 
 
 def small_constants(
-    message: onnx.ModelProto, test: Test, types: Set[int] = INTEGERS | FLOATS
+    message: onnx.ModelProto,
+    test: Test,
+    types: Set[int] = INTEGERS | FLOATS,
+    within: Set[str] | None = HOLDERS,
 ) -> set[str]:
     """Return the names of the constants up to 1 KiB, of any graph, whose numbers pass a test.
 
@@ -77,9 +83,10 @@ def small_constants(
         message: The model.
         test: The test.
         types: The element types that a constant has to have.
+        within: The operators whose bodies are looked into; None for all.
     """
     found = set()
-    for holder in every_holder(message, HOLDERS):
+    for holder in every_holder(message, within):
         for node in holder.node:
             if node.op_type == "Constant" and any(
                 _attribute_holds(attribute, test, types) for attribute in node.attribute
@@ -121,7 +128,7 @@ def _attribute_holds(
 
 def _tensor_holds(tensor: onnx.TensorProto, test: Test, types: Set[int]) -> bool:
     """Return whether a tensor may pass a test; a large one holds no sizes, nor does a text."""
-    if tensor.ByteSize() > _SMALL_BYTES or tensor.data_type not in types:
+    if tensor.ByteSize() > SMALL_BYTES or tensor.data_type not in types:
         return False
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return False

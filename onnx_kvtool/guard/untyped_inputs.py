@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 import onnx
 
 from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
-from onnx_kvtool.guard.small_constants import HOLDERS, op_types
+from onnx_kvtool.guard.small_constants import HOLDERS
 
 __all__ = ["FAULT", "infer_past_untyped_inputs"]
 
@@ -25,7 +25,9 @@ _CRASHING = frozenset({"RegexFullMatch"})
 
 
 def infer_past_untyped_inputs(
-    message: onnx.ModelProto, infer: Callable[[onnx.ModelProto], onnx.ModelProto]
+    message: onnx.ModelProto,
+    operators: Set[str],
+    infer: Callable[[onnx.ModelProto], onnx.ModelProto],
 ) -> onnx.ModelProto:
     """Return `infer(message)`, with nothing known of a node that would end the process.
 
@@ -34,9 +36,10 @@ def infer_past_untyped_inputs(
 
     Args:
         message: The model; it is as it was afterwards.
+        operators: The operators of its nodes, as `op_types` returns them.
         infer: Returns a model with inferred types, its nodes as they were.
     """
-    if op_types(message).isdisjoint(_CRASHING):
+    if operators.isdisjoint(_CRASHING):
         return infer(message)
     nodes = [n for n in every_node(message, HOLDERS) if n.op_type in _CRASHING and n.domain == ""]
     hidden = nodes

@@ -17,12 +17,11 @@ from onnx_kvtool.core.messages.type_writer import TypeWriter
 from onnx_kvtool.core.misdeclared import is_misdeclared
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.guard.long_vectors import LONGEST
+from onnx_kvtool.guard.small_constants import SMALL_BYTES
 
 __all__ = ["weightless"]
 
 _A = onnx.AttributeProto
-# More than any list of sizes, axes or indices that inference reads; less than a weight.
-_SMALL_BYTES = 1024
 # A tensor in an attribute other than that of Constant keeps its shape up to this size.
 _ATTRIBUTE_BYTES = 1 << 20
 
@@ -202,7 +201,7 @@ class _Weightless(MessageWriter):
 def _is_weight(tensor: ir.TensorProtocol) -> bool:
     if isinstance(tensor, ir.ExternalTensor | SparseInitializer):
         return True
-    return tensor_bytes(tensor) > _SMALL_BYTES or _is_negative(tensor)
+    return tensor_bytes(tensor) > SMALL_BYTES or _is_negative(tensor)
 
 
 def _is_negative(tensor: ir.TensorProtocol) -> bool:

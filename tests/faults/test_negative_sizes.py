@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.negative_sizes import slices_negative_size
 from tests.faults.kvtool_process import Fault, Runner
 from tests.grids import part
 
@@ -41,6 +42,37 @@ def _sliced(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 
+def _searching() -> onnx.ModelProto:
+    """Return a GreedySearch whose decoder slices what a Pad leaves of 3 ids: -2 of them."""
+    tensors = {"pads": [0, -5], "starts": [0], "ends": [2]}
+    body = helper.make_graph(
+        [
+            helper.make_node("Cast", ["ids"], ["x"], to=TensorProto.FLOAT),
+            helper.make_node("Pad", ["x", "pads"], ["n"]),
+            helper.make_node("Slice", ["n", "starts", "ends"], ["logits"]),
+        ],
+        "decoder",
+        [helper.make_tensor_value_info("ids", TensorProto.INT32, [3])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(t), name) for name, t in tensors.items()],
+    )
+    node = helper.make_node(
+        "GreedySearch", ["ids", "length"], ["y"], domain="com.microsoft",
+        decoder=body, eos_token_id=1, pad_token_id=0, model_type=0,
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [node],
+        "main",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT32, [1, 3]),
+            helper.make_tensor_value_info("length", TensorProto.INT32, [1]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, ["B", "S"])],
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=9)
+
+
 _node = helper.make_node
 MODELS = {
     "a pad": _sliced(_node("Pad", ["x", "p"], ["n"]), [2, 3], 0, p=[-5, 0, 0, 0]),
@@ -65,6 +97,7 @@ MODELS = {
     "a size of AffineGrid": _sliced(
         _node("AffineGrid", ["x", "k"], ["n"]), [2, 2, 3], 1, 20, k=[2, 3, -5, -6]
     ),
+    "a body of an operator of onnxruntime": _searching(),
 }
 
 
@@ -113,3 +146,8 @@ def test_what_is_sliced_behind_a_sound_size_is_known(
     assert [node.domain for node in inferred.graph.node] == ["", ""]
     assert list(inferred.opset_import) == list(model.opset_import)
     assert model.SerializeToString() == before
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_onnxruntime_is_asked_to_load_none_of_them(model: onnx.ModelProto) -> None:
+    assert slices_negative_size(model) is not None

@@ -8,6 +8,7 @@ import pytest
 
 from onnx_kvtool.guard.distinct_names import infer_with_distinct_names
 from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.small_constants import op_types
 
 _HEAD = '<ir_version: 10, opset_import: ["": 18, "local": 1]>'
 
@@ -114,7 +115,7 @@ def test_a_name_that_hides_an_outer_one_is_its_own() -> None:
         result.CopyFrom(given)
         return result
 
-    result = infer_with_distinct_names(model, look)
+    result = infer_with_distinct_names(model, op_types(model), look)
     assert seen == ["x -> t~0", "t -> e"]
     assert result == model
 

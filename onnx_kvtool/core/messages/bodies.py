@@ -43,38 +43,36 @@ def named_bodies(node: onnx.NodeProto) -> list[tuple[str, onnx.GraphProto]]:
     return found
 
 
-def every_holder(
-    root: onnx.ModelProto | _Holder, operators: Set[str] | None = None
-) -> list[_Holder]:
+def every_holder(root: onnx.ModelProto | _Holder, within: Set[str] | None = None) -> list[_Holder]:
     """Return all that has nodes: the main graph, the functions, then bodies after what holds them.
 
     Args:
         root: The model, or one graph or function.
-        operators: The operators whose bodies are wanted, of any domain; None for all. To look at
+        within: The operators whose bodies are wanted, of any domain; None for all. To look at
             the attributes of each node takes most of the time.
     """
     found = _outermost(root)
     for holder in found:  # which grows
         for node in holder.node:
-            if operators is None or node.op_type in operators:
+            if within is None or node.op_type in within:
                 found += bodies(node)
     return found
 
 
 def every_node(
-    root: onnx.ModelProto | _Holder, operators: Set[str] | None = None
+    root: onnx.ModelProto | _Holder, within: Set[str] | None = None
 ) -> Iterator[onnx.NodeProto]:
     """Yield all nodes, those of a graph together and before those of its bodies.
 
     Args:
         root: The model, or one graph or function.
-        operators: The operators whose bodies are wanted, of any domain; None for all.
+        within: The operators whose bodies are wanted, of any domain; None for all.
     """
     pending = _outermost(root)
     for holder in pending:  # which grows
         for node in holder.node:
             yield node
-            if operators is None or node.op_type in operators:
+            if within is None or node.op_type in within:
                 pending += bodies(node)
 
 
