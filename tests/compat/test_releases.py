@@ -30,6 +30,7 @@ RELEASES: list[tuple[str, str | None]] = [
     ("onnxruntime", "1.23.2"),
     ("onnxruntime", "1.24.4"),
     ("onnxruntime", "1.27.0"),
+    ("onnxruntime", "1.32.0"),
     ("openvino", None),
 ]
 

@@ -19,7 +19,7 @@ LISTED = "there are `onnxruntime`, `openvino`, `tensorrt`"
     ("text", "asked", "release", "opset"),
     [
         pytest.param(
-            "onnxruntime", "onnxruntime 1.31.1", "1.31.1", 26, id="no version is the newest known"
+            "onnxruntime", "onnxruntime 1.32.0", "1.32.0", 28, id="no version is the newest known"
         ),
         pytest.param(
             "onnxruntime@1.17.3", "onnxruntime 1.17.3", "1.17.3", 20, id="a known version"
@@ -41,7 +41,7 @@ LISTED = "there are `onnxruntime`, `openvino`, `tensorrt`"
             "onnxruntime@1.21.9", "onnxruntime 1.21.9", "1.21.1", 22, id="above a known one"
         ),
         pytest.param(
-            "onnxruntime@2.0", "onnxruntime 2.0", "1.31.1", 26, id="newer than all that are known"
+            "onnxruntime@2.0", "onnxruntime 2.0", "1.32.0", 28, id="newer than all that are known"
         ),
         pytest.param(
             "tensorrt@10.9",
@@ -97,7 +97,7 @@ def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) 
         pytest.param(
             "onnxruntime@",
             "`` is no version, expected numbers with dots between them",
-            "write it like `onnxruntime@1.31.1`",
+            "write it like `onnxruntime@1.32.0`",
             id="an empty version",
         ),
         pytest.param(
@@ -109,7 +109,7 @@ def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) 
         pytest.param(
             "onnxruntime@1.٣",
             "`1.٣` is no version, expected numbers with dots between them",
-            "write it like `onnxruntime@1.31.1`",
+            "write it like `onnxruntime@1.32.0`",
             id="digits of another script",
         ),
     ],
