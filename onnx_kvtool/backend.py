@@ -16,6 +16,7 @@ import onnx
 from onnx.backend.base import Backend, BackendRep
 
 from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource
 from onnx_kvtool.core.quantity import counted
@@ -136,7 +137,7 @@ class KvtoolBackend(Backend):
         for name in names:
             graph.input.append(_declared(name, inputs.get(name)))
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
-        opset = kwargs.get("opset_version", NEWEST if node.domain in ("", "ai.onnx") else 1)
+        opset = kwargs.get("opset_version", NEWEST if node.domain in DEFAULT_DOMAINS else 1)
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph)
         model.opset_import.add(domain=node.domain, version=opset)
         return cls.run_model(model, inputs, device)

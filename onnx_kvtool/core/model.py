@@ -14,11 +14,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import stamp, watch, write_bytes
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.files.source import parse, read_bytes, spoken_name
-from onnx_kvtool.core.judging.container import DEFAULT_DOMAINS, judge
+from onnx_kvtool.core.judging.container import judge
 from onnx_kvtool.core.messages import carried
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.protobuf import EncodeError

@@ -6,6 +6,7 @@ import re
 
 import onnx
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.fault import Fault
@@ -64,7 +65,7 @@ def _has_nonpad_kv_seqlen(node: onnx.NodeProto) -> bool:
 
 
 def _is(node: onnx.NodeProto, op_type: str) -> bool:
-    return node.op_type == op_type and node.domain in ("", "ai.onnx")
+    return node.op_type == op_type and node.domain in DEFAULT_DOMAINS
 
 
 def _has_strings(proto: onnx.ModelProto) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.messages.bodies import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.small_constants import (
@@ -97,7 +98,7 @@ def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -
             continue
         if (node.domain, node.op_type) in calls:
             return True
-        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+        op = node.op_type if node.domain in DEFAULT_DOMAINS else f"{node.domain}::{node.op_type}"
         if op in HANDED_ON:
             if not large.isdisjoint(node.input[HANDED_ON[op]]):
                 large.update(node.output)
@@ -110,7 +111,7 @@ def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -
 
 def _has_a_rule(node: onnx.NodeProto) -> bool:
     """Return whether inference may know an operator, of any opset."""
-    return bool(onnx.defs.has(node.op_type, "" if node.domain == "ai.onnx" else node.domain))
+    return bool(onnx.defs.has(node.op_type, canonical_domain(node.domain)))
 
 
 @functools.cache
@@ -137,7 +138,7 @@ def makes_long_vector(message: onnx.ModelProto, operators: Set[str]) -> bool:
     long: set[str] | None = None
     for node in every_node(message, HOLDERS):
         sizes = _makers().get(node.op_type)
-        if sizes is None or node.domain not in ("", "ai.onnx"):
+        if sizes is None or node.domain not in DEFAULT_DOMAINS:
             continue
         if long is None:
             long = small_constants(message, _is_above)

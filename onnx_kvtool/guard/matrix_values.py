@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.messages.bodies import every_holder, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.long_vectors import HANDED_ON
@@ -28,7 +29,6 @@ FAULT = Fault(
     instead="hides the elements of what an Unsqueeze makes a matrix of",
 )
 
-_DEFAULT = ("", "ai.onnx")
 _AXES = ((1,), ("axes",))
 _MARK = "\x00kvtool.matrix"
 """End of the name of what an Unsqueeze gives; no file has it."""
@@ -79,13 +79,13 @@ def _matrices(message: onnx.ModelProto) -> Iterator[str]:
     read = {
         name
         for node in every_node(message, HOLDERS)
-        if node.op_type in _READERS and node.domain in _DEFAULT
+        if node.op_type in _READERS and node.domain in DEFAULT_DOMAINS
         for name in node.input
     }
     to_matrix = small_constants(message, _makes_matrix, INTEGERS)
     vectors = set(_no_scalars(message))
     for node in every_node(message, HOLDERS):
-        if node.op_type != "Unsqueeze" or node.domain not in _DEFAULT or not node.input:
+        if node.op_type != "Unsqueeze" or node.domain not in DEFAULT_DOMAINS or not node.input:
             continue
         if node.output and node.output[0] in read:
             is_matrix = is_told(node, _AXES, to_matrix, _makes_matrix)
@@ -108,7 +108,7 @@ def _no_scalars(message: onnx.ModelProto) -> Set[str]:
             found.update(tensor.name for tensor in holder.initializer if tensor.dims)
         for node in holder.node:
             passes = node.op_type in _ELEMENTWISE and not found.isdisjoint(node.input)
-            if (passes or node.op_type in _VECTORS) and node.domain in _DEFAULT:
+            if (passes or node.op_type in _VECTORS) and node.domain in DEFAULT_DOMAINS:
                 found.update(node.output)
     return found
 

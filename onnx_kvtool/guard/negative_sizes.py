@@ -10,6 +10,7 @@ import onnx.checker
 import onnx.shape_inference
 from numpy.typing import NDArray
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.messages.bodies import bodies, every_node
 from onnx_kvtool.guard.fault import Fault
 from onnx_kvtool.guard.hiding import infer_hiding
@@ -33,7 +34,6 @@ FAULT = Fault(
     issue="onnx/onnx#8481",
 )
 
-_DEFAULT = ("", "ai.onnx")
 _WINDOW = ("dilations", "kernel_shape", "output_padding", "output_shape", "pads", "strides")
 _BY_WINDOW: Sizes = {
     "AffineGrid": sizing("AffineGrid"),
@@ -128,7 +128,7 @@ def _may_slice(operators: Set[str]) -> bool:
 
 
 def _is(node: onnx.NodeProto, op_type: str) -> bool:
-    return node.op_type == op_type and node.domain in _DEFAULT
+    return node.op_type == op_type and node.domain in DEFAULT_DOMAINS
 
 
 def _suspects(
@@ -144,7 +144,7 @@ def _suspects(
     negative: set[str] | None = None
     for node in every_node(message, within):
         sizes = _BY_NUMBER.get(node.op_type) or _BY_WINDOW.get(node.op_type)
-        if sizes is None or node.domain not in _DEFAULT:
+        if sizes is None or node.domain not in DEFAULT_DOMAINS:
             continue
         if negative is None:
             negative = small_constants(message, _below_zero, within=within)

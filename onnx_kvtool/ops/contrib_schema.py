@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, Formal, OpFacts, op_facts
 
@@ -306,7 +307,7 @@ def default_of(op_type: str, attribute: str, opset: int, domain: str = "") -> At
     Returns:
         None where the operator, the attribute or a default does not exist.
     """
-    domain = "" if domain == "ai.onnx" else domain
+    domain = canonical_domain(domain)
     facts = op_facts(op_type, opset, domain) or contrib_facts(domain, op_type)
     declared = None if facts is None else facts.attributes.get(attribute)
     return None if declared is None else declared.default

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnx_kvtool.core.domains import canonical_domain
+
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
@@ -231,7 +233,7 @@ def traits_of(op_type: str, domain: str = "") -> Traits:
 
     The default domain may be spelled `""` and `ai.onnx`.
     """
-    return _table().get(("" if domain == "ai.onnx" else domain, op_type), OPAQUE)
+    return _table().get((canonical_domain(domain), op_type), OPAQUE)
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import onnx.checker
 import onnx.shape_inference
 import onnx_ir as ir
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.messages.bodies import every_node, named_bodies
 from onnx_kvtool.core.misdeclared import held, is_misdeclared
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
@@ -155,7 +156,7 @@ def importing_all(message: onnx.ModelProto) -> onnx.ModelProto:
     for holder, root in ((message, message.graph), *((f, f) for f in message.functions)):
         imported = {entry.domain for entry in holder.opset_import}
         domains = {node.domain for node in every_node(root, HOLDERS)}
-        for domain in sorted(domains - imported - {"", "ai.onnx"}):
+        for domain in sorted(domains - imported - DEFAULT_DOMAINS):
             holder.opset_import.add(domain=domain, version=1)
     return message
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
+from onnx_kvtool.core.domains import default_version
 from onnx_kvtool.core.errors import KvtoolError
 
 __all__ = ["Frame", "Program"]
@@ -62,7 +63,7 @@ class Program:
             wanted: Operators whose nodes `nodes` yields.
         """
         self.model = model
-        self.main = Frame(None, None, None, _opset(model.opset_imports))
+        self.main = Frame(None, None, None, default_version(model.opset_imports))
         self._wanted = wanted
         self._owners: dict[int, tuple[ir.Node, int]] = {}
         self._found: dict[int, list[tuple[str, int, ir.Node]]] = {}
@@ -156,7 +157,7 @@ class Program:
             if outer.function is function:
                 return None
             outer = outer.outer
-        inner = Frame(function, call, frame, _opset(function.opset_imports))
+        inner = Frame(function, call, frame, default_version(function.opset_imports))
         frame.inner[id(call)] = inner
         return inner
 
@@ -188,7 +189,3 @@ class Program:
         for function, index in self._outputs.get(id(value), ()):
             if function is frame.function and index < len(frame.call.outputs):
                 yield frame.call.outputs[index], frame.outer
-
-
-def _opset(imports: dict[str, int]) -> int:
-    return imports.get("", imports.get("ai.onnx", 0))

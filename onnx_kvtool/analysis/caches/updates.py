@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import CacheKind
 from onnx_kvtool.analysis.caches.links import base
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
@@ -76,7 +77,7 @@ def updates(node: ir.Node, opset: int) -> Iterator[Update]:
     try:
         if node.domain == DOMAIN and node.op_type in CONTRIB_ATTENTIONS:
             yield from _contrib(node)
-        elif node.domain in ("", "ai.onnx") and node.op_type in _STANDARD:
+        elif node.domain in DEFAULT_DOMAINS and node.op_type in _STANDARD:
             yield from _STANDARD[node.op_type](node, opset)
     except MalformedNode:
         return

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import onnx
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.judging.graph_judge import Call, GraphJudge
 from onnx_kvtool.core.judging.judgement import Judgement, require_text
@@ -14,10 +15,7 @@ from onnx_kvtool.core.judging.scopes import Scope
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import function_path, graph_path
 
-__all__ = ["DEFAULT_DOMAINS", "judge"]
-
-#: Both spellings of the domain of ONNX's own operators.
-DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
+__all__ = ["judge"]
 
 _MODEL = Location()
 
@@ -53,7 +51,7 @@ def judge(message: onnx.ModelProto) -> Judgement:
 def _imports(imports: Iterable[onnx.OperatorSetIdProto], found: Judgement, place: Location) -> None:
     versions: dict[str, int] = {}
     for entry in imports:
-        domain = "" if entry.domain in DEFAULT_DOMAINS else entry.domain
+        domain = canonical_domain(entry.domain)
         known = versions.setdefault(domain, entry.version)
         if known != entry.version:
             found.add(

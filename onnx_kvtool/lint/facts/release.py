@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -57,7 +59,7 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
     for limit in target.release.limits:
         by_operator.setdefault(limit.operator, []).append(limit)
     for site in context.sites_of(*by_operator):
-        if site.node.domain not in ("", "ai.onnx") or site.opset is None:
+        if site.node.domain not in DEFAULT_DOMAINS or site.opset is None:
             continue
         for limit in by_operator[site.node.op_type]:
             if site.opset < limit.since:

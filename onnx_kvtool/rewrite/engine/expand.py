@@ -12,6 +12,7 @@ import onnx.shape_inference
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.messages.bodies import bodies
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.ops.schema import NEWEST
@@ -79,7 +80,7 @@ def schema_body(node: ir.Node, opset: int, folder: Folder) -> Body | None:
     function = _function(call, node.op_type, opset)
     if function is None:
         return None
-    version = next((o.version for o in function.opset_import if o.domain in ("", "ai.onnx")), opset)
+    version = next((o.version for o in function.opset_import if o.domain in DEFAULT_DOMAINS), opset)
     graph = onnx.GraphProto(name=node.op_type)
     present = [i for i, name in enumerate(call.node.input) if name]
     formal = {function.input[i]: i for i in present if i < len(function.input)}

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.conditions import CONDITIONS
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import nodes
@@ -33,7 +34,7 @@ def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, l
     Returns:
         The opset, and for people why it is lower than `opset`.
     """
-    present = {node.op_type for _, _, node in nodes(model) if node.domain in ("", "ai.onnx")}
+    present = {node.op_type for _, _, node in nodes(model) if node.domain in DEFAULT_DOMAINS}
     lacking = [limit for limit in release.limits if limit.lower_opset and limit.operator in present]
     lowest = min((limit.since - 1 for limit in lacking), default=opset)
     source = min(opset, model.opset_imports.get("", opset))

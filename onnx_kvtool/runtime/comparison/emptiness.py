@@ -8,6 +8,7 @@ from contextlib import suppress
 import numpy as np
 import onnx
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, RuntimeName, Session, open_session
@@ -68,4 +69,4 @@ class Emptiness:
 
 
 def _is_slice(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Slice" and node.domain in ("", "ai.onnx")
+    return node.op_type == "Slice" and node.domain in DEFAULT_DOMAINS

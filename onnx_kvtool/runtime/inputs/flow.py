@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, default_version
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.walk import nodes, subgraphs
@@ -89,7 +90,7 @@ class Flow:
         imports = self._model.opset_imports
         if place.calls:
             imports = self._functions[place.calls[-1].op_identifier()].opset_imports
-        return imports.get("", imports.get("ai.onnx", 0))
+        return default_version(imports)
 
     def closure(self, start: Place) -> Iterator[Place]:
         """Yield `start` and every place its elements reach unchanged but for shape and offset."""
@@ -164,7 +165,7 @@ def _into_body(place: Place, node: ir.Node, index: int) -> Iterator[Place]:
 
 def is_default(node: ir.Node) -> bool:
     """Return whether `node` is of the default domain, which may be spelled in two ways."""
-    return node.domain in ("", "ai.onnx")
+    return node.domain in DEFAULT_DOMAINS
 
 
 def small_integer(value: ir.Value | None) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.runtime.verification.subject import Subject
 
 __all__ = ["Likeness", "alike", "likeness"]
@@ -177,15 +178,11 @@ def _same(a: object, b: object) -> None:
 
 
 def _operator(node: onnx.NodeProto) -> tuple[str, str, str]:
-    return _domain(node.domain), node.op_type, node.overload
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
+    return canonical_domain(node.domain), node.op_type, node.overload
 
 
 def _imports(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    return {_domain(entry.domain): entry.version for entry in imports}
+    return {canonical_domain(entry.domain): entry.version for entry in imports}
 
 
 def _bytes(attribute: onnx.AttributeProto) -> bytes:

@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnx_kvtool.core.domains import canonical_domain
+
 __all__ = ["READ", "Quantised", "drawn", "hides", "quantised_of"]
 
 READ = 1 << 16
@@ -53,7 +55,7 @@ def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Qua
     values: set[str] = set()
     scales: dict[str, float] = {}
     for node in message.graph.node:
-        places = _PLACES.get((node.domain.replace("ai.onnx", ""), node.op_type))
+        places = _PLACES.get((canonical_domain(node.domain), node.op_type))
         if places is None or len(node.input) <= places[1]:
             continue
         value, scale = (node.input[place] for place in places)

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.verification.shrinking.call import Call, Item, Links
@@ -96,7 +97,7 @@ class _Walk:
                 link.size.pin()
 
     def _node(self, node: onnx.NodeProto, index: int) -> None:
-        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+        if node.op_type == "Constant" and node.domain in DEFAULT_DOMAINS:
             self._constant(node)
             return
         call = Call(
@@ -111,8 +112,7 @@ class _Walk:
         )
         if (items := carried(call)) is not None:
             self._items[node.output[0]] = items
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        rule = SIZE_RULES.get((domain, node.op_type))
+        rule = SIZE_RULES.get((canonical_domain(node.domain), node.op_type))
         outputs = None if rule is None else rule(call)
         if outputs is None:
             pin(*call.shapes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx
 
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.runtime.verification.shrinking.call import Call, Item, Links
 
 __all__ = ["CARRYING", "carried", "count_carriers"]
@@ -82,7 +83,7 @@ def carried(call: Call) -> list[Item] | None:
 
     Vectors and scalars are told apart by what reads them; other values hold no shape.
     """
-    is_standard = call.node.domain in ("", "ai.onnx")
+    is_standard = call.node.domain in DEFAULT_DOMAINS
     carrier = _CARRIERS.get(call.node.op_type) if is_standard else None
     return None if carrier is None or not _are_flat(call) else carrier(call)
 
