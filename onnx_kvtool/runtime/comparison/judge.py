@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from onnx_kvtool.runtime.comparison.compare import Mask, Mismatch, OutputDifference, compare
@@ -66,6 +67,8 @@ class Account:
         unsteady: An output that the leader itself gives otherwise when it is run again; None if
             there is none.
         left_out: Number of cases for which there was no time.
+        dead: Rows of padding that were not compared, over all runs.
+        end: What came of a step past the end of fixed caches; None where there is no such step.
     """
 
     cases: int = 0
@@ -76,6 +79,8 @@ class Account:
     noise: str | None = None
     unsteady: str | None = None
     left_out: int = 0
+    dead: int = 0
+    end: str | None = None
 
 
 class Judge:
@@ -90,6 +95,7 @@ class Judge:
         names: What to call the leader and the other model.
         is_swapped: Whether B leads; expected values are those of A in any case.
         twins: The float32 twins of models of a 16-bit type; None for others.
+        dead: Returns how many rows of a run hold padding, which the sessions leave out.
     """
 
     def __init__(
@@ -103,7 +109,9 @@ class Judge:
         names: tuple[str, str],
         is_swapped: bool = False,
         twins: Twins | None = None,
+        dead: Callable[[Arrays], int] = lambda _: 0,
     ) -> None:
+        self._dead = dead
         self.account = account
         self._measure = measure
         self._noise = noise
@@ -128,6 +136,16 @@ class Judge:
         reason = f"{self._names[1]} fails {where}: {error.message}"
         self._differ(Difference(reason, inputs, is_failure=True))
 
+    def stop(self, error: RunFailed, where: str) -> None:
+        """Note that the other model failed where it has to."""
+        first, *_ = error.message.splitlines()
+        self.account.end = f"{self._names[1]} fails {where}, as it has to: {first}"
+
+    def run_on(self, inputs: Arrays, where: str) -> None:
+        """Note that the other model ran where it has to fail."""
+        reason = f"{self._names[1]} runs {where}, where it has to fail"
+        self._differ(Difference(reason, inputs, is_failure=True))
+
     def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
         """Compare all outputs of one run.
 
@@ -138,6 +156,7 @@ class Judge:
             where: The run, in words.
         """
         self.account.steps += 1
+        self.account.dead += self._dead(inputs)
         run = None if self._twins is None else self._twins.run(inputs)
         for name, value in led.items():
             seen = self.account.outputs.setdefault(name, OutputAccount())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 import onnx_ir as ir
@@ -50,9 +50,17 @@ class Noise:
         model: The serialised model.
         directory: Where locations of external data start.
         runtime: What ran the model in the first place.
+        hosted: Returns a session that is fed, and whose outputs are read, as those were.
     """
 
-    def __init__(self, model: bytes, directory: str, runtime: RuntimeName) -> None:
+    def __init__(
+        self,
+        model: bytes,
+        directory: str,
+        runtime: RuntimeName,
+        hosted: Callable[[Session], Session] = lambda session: session,
+    ) -> None:
+        self._hosted = hosted
         self._model = model
         self._directory = directory
         self._runtime = runtime
@@ -105,4 +113,5 @@ class Noise:
             ways.append(("onnxruntime", False))
         for runtime, optimize in ways:
             with suppress(RuntimeUnavailable):
-                yield open_session(runtime, self._model, self._directory, optimize=optimize)
+                session = open_session(runtime, self._model, self._directory, optimize=optimize)
+                yield self._hosted(session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.progress import Progress, silent
@@ -14,7 +14,7 @@ from onnx_kvtool.runtime.inputs.cases import Case
 from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.fitting import fitting
 from onnx_kvtool.runtime.inputs.plan import InputPlan
-from onnx_kvtool.runtime.inputs.stepping import advance
+from onnx_kvtool.runtime.inputs.stepping import advance, rows_of
 from onnx_kvtool.runtime.inputs.symbols import attempts
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
@@ -36,6 +36,9 @@ class Script:
         budget: Memory that a run may take, and time after which no further case is begun.
         is_empty: Whether some value within the leader has no element on given inputs; asked where
             sizes can be found at which none is.
+        limit: Rows that the fixed caches of the other model hold, where those of the leader grow:
+            no run goes beyond, but for one in which the other has to fail; None for caches that
+            both models have alike.
     """
 
     plan: InputPlan
@@ -46,6 +49,7 @@ class Script:
     progress: Progress = field(default=silent, compare=False, repr=False)
     budget: Budget = field(default_factory=Budget)
     is_empty: Callable[[Arrays], bool] = lambda _: False
+    limit: int | None = None
 
 
 def run_side_by_side(leader: Session, other: Session, script: Script, judge: Judge) -> str | None:
@@ -82,8 +86,10 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
         name = case.name if script.plan.has_caches else _spoken(script.plan, number, inputs)
         first = [inputs, led]
         del start, inputs, led  # that nothing but the runs themselves holds them
-        _run_case(leader, other, script, judge, name, script.seed + number, first)
+        _run_case(leader, other, script, judge, replace(case, name=name), number, first)
         give_back()
+    if ran and script.limit is not None:
+        _run_past_the_end(leader, other, script, judge, script.limit)
     return None if ran else failure
 
 
@@ -92,8 +98,8 @@ def _run_case(
     other: Session,
     script: Script,
     judge: Judge,
-    name: str,
-    seed: int,
+    case: Case,
+    number: int,
     first: list[Arrays],
 ) -> None:
     """Compare a first run and the decode steps after it.
@@ -105,14 +111,15 @@ def _run_case(
         other: The other model.
         script: What is run.
         judge: Compares the runs.
-        name: What the case is called.
-        seed: Of what steps draw.
+        case: The case.
+        number: Its number, from which follows what steps draw.
         first: Inputs of the first run, and what the leader gave; it is emptied.
     """
     inputs, led = first
     first.clear()
-    for step in range(script.steps + 1):
-        where = f"in {name}" + (f", decode step {step}" if step else "")
+    chunks = (1,) * script.steps if case.chunks is None else case.chunks
+    for step in range(len(chunks) + 1):
+        where = f"in {case.name}" + (f", decode step {step}" if step else "")
         try:
             found = other.run(inputs)
         except RunFailed as error:
@@ -122,10 +129,18 @@ def _run_case(
         judge.compare(inputs, led, found, where)
         del found  # before the leader makes as much again
         give_back()
+        if step == len(chunks):
+            return
         following = advance(
-            script.plan, inputs, led, seed=seed + 1000 * (step + 1), dims=script.dims
+            script.plan,
+            inputs,
+            led,
+            seed=script.seed + number + 1000 * (step + 1),
+            dims=script.dims,
+            length=chunks[step],
+            is_padded=case.padding != "usual",
         )
-        if following is None:
+        if following is None or not _has_room(script, following):
             return
         inputs, led = following, {}
         del following
@@ -133,6 +148,36 @@ def _run_case(
             led = leader.run(inputs)
         except RunFailed:
             return  # the caches go round in another way than was guessed; one run stands
+
+
+def _has_room(script: Script, inputs: Arrays) -> bool:
+    return script.limit is None or sum(rows_of(script.plan, inputs)) <= script.limit
+
+
+def _run_past_the_end(
+    leader: Session, other: Session, script: Script, judge: Judge, limit: int
+) -> None:
+    """Run one more token behind full caches, on which the other model has to fail."""
+    where = f"in a step past the capacity of {limit} rows"
+    case = replace(script.cases[-1], name=where, batch=1, length=1, past=limit, padding="none")
+    reason = "it does not run there itself"
+    for attempt, sizes in attempts(script.plan, case, script.dims):
+        try:
+            inputs = draw(script.plan, attempt, script.seed, sizes, memory=script.budget.memory)
+            if rows_of(script.plan, inputs)[0] != limit:
+                continue
+            leader.run(inputs)
+        except (CannotDraw, RunFailed) as error:
+            reason = error.message
+            continue
+        try:
+            other.run(inputs)
+        except RunFailed as error:
+            judge.stop(error, where)
+        else:
+            judge.run_on(inputs, where)
+        return
+    judge.account.end = f"nothing was run past the capacity of {limit} rows: {reason}"
 
 
 def _spoken(plan: InputPlan, number: int, inputs: Mapping[str, Array]) -> str:
@@ -188,6 +233,8 @@ def _try(
 ) -> tuple[Arrays, Arrays] | str:
     try:
         inputs = draw(script.plan, case, seed, sizes, memory=script.budget.memory)
+        if not _has_room(script, inputs):
+            raise CannotDraw(f"the rows would be more than the capacity of {script.limit}")
         return inputs, leader.run(inputs)
     except (CannotDraw, RunFailed) as error:
         return error.message

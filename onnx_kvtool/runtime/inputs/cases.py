@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-__all__ = ["CASES", "LIKELIEST", "READINGS", "Case", "Kind", "Reading", "cases_of"]
+__all__ = ["CASES", "LIKELIEST", "READINGS", "Case", "Kind", "Padding", "Reading", "cases_of"]
 
 Kind = Literal["batch", "length", "past", "total", "capacity", "size", "lone"]
 """What a symbolic dimension counts: sequences; new rows; rows of a growing cache; all rows that a
 mask covers; rows that a fixed cache holds; something else; either sequences or rows."""
 
 Start = Literal["zero", "anywhere", "end"]
+
+Padding = Literal["usual", "none", "left", "right"]
+"""Which rows a mask leaves out: such that no query looks at nothing, none, those before the tokens
+of a sequence, or those after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Case:
         past: Rows that growing caches hold already.
         start: Where new rows are written: at 0, anywhere, or in one sequence up to the very end
             (in circular mode across it).
+        padding: Which rows a mask leaves out that has a column for each of all rows.
+        chunks: New rows of each step that follows; None for steps of one row, as many as wanted.
     """
 
     name: str
@@ -32,6 +38,8 @@ class Case:
     length: int
     past: int
     start: Start
+    padding: Padding = "usual"
+    chunks: tuple[int, ...] | None = None
 
 
 CASES: tuple[Case, ...] = (

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from onnx_kvtool.runtime.inputs.cases import Case
 from onnx_kvtool.runtime.inputs.layout import Layout
+from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, padded
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.inputs.symbols import sizes_for
@@ -53,7 +54,8 @@ def draw(
     """
     layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length, memory)
     drawer = _Drawer(plan, case, layout, np.random.default_rng(seed))
-    return {spec.name: drawer.value(spec) for spec in plan.inputs}
+    drawn = {spec.name: drawer.value(spec) for spec in plan.inputs}
+    return drawn if case.padding == "usual" else {**drawn, **counted_positions(plan, drawn)}
 
 
 class _Drawer:
@@ -71,6 +73,7 @@ class _Drawer:
         self._case = case
         self._layout = layout
         self._rng = rng
+        self._covers = None if case.padding == "usual" else covering_mask(plan)
         self.starts = self._starts()
         self.wrapped = self._wrapped()
 
@@ -89,7 +92,7 @@ class _Drawer:
             case "position_ids":
                 values = self._positions(spec, shape)
             case "attention_mask":
-                values = self._mask(shape)
+                values = self._covering(shape) if spec is self._covers else self._mask(shape)
             case "free":
                 if spec.uses.rows is not None and spec.dtype.is_integer():
                     return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
@@ -168,6 +171,11 @@ class _Drawer:
         if len(shape) == 1:
             return positions[:1].reshape(shape)
         return np.broadcast_to(positions[: shape[-2]], shape)
+
+    def _covering(self, shape: tuple[int, ...]) -> Integers:
+        """Return a mask of all rows with the padding of the case."""
+        past = shape[-1] - self._layout.length
+        return padded(shape, past, self._case.padding, is_counted=self._plan.is_counted)
 
     def _mask(self, shape: tuple[int, ...]) -> Integers:
         """Return ones with some padding that leaves no query without anything to attend to.

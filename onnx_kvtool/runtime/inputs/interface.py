@@ -18,11 +18,14 @@ class Port:
         name: Its name.
         type: Its type as text, without the shape; None when the model does not say.
         rank: Its rank; None when the model does not say.
+        shape: Its dimensions: numbers, or names and expressions as in the file, None for one that
+            has neither; None as a whole when the rank is not known.
     """
 
     name: str
     type: str | None
     rank: int | None
+    shape: tuple[int | str | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,14 @@ def _ports(values: Iterable[ir.Value]) -> tuple[Port, ...]:
             name=value.name or "",
             type=None if value.type is None else str(value.type),
             rank=None if value.shape is None else len(value.shape),
+            shape=None if value.shape is None else tuple(map(_dim, value.shape)),
         )
         for value in values
     )
+
+
+def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
+    return dim if isinstance(dim, int) else dim.value
 
 
 def _listed(names: list[str]) -> str:

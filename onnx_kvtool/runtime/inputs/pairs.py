@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.analysis.caches import Cache, CacheKind
 from onnx_kvtool.analysis.caches import find_caches as cache_table
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.ops.tensor_scatter import Mode
@@ -28,6 +28,7 @@ class CachePair:
             only.
         axis: The sequence axis counted from the front; None when it is not known.
         mode: Mode of the TensorScatter that writes it; None for other caches.
+        operator: What updates it; None when it is known by its name only.
     """
 
     past: str
@@ -35,6 +36,7 @@ class CachePair:
     kind: Literal["fixed", "growing", "named"]
     axis: int | None = None
     mode: Mode | None = None
+    operator: CacheKind | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
         # An operator that may share one buffer need not, where the two ends are declared apart.
         grows = cache.is_growing or _changing_axis(inner[past], outputs[present]) is not None
         kind: Literal["fixed", "growing"] = "growing" if grows else "fixed"
-        pair = found[past] = CachePair(past, present, kind, cache.axis, cache.mode)
+        pair = found[past] = CachePair(past, present, kind, cache.axis, cache.mode, cache.kind)
         if cache.kind == "tensor_scatter":
             scatters[id(cache.node)] = pair
     for value in inputs:

@@ -59,6 +59,14 @@ class InputPlan:
         """Whether some input is a cache, or says where one is written."""
         return bool(self.pairs or self.with_role("past_cache", "write_indices", "update"))
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether caches are filled as far as the ones of a mask count, sequence by sequence.
+
+        So does GroupQueryAttention, which takes no padding but behind the tokens of a sequence.
+        """
+        return any(pair.operator == "group_query_attention" for pair in self.pairs)
+
     def pair_of(self, past: str) -> CachePair | None:
         """Return the cache whose past is the input `past`; None when it is no cache."""
         return next((pair for pair in self.pairs if pair.past == past), None)

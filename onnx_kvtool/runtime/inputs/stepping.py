@@ -10,13 +10,14 @@ from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.drawing import Integers
 from onnx_kvtool.runtime.inputs.layout import Layout
+from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, lengthened
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import kinds_of, sizes_for
 from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.sizes import names_in
 
-__all__ = ["advance"]
+__all__ = ["advance", "rows_of"]
 
 
 def advance(
@@ -26,11 +27,13 @@ def advance(
     *,
     seed: int = 0,
     dims: Mapping[str, int] | None = None,
+    length: int = 1,
+    is_padded: bool = False,
 ) -> Arrays | None:
     """Return the inputs of the step after the one that took `inputs` and gave `outputs`.
 
     Each present becomes its past; starts, positions and valid lengths move on by the rows that
-    were written; tokens are drawn. The new step has one row where the model leaves that open.
+    were written; tokens are drawn.
 
     Args:
         plan: The model's inputs.
@@ -38,6 +41,9 @@ def advance(
         outputs: What it returned; only the presents are looked at.
         seed: For what has to be drawn.
         dims: Sizes that the user has bound; a bound number of rows stays as it is.
+        length: New rows of the step, where the model leaves that open.
+        is_padded: Whether padding counts as what a mask of all rows says; positions then do not
+            count it.
 
     Returns:
         The inputs; None when there is no next step: no cache goes round, a linear cache or a table
@@ -47,7 +53,7 @@ def advance(
     presents = {pair.past: outputs[pair.present] for pair in plan.pairs}
     if old is None or not presents:
         return None
-    sizes = _next_sizes(plan, old, inputs, presents, dims or {})
+    sizes = _next_sizes(plan, old, inputs, presents, dims or {}, length)
     new = _layout(plan, sizes, old.length)
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
@@ -58,11 +64,27 @@ def advance(
         else stepper.value(spec, inputs[spec.name])
         for spec in plan.inputs
     }
+    if is_padded:
+        if (mask := covering_mask(plan)) is not None:
+            old_mask, shape = inputs[mask.name], following[mask.name].shape
+            following[mask.name] = lengthened(old_mask, shape, is_counted=plan.is_counted)
+        following.update(counted_positions(plan, following))
     return (
         None
         if any(_is_full(spec, new, following[spec.name]) for spec in plan.inputs)
         else following
     )
+
+
+def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
+    """Return how many rows growing caches hold in a run, and how many new ones it brings.
+
+    Raises:
+        CannotDraw: If the inputs do not say.
+    """
+    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    layout = Layout(plan, sizes_for(plan, CASES[0], sizes), 1)
+    return layout.past, layout.length
 
 
 def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | None:
@@ -89,13 +111,14 @@ def _next_sizes(
     inputs: Mapping[str, Array],
     presents: Mapping[str, Array],
     dims: Mapping[str, int],
+    length: int,
 ) -> dict[str, int]:
     kinds = kinds_of(plan)
     sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
     for name in list(sizes):
         kind = kinds.get(name)
         if kind == "length" and name not in dims:
-            sizes[name] = 1
+            sizes[name] = length
         elif kind == "total" and sizes[name] == old.past + old.length:
             del sizes[name]  # it follows the sum
     sizes.update(_sizes(plan, {past: array.shape for past, array in presents.items()}))

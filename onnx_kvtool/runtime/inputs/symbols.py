@@ -11,7 +11,7 @@ from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Re
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.symbolic.sizes import names_in
 
-__all__ = ["attempts", "kinds_of", "sizes_for"]
+__all__ = ["CAPACITY", "attempts", "kinds_of", "sizes_for"]
 
 
 def attempts(
@@ -88,7 +88,7 @@ def _open_names(plan: InputPlan) -> list[str]:
     return [name for name, kind in kinds.items() if kind != "batch" and name not in named]
 
 
-_CAPACITY = 13
+CAPACITY = 13
 """Rows of a fixed cache whose size is free: more than any case writes, decode steps included."""
 
 _SIZES = (7, 11, 17, 19, 23, 29)
@@ -113,7 +113,7 @@ def sizes_for(
         "batch": bound.get("batch", case.batch),
         "length": length,
         "past": bound.get("past", case.past),
-        "capacity": bound.get("capacity", _CAPACITY),
+        "capacity": bound.get("capacity", CAPACITY),
     }
     values["total"] = values["past"] + length
     values["total"] = bound.get("total", values[reading.total])

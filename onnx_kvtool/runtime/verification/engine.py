@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onnx_kvtool.core.budget import Budget
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.runtime.comparison.compare import Tolerance
 from onnx_kvtool.runtime.comparison.emptiness import Emptiness
 from onnx_kvtool.runtime.comparison.judge import Account, Difference, Judge, OutputAccount
@@ -21,6 +21,7 @@ from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
 from onnx_kvtool.runtime.verification.earliest import earliest_difference
+from onnx_kvtool.runtime.verification.growing.grown import Grown, grown
 from onnx_kvtool.runtime.verification.likeness import Likeness, likeness
 from onnx_kvtool.runtime.verification.narrow import NarrowPair
 from onnx_kvtool.runtime.verification.report import (
@@ -53,8 +54,13 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         outputs, a B that breaks the specification or fails where A runs, a value, or a weight of
         models that are otherwise the same); or `unrunnable` with the reason.
     """
-    difference = interface_difference(a.interface, b.interface)
-    if difference is not None:
+    pair = grown(a, b, settings)
+    if pair is not None:
+        if (least := pair.least(settings)) > settings.budget.memory:
+            return _too_large(a, b, least, settings)
+        a, b = pair.a, pair.b
+        settings = replace(settings, dims=pair.pair.dims)
+    elif (difference := interface_difference(a.interface, b.interface)) is not None:
         return _without_run(a, "different", difference, settings)
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
@@ -67,7 +73,7 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         if found := _reasons((a, b), refusals):
             reasons += found
             continue
-        report = _Comparison(a, b, settings, runtime).report()
+        report = _Comparison(a, b, settings, runtime, pair).report()
         if report.status != "unrunnable":
             return replace(report, notes=(*reasons, *report.notes))
         reasons.append(report.detail or "")
@@ -116,10 +122,24 @@ def _without_run(
     )
 
 
+def _too_large(a: Subject, b: Subject, least: int, settings: Settings) -> VerifyReport:
+    allowed = binary_bytes(settings.budget.memory)
+    reason = f"a run of {b.name} would take {binary_bytes(least)} of memory, more than {allowed}"
+    return replace(_without_run(a, "unrunnable", reason, settings), needed=least)
+
+
 class _Comparison:
     """One comparison in one runtime that loads both models."""
 
-    def __init__(self, a: Subject, b: Subject, settings: Settings, runtime: RuntimeName) -> None:
+    def __init__(
+        self,
+        a: Subject,
+        b: Subject,
+        settings: Settings,
+        runtime: RuntimeName,
+        pair: Grown | None = None,
+    ) -> None:
+        self._grown = pair
         self._a = a
         self._b = b
         self._settings = settings
@@ -140,24 +160,32 @@ class _Comparison:
 
     def report(self) -> VerifyReport:
         """Run both models and say how they compare."""
-        leader, follower = (
-            (self._b, self._a) if _knows_more(self._b, self._a) else (self._a, self._b)
-        )
+        b_leads = self._grown is None and _knows_more(self._b, self._a)
+        leader, follower = (self._b, self._a) if b_leads else (self._a, self._b)
         if leader.plan is None:
             reason = leader.undrawable or "no inputs can be drawn"
             return _without_run(self._a, "unrunnable", reason, self._settings)
-        cases = CASES if self._settings.cases is None else cases_of(self._settings.cases)
-        failure = self._run(leader, follower, leader.plan, cases)
-        if failure is not None and follower.plan is not None and not self._settings.is_a_right:
+        failure = self._run(leader, follower, leader.plan, self._cases())
+        if failure is not None and follower.plan is not None and self._may_lead_in_turn:
             # Perhaps it is the other that runs.
-            is_failed = self._run(follower, leader, follower.plan, cases) is not None
+            is_failed = self._run(follower, leader, follower.plan, self._cases()) is not None
             failure = failure if is_failed else None
         if failure is not None:
             reason = f"{leader.name} does not run on drawn inputs: {failure}"
             return _without_run(self._a, "unrunnable", reason, self._settings)
         if follower.plan is not None and self._may_ask_more(follower.plan, leader.plan):
-            self._run(follower, leader, follower.plan, cases)
+            self._run(follower, leader, follower.plan, self._cases())
         return self._judged()
+
+    def _cases(self) -> tuple[Case, ...]:
+        if self._grown is not None:
+            return self._grown.cases(self._settings)
+        return CASES if self._settings.cases is None else cases_of(self._settings.cases)
+
+    @property
+    def _may_lead_in_turn(self) -> bool:
+        """Whether inputs may as well suit the other model, and A is not right by definition."""
+        return not self._settings.is_a_right and self._grown is None
 
     def _run(
         self, leader: Subject, follower: Subject, plan: InputPlan, cases: tuple[Case, ...]
@@ -168,12 +196,13 @@ class _Comparison:
         judge = Judge(
             plan,
             self._measure,
-            Noise(leader.model, leader.directory, self._runtime),
+            Noise(leader.model, leader.directory, self._runtime, leader.hosted),
             self._account,
             session,
             names=(leader.name, follower.name),
             is_swapped=leader is self._b,
             twins=self._twins,
+            dead=(lambda _: 0) if self._grown is None else self._grown.dead,
         )
         steps = STEPS if settings.steps is None else settings.steps
         script = Script(
@@ -185,6 +214,7 @@ class _Comparison:
             settings.progress,
             self._budget(),
             Emptiness(leader.model, leader.directory, self._runtime),
+            None if self._grown is None else self._grown.limit,
         )
         return run_side_by_side(session, follower.session(self._runtime), script, judge)
 
@@ -199,7 +229,7 @@ class _Comparison:
         One that takes a linear cache for circular, or writes along another axis, shows it only on
         inputs that suit itself.
         """
-        if self._settings.is_a_right or self._account.difference is not None:
+        if not self._may_lead_in_turn or self._account.difference is not None:
             return False
         return _writes(following) != [] != _writes(leading) and (
             _writes(following) != _writes(leading) or following.pairs != leading.pairs
@@ -210,6 +240,8 @@ class _Comparison:
         notes = [account.noise] if account.noise else []
         if self._pair is not None:
             notes += self._pair.notes()
+        if self._grown is not None:
+            notes += self._grown.notes(account)
         if account.left_out:
             left = counted(account.left_out, "case")
             notes.append(f"{left} left out after {self._settings.budget.seconds:g} s")

@@ -69,7 +69,7 @@ class NarrowPair:
 
     def twins(self, measure: Measure) -> Twins:
         """Return the twins, to be run beside the models."""
-        noise = Noise(self._a.model, self._a.directory, self._runtime)
+        noise = Noise(self._a.model, self._a.directory, self._runtime, self._a.hosted)
         return Twins(self._sessions(), self._shaken, measure, noise, self.account)
 
     def _sessions(self) -> Iterator[TwinSessions]:
@@ -85,7 +85,8 @@ class NarrowPair:
                 self.account.failure = error.message
                 continue
             self.runtime = runtime
-            yield TwinSessions(*sessions, Noise(a.model, a.directory, runtime))
+            noise = Noise(a.model, a.directory, runtime, a.hosted)
+            yield TwinSessions(*sessions, noise)
 
     def _shaken(self) -> Iterator[Shaken]:
         """Open twins in which the constants are moved that only one of the models has."""

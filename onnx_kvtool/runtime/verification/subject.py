@@ -21,6 +21,7 @@ from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_of
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName, Session, open_session
+from onnx_kvtool.runtime.verification.hosting import Host, Hosted
 from onnx_kvtool.runtime.verification.twins import twin
 
 __all__ = ["Subject", "capture"]
@@ -43,6 +44,7 @@ class Subject:
         operators: The operator of each node of its main graph, in order.
         refusals: Why a runtime is not asked to load it; nothing for one that may try.
         casts: Nodes at the front of its main graph that widen weights and are not the user's.
+        host: What stands between the inputs of a comparison and its own; None for nothing.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Subject:
     operators: tuple[str, ...] = field(repr=False)
     refusals: Mapping[RuntimeName, RuntimeUnavailable] = field(repr=False)
     casts: int = 0
+    host: Host | None = field(default=None, repr=False)
     _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
         default_factory=dict, repr=False
     )
@@ -86,6 +89,14 @@ class Subject:
             _sessions={},
         )
 
+    def hosted(self, session: Session) -> Session:
+        """Return a session of the model as its host uses it."""
+        return session if self.host is None else Hosted(session, self.host)
+
+    def with_host(self, host: Host) -> Subject:
+        """Return the model as `host` uses it."""
+        return replace(self, host=host, _sessions={})
+
     def session(self, runtime: RuntimeName) -> Session:
         """Return the model loaded in `runtime`, which is tried once.
 
@@ -96,13 +107,14 @@ class Subject:
             self._sessions[runtime] = refusal
         if runtime not in self._sessions:
             try:
-                self._sessions[runtime] = open_session(runtime, self.model, self.directory)
+                session = open_session(runtime, self.model, self.directory)
+                self._sessions[runtime] = self.hosted(session)
             except RuntimeUnavailable as error:
                 self._sessions[runtime] = error
-        session = self._sessions[runtime]
-        if isinstance(session, RuntimeUnavailable):
-            raise session
-        return session
+        known = self._sessions[runtime]
+        if isinstance(known, RuntimeUnavailable):
+            raise known
+        return known
 
 
 def capture(model: ir.Model, name: str) -> Subject:

@@ -1,0 +1,129 @@
+"""Padding of a batch: which rows hold no token, and what follows from that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnx_kvtool.runtime.inputs.cases import Padding
+from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.runtime.inputs.symbols import kinds_of
+from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.symbolic.sizes import names_in
+
+__all__ = ["counted_positions", "covering_mask", "dead_rows", "lengthened", "padded"]
+
+Mask = npt.NDArray[np.bool_]
+
+_MOST = 2
+"""Rows of padding that a sequence has at most."""
+
+
+def covering_mask(plan: InputPlan) -> InputSpec | None:
+    """Return the input that says of each sequence which of all rows hold a token; None without.
+
+    It is the only mask of integers or booleans in (batch, rows) whose rows are those that caches
+    hold and the new ones.
+    """
+    kinds = kinds_of(plan)
+    found = [
+        spec
+        for spec in plan.with_role("attention_mask")
+        if len(spec.shape) == 2
+        and (spec.dtype.is_integer() or spec.dtype == ir.DataType.BOOL)
+        and isinstance(dim := spec.shape[-1], str)
+        and (kinds.get(dim) == "total" or {"past", "length"} <= {kinds[n] for n in names_in(dim)})
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def padded(
+    shape: tuple[int, ...], past: int, padding: Padding, *, is_counted: bool
+) -> npt.NDArray[np.int64]:
+    """Return a mask of ones with padding, of another length in each sequence.
+
+    Each sequence keeps a new row, and each new row of a step after the first is a token.
+
+    Args:
+        shape: (batch, rows).
+        past: Rows before the new ones; the padding is among them where there are any.
+        padding: On which side of the tokens it stands.
+        is_counted: Whether the ones of a sequence come first, however many new rows there are.
+    """
+    mask = np.ones(shape, np.int64)
+    batch, total = shape
+    if padding not in ("left", "right"):
+        return mask
+    room = past or total - 1
+    for sequence in range(batch):
+        count = min((_MOST - sequence) % (_MOST + 1), room)
+        if padding == "left":
+            mask[sequence, :count] = 0
+        else:
+            end = total if is_counted or not past else past
+            mask[sequence, end - count : end] = 0
+    return mask
+
+
+def lengthened(old: Array, shape: tuple[int, ...], *, is_counted: bool) -> Array:
+    """Return the mask of the step after the one that had `old`; its new rows are all tokens.
+
+    Args:
+        old: (batch, rows).
+        shape: (batch, more rows).
+        is_counted: Whether the ones of a sequence come first.
+    """
+    mask = np.ones(shape, old.dtype)
+    kept = min(old.shape[-1], shape[-1])
+    mask[:, :kept] = old[:, :kept]
+    if is_counted:
+        count = mask.astype(np.int64).sum(axis=-1, keepdims=True)
+        mask = (np.arange(shape[-1]) < count).astype(old.dtype)
+    return mask
+
+
+def counted_positions(plan: InputPlan, inputs: Mapping[str, Array]) -> Arrays:
+    """Return positions that count the tokens of a sequence, as hosts feed them; by name.
+
+    A row of padding has the position of the token before it, or 0.
+    """
+    spec = covering_mask(plan)
+    if spec is None:
+        return {}
+    mask = inputs[spec.name].astype(np.int64)
+    counts = np.maximum(mask.cumsum(axis=-1) - 1, 0)
+    found: Arrays = {}
+    for positions in plan.with_role("position_ids"):
+        shape = inputs[positions.name].shape
+        if len(shape) == 2 and shape[0] == mask.shape[0] and 0 < shape[1] <= mask.shape[1]:
+            new = counts[:, -shape[1] :]
+            if plan.is_counted:  # the new rows stand behind the tokens before, not at the end
+                past = mask.shape[1] - shape[1]
+                first = mask.sum(axis=-1, keepdims=True) - shape[1] if past else 0
+                new = np.maximum(first + np.arange(shape[1]), 0)
+                new = np.broadcast_to(new, shape)
+            found[positions.name] = np.asarray(new, positions.dtype.numpy())
+    return found
+
+
+def dead_rows(
+    plan: InputPlan, inputs: Mapping[str, Array], length: int
+) -> tuple[Mask, Mask] | None:
+    """Return which new rows (batch, length) and which of all rows (batch, rows) hold no token.
+
+    What a model computes for them nobody reads, and right forms of one model differ there. None
+    if no mask says, or if all rows hold tokens.
+    """
+    spec = covering_mask(plan)
+    if spec is None or (mask := inputs[spec.name]).shape[-1] < length:
+        return None
+    rows = mask == 0
+    if not rows.any():
+        return None
+    new = rows[:, rows.shape[-1] - length :]
+    if plan.is_counted and rows.shape[-1] > length:
+        new = np.zeros_like(new)  # the new rows are the last ones of each sequence
+    return np.asarray(new), np.asarray(rows)

@@ -1,0 +1,1 @@
+"""A model whose caches grow beside its form with caches of fixed capacity."""

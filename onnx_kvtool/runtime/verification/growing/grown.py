@@ -1,0 +1,91 @@
+"""Two models that are a growing one and its fixed form, made ready to be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.runtime.comparison.judge import Account
+from onnx_kvtool.runtime.inputs.cases import CASES, Case
+from onnx_kvtool.runtime.inputs.fitting import fitting, least_memory
+from onnx_kvtool.runtime.inputs.padding import covering_mask, dead_rows
+from onnx_kvtool.runtime.inputs.stepping import rows_of
+from onnx_kvtool.runtime.sessions import Arrays
+from onnx_kvtool.runtime.verification.growing.cases import growing_cases
+from onnx_kvtool.runtime.verification.growing.hosts import FixedHost, GrowingHost, query_axes
+from onnx_kvtool.runtime.verification.growing.pair import GrowingPair, Side, growing_pair
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.subject import Subject
+
+__all__ = ["Grown", "grown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A growing model and its fixed form.
+
+    Attributes:
+        pair: What they are to each other.
+        a: The growing model, with a host that reads no padding.
+        b: The fixed form, with a host that keeps its caches in buffers.
+    """
+
+    pair: GrowingPair
+    a: Subject
+    b: Subject
+
+    @property
+    def limit(self) -> int | None:
+        """Rows after which the fixed form has to fail."""
+        return self.pair.capacity
+
+    def least(self, settings: Settings) -> int:
+        """Return the bytes that the smallest run of the fixed form takes, beside its weights."""
+        if self.b.plan is None:
+            return 0
+        return least_memory(self.b.plan, CASES[0], {**settings.dims, **self.pair.dims})
+
+    def cases(self, settings: Settings) -> tuple[Case, ...]:
+        """Return what is run, with as many sequences as there is memory for in either model."""
+        cases = growing_cases(self.pair, settings.cases, settings.steps)
+        if (plan := self.b.plan) is None:
+            return cases
+        memory = settings.budget.memory
+        return tuple(fitting(plan, case, self.pair.dims, memory) for case in cases)
+
+    def dead(self, inputs: Arrays) -> int:
+        """Return how many rows of a run, new ones and those in caches, are not compared."""
+        _, length = rows_of(self.pair.plan, inputs)
+        found = dead_rows(self.pair.plan, inputs, length)
+        return 0 if found is None else int(found[0].sum() + found[1].sum())
+
+    def notes(self, account: Account) -> list[str]:
+        """Return what a reader should know of the comparison."""
+        rows = sorted({cache.capacity for cache in self.pair.caches})
+        sizes = " or ".join(map(str, rows))
+        what = f"the caches of {self.a.name} grow, those of {self.b.name} hold {sizes} rows"
+        notes = [f"{what}: the rows in use were compared"]
+        loose = [
+            cache.present
+            for cache in self.pair.caches
+            if (seen := account.outputs.get(cache.present)) is not None and not seen.bit_equal
+        ]
+        if loose and account.difference is None:
+            caches = counted(len(loose), "cache")
+            notes.append(f"new rows of {caches} agree within the tolerance, all others bit for bit")
+        if account.dead:
+            rows_left = counted(account.dead, "row")
+            notes.append(f"{rows_left} of padding, as the mask says, left out")
+        elif covering_mask(self.pair.plan) is None:
+            notes.append("run without padding: no input is known to be a mask of all rows")
+        return [*notes, account.end] if account.end else notes
+
+
+def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
+    """Return two models ready to be compared; None if they are no such pair."""
+    pair = growing_pair(Side(a.interface, a.plan), Side(b.interface, b.plan), settings.dims)
+    if pair is None:
+        return None
+    shapes = {port.name: port.shape for port in a.interface.outputs}
+    reader = GrowingHost(pair, query_axes(pair, shapes))
+    return Grown(pair, a.with_host(reader), b.with_host(FixedHost(pair, reader)))

@@ -1,0 +1,174 @@
+"""A model with growing caches beside its fixed form: equal where it is right, and every fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.model import read
+from onnx_kvtool.runtime.inputs.interface import interface_of
+from onnx_kvtool.runtime.inputs.plan import plan
+from onnx_kvtool.runtime.verification.growing.cases import growing_cases
+from onnx_kvtool.runtime.verification.growing.pair import Side, growing_pair
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk
+from tests.growing_pairs import FAULTS, fixed_form
+from tests.runtime.recorded import needs_24
+
+pytestmark = [pytest.mark.long, needs_24]
+
+MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
+
+GPT2 = "concat/gpt2_dynamic__ts_op17"
+LLAMA = "concat/llama_dynamic__dynamo_op18"
+OPTIMUM = "optimum/llama__optimum"
+
+
+def source(name: str) -> ir.Model:
+    return read(MODELS / f"{name}.onnx")
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity", "rows"),
+    [
+        pytest.param(LLAMA, 60, 60, id="a number, a length of its own for each past"),
+        pytest.param(OPTIMUM, "max_length", 13, id="a name, positions that the host counts"),
+        pytest.param(GPT2, 7, 7, id="fewer rows than cases would like"),
+        pytest.param(LLAMA, 2, 2, id="two rows"),
+    ],
+)
+def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int) -> None:
+    growing = source(name)
+    found = kv.verify(growing, fixed_form(growing, capacity))
+    assert (found.status, found.detail, found.cases) == ("equal", None, 7)
+    assert all(output.bit_equal for output in found.outputs)
+    grows, padding, end = found.notes
+    assert grows.endswith(f"those of B hold {rows} rows: the rows in use were compared")
+    assert padding.endswith("rows of padding, as the mask says, left out")
+    assert end.startswith(f"B fails in a step past the capacity of {rows} rows, as it has to: ")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_form_is_different(fault: str) -> None:
+    growing = source(OPTIMUM)
+    found = kv.verify(growing, fixed_form(growing, 40, fault))
+    assert found.status == "different"
+    assert found.detail
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [GPT2, LLAMA, OPTIMUM])
+@pytest.mark.parametrize("capacity", [9, "rows"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_form_is_different_in_either_runtime(
+    name: str, capacity: int | str, fault: str
+) -> None:
+    growing = source(name)
+    for runtime in ("onnxruntime", "reference"):
+        found = kv.verify(growing, fixed_form(growing, capacity, fault), runtime=runtime)
+        assert found.status == "different", runtime
+
+
+@pytest.mark.parametrize(
+    "fault", [None, FAULTS[2], *(pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS)]
+)
+def test_copies_show_the_same(fault: str | None) -> None:
+    growing = source(LLAMA)
+    models = Large(growing, "A"), Large(fixed_form(growing, 40, fault), "B")
+    found = compare_shrunk(*models, Settings())
+    assert (found.status, found.shrunk) == ("different" if fault else "equal", True)
+
+
+def test_that_a_fault_hides_where_no_case_goes_is_no_wonder() -> None:
+    """The cases that find a fault are those that are there for it."""
+    growing = source(OPTIMUM)
+    ignored = fixed_form(growing, 40, "the mask is ignored")
+    prompt = kv.verify(growing, ignored, cases=1)
+    assert prompt.status == "equal"
+    found = kv.verify(growing, ignored)
+    assert "padding on the left" in (found.detail or "")
+    unread = fixed_form(growing, 40, "attention reads a row that is not in use")
+    assert "decode step 1" in (kv.verify(growing, unread).detail or "")
+    unending = fixed_form(growing, 40, "nothing fails past the capacity")
+    found = kv.verify(growing, unending)
+    assert found.detail == "B runs in a step past the capacity of 40 rows, where it has to fail"
+
+
+def test_a_form_with_numbers_for_all_sizes_is_fed_a_mask_of_all_rows() -> None:
+    growing = source(OPTIMUM)
+    known, capacity = plan(growing), 12
+    fixed = ir.to_proto(fixed_form(growing, capacity))
+    sizes = {"batch_size": 2, "sequence_length": 1}
+    for value in fixed.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param in sizes:
+                dim.dim_value = sizes[dim.dim_param]
+            elif value.name == "attention_mask" and axis == 1:
+                dim.dim_value = capacity
+    # The mask of all rows, cut to those in use, is the one that the growing model has.
+    cut = onnx.parser.parse_graph(
+        "g (int64[2,12] mask, int64[1] past_length) => (int64[2,T] m)"
+        "{ zero = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> ()"
+        "  end = Add (past_length, one) m = Slice (mask, zero, end, one) }"
+    )
+    for node in fixed.graph.node:
+        for index, name in enumerate(node.input):
+            if name == "attention_mask":
+                node.input[index] = "m"
+    for node in reversed(cut.node):
+        for index, name in enumerate(node.input):
+            if name == "mask":
+                node.input[index] = "attention_mask"
+        fixed.graph.node.insert(0, node)
+    found = kv.verify(growing, ir.from_proto(fixed))
+    assert (found.status, found.detail) == ("equal", None)
+    assert "B fails in a step past the capacity of 12 rows" in found.notes[-1]
+    assert known.pairs
+
+
+def test_models_are_a_pair_by_their_interfaces_only() -> None:
+    growing = source(OPTIMUM)
+    fixed = fixed_form(growing, 40)
+
+    def side(model: ir.Model) -> Side:
+        return Side(interface_of(model), plan(model))
+
+    pair = growing_pair(side(growing), side(fixed), {})
+    assert pair is not None
+    assert (pair.capacity, len(pair.caches)) == (40, 4)
+    assert pair.past_length is not None
+    assert growing_pair(side(fixed), side(growing), {}) is None
+    assert growing_pair(side(growing), side(growing), {}) is None
+    assert growing_pair(side(fixed), side(fixed), {}) is None
+    other = fixed_form(growing, 40)
+    other.graph.inputs[-1].name = "offset"
+    assert growing_pair(side(growing), side(other), {}) is None
+    found = kv.verify(growing, other)
+    assert (found.status, found.cases) == ("different", 0)
+    assert "`offset`" in (found.detail or "")
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 5, 13, 100])
+def test_no_case_goes_beyond_the_capacity(capacity: int) -> None:
+    growing = source(OPTIMUM)
+    fixed = fixed_form(growing, capacity)
+    side = Side(interface_of(growing), plan(growing))
+    pair = growing_pair(side, Side(interface_of(fixed), plan(fixed)), {})
+    assert pair is not None
+    for case in growing_cases(pair, 30, None):
+        assert case.length >= 1 and case.past + case.length <= capacity
+    last = growing_cases(pair, None, None)[-1]
+    assert last.past + last.length + sum(last.chunks or ()) == capacity
+
+
+def test_a_cache_that_takes_too_much_memory_is_not_run() -> None:
+    growing = source(OPTIMUM)
+    found = kv.verify(growing, fixed_form(growing, 1 << 22), verify_budget="1MiB")
+    assert found.status == "unrunnable"
+    assert "a run of B would take" in (found.detail or "")
+    assert Budget().memory > 1 << 20
