@@ -12,12 +12,13 @@ import onnx.helper
 import onnx_ir as ir
 
 __all__ = [
+    "DOMAINS",
     "NEWEST",
-    "NEWEST_OF",
     "AttributeFacts",
     "Formal",
     "OpFacts",
     "is_standard",
+    "newest_of",
     "op_facts",
     "op_history",
     "operators",
@@ -29,14 +30,8 @@ __all__ = [
 NEWEST: int = onnx.defs.onnx_opset_version()
 """The newest opset of the default domain that the installed onnx knows."""
 
-NEWEST_OF: Mapping[str, int] = {
-    "": NEWEST,
-    **{
-        domain: max(s.since_version for s in onnx.defs.get_all_schemas() if s.domain == domain)
-        for domain in ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
-    },
-}
-"""The newest version of each domain whose operators ONNX defines."""
+DOMAINS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"})
+"""The domains whose operators ONNX defines."""
 
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | None
 
@@ -133,6 +128,14 @@ def is_standard(node: ir.Node) -> bool:
 
 
 @functools.cache
+def newest_of(domain: str) -> int:
+    """Return the newest version of a domain of `DOMAINS` that the installed onnx knows."""
+    if not domain:
+        return NEWEST  # the others need all schemas, which takes 10 ms
+    return max(s.since_version for s in onnx.defs.get_all_schemas() if s.domain == domain)
+
+
+@functools.cache
 def operators(domain: str = "") -> frozenset[str]:
     """Return the names of all operators of a domain at its newest version."""
     schemas = onnx.defs.get_all_schemas()
@@ -148,10 +151,10 @@ def op_facts(op_type: str, opset: int, domain: str = "") -> OpFacts | None:
         opset: Version of its domain. Above the newest one the answer is that of the newest.
         domain: The domain; one of which ONNX defines nothing has no operators here.
     """
-    if domain not in NEWEST_OF:
+    if domain not in DOMAINS:
         return None
     try:
-        schema = onnx.defs.get_schema(op_type, min(max(opset, 0), NEWEST_OF[domain]), domain)
+        schema = onnx.defs.get_schema(op_type, min(max(opset, 0), newest_of(domain)), domain)
     except onnx.defs.SchemaError:
         return None
     constraints = {

@@ -18,7 +18,7 @@ from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.names_for_zero import takes_names_for_zero
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.weightless import weightless
-from onnx_kvtool.ops.schema import NEWEST, NEWEST_OF
+from onnx_kvtool.ops.schema import DOMAINS, NEWEST, newest_of
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
@@ -134,14 +134,13 @@ def of_node(site: Site) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:
         tensor = _constant(site, value)
         if tensor is not None:
             data[f"i{k}"] = tensor
+    newest = newest_of(node.domain) if node.domain in DOMAINS else NEWEST
     try:
         call.attribute.extend(
             ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values()
         )
         found = onnx.shape_inference.infer_node_outputs(
-            onnx.defs.get_schema(
-                node.op_type, min(site.opset, NEWEST_OF.get(node.domain, NEWEST)), node.domain
-            ),
+            onnx.defs.get_schema(node.op_type, min(site.opset, newest), node.domain),
             call,
             types,
             data,

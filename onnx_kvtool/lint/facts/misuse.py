@@ -16,7 +16,15 @@ from onnx_kvtool.lint.facts.release import runtime_words
 from onnx_kvtool.lint.facts.strangers import STRANGERS
 from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
 from onnx_kvtool.ops.legality import Problem, examine
-from onnx_kvtool.ops.schema import NEWEST_OF, OpFacts, op_facts, operators, tensor_type, type_name
+from onnx_kvtool.ops.schema import (
+    DOMAINS,
+    OpFacts,
+    newest_of,
+    op_facts,
+    operators,
+    tensor_type,
+    type_name,
+)
 from onnx_kvtool.ops.signature import signature
 from onnx_kvtool.ops.traits import Trait, traits
 
@@ -57,7 +65,7 @@ def misuses(context: Context) -> Iterator[Misuse]:
         node = site.node
         if site.opset is None:
             unimported.setdefault((id(site.root), node.domain), []).append(site)
-        elif node.domain in NEWEST_OF and (
+        elif node.domain in DOMAINS and (
             not functions or (node.domain, node.op_type) not in functions
         ):
             facts = op_facts(node.op_type, site.opset, node.domain)
@@ -173,7 +181,7 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
             f"`{op}` is gone since opset {facts.since_version} and {owner}",
             "write it with the operators that replaced it, or lower the opset import",
         )
-    newest = NEWEST_OF[domain]
+    newest = newest_of(domain)
     later = range(opset + 1, newest + 1)
     first = next((v for v in later if op_facts(op, v, domain) is not None), None)
     if first is not None:
@@ -215,7 +223,7 @@ def _more(sites: list[Site]) -> str:
 
 
 def _first_with(op: str, attribute: str, domain: str) -> int | None:
-    for opset in range(1, NEWEST_OF[domain] + 1):
+    for opset in range(1, newest_of(domain) + 1):
         facts = op_facts(op, opset, domain)
         if facts is not None and attribute in facts.attributes:
             return opset
