@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.integer_ops import FOLDERS, LARGEST, Partial
+from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.backward import fill
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LARGEST", "Folder", "constant_integers", "tensor_integers"]
 
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
 _INT32 = np.iinfo(np.int32)
 
 
@@ -131,7 +131,7 @@ def _stored(value: ir.Value) -> Partial | None:
 
 def tensor_integers(tensor: ir.TensorProtocol) -> Partial | None:
     """Return the elements of a small embedded integer tensor; None for any other tensor."""
-    if tensor.dtype not in _INTEGERS or isinstance(tensor, ir.ExternalTensor):
+    if tensor.dtype not in WHOLE_TYPES or isinstance(tensor, ir.ExternalTensor):
         return None
     array = None if tensor.size > LARGEST else elements(tensor)
     return None if array is None else Partial.whole(array)

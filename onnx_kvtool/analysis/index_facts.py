@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 from onnx_kvtool.symbolic.atoms import Modulo
 from onnx_kvtool.symbolic.bounds import Facts, at_least, below
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, integer
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["IndexFacts", "element_index_facts", "index_facts", "tuple_index_facts"]
-
-_ZERO = integer(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ def element_index_facts(
     if index.shape is None or index.element is None or len(index.shape) != len(data):
         return _UNKNOWN
     components = [
-        index.element if i == axis else coordinate(i) if size.number != 1 else _ZERO
+        index.element if i == axis else coordinate(i) if size.number != 1 else ZERO
         for i, size in enumerate(index.shape)
     ]
     return index_facts(components, index.shape, data, facts)
@@ -94,8 +92,8 @@ def index_facts(
     pairs = list(zip(components, sizes, strict=True))
     seen = [[e, *_corners(e, shape)] for e in components]
     negative = _verdict(
-        never=all(at_least(e, _ZERO, known) for e in components),
-        always=any(below(v, _ZERO, known) for values in seen for v in values),
+        never=all(at_least(e, ZERO, known) for e in components),
+        always=any(below(v, ZERO, known) for values in seen for v in values),
     )
     out_of_range = _verdict(
         never=all(below(e, n, known) and at_least(e, -n, known) for e, n in pairs),
@@ -118,7 +116,7 @@ def _verdict(*, never: bool, always: bool) -> bool | None:
 def _corners(expr: Expr, shape: Sequence[Expr]) -> list[Expr]:
     """Return an expression at its first and, where the sizes are numbers, its last coordinates."""
     numbers = [size.number for size in shape]
-    first = substitute(expr, dict.fromkeys(expr.axes, _ZERO), Facts())
+    first = substitute(expr, dict.fromkeys(expr.axes, ZERO), Facts())
     if any(not numbers[i] for i in expr.axes):
         return [first] if all(n != 0 for n in numbers) else []
     last = {i: integer((numbers[i] or 1) - 1) for i in expr.axes}
@@ -163,4 +161,4 @@ def _gives(
     reach = (shape[axis] - 1) * abs(step)
     if modulus is not None:
         return at_least(modulus, integer(1), facts) and below(reach, modulus, facts)
-    return at_least(expr, _ZERO, facts) or below(reach, size, facts)
+    return at_least(expr, ZERO, facts) or below(reach, size, facts)

@@ -1,4 +1,4 @@
-"""Names of element types as people write them."""
+"""Groups of element types, and their names as people write them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from onnx_kvtool.ops.traits import traits
 __all__ = [
     "DTYPE_NAMES",
     "ELEMENT_TYPE_ATTRIBUTES",
+    "EXACT",
+    "FLOAT_TYPES",
+    "SIZE_TYPES",
+    "WHOLE_TYPES",
     "contradiction",
     "dtype_name",
     "dtype_named",
@@ -23,6 +27,20 @@ ELEMENT_TYPE_ATTRIBUTES = frozenset(
     }
 )  # fmt: skip
 """Attributes whose integer is the number of an element type, in every operator that has them."""
+
+SIZE_TYPES = frozenset({ir.DataType.INT64, ir.DataType.INT32})
+"""Types of sizes and indices."""
+
+WHOLE_TYPES = SIZE_TYPES | {ir.DataType.BOOL}
+"""Types of what graphs compute sizes and indices with."""
+
+FLOAT_TYPES = frozenset(
+    {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE}
+)
+"""Types that models compute in."""
+
+EXACT = 256
+"""Up to this size integers are exact in each of `FLOAT_TYPES`, and so are sums that stay below."""
 
 
 def dtype_name(dtype: ir.DataType) -> str:

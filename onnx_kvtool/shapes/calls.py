@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN
+from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.rules.site import Unknown
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, Scope
 
 __all__ = ["call"]
-
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
 
 
 def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Sequence[Outcome]:
@@ -62,7 +61,7 @@ def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Se
         shape = run.knowledge.shapes.get(result)
         unknown = Unknown("unknown-input", "", result)
         outcomes.append(Outcome(type_, unknown if shape is None else shape))
-        if isinstance(type_, ir.TensorType) and type_.dtype in _INTEGERS:
+        if isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES:
             scope.contents.put(output, inside.contents.of(result))
     return outcomes
 
@@ -77,7 +76,7 @@ def _pass(run: Forward, actual: ir.Value, formal: ir.Value, scope: Scope, inside
         knowledge.shapes[formal] = knowledge.shapes[actual]
     if actual in knowledge.lost:
         knowledge.lost[formal] = knowledge.lost[actual]
-    if formal.dtype in _INTEGERS:
+    if formal.dtype in WHOLE_TYPES:
         inside.contents.put(formal, scope.contents.of(actual))
 
 

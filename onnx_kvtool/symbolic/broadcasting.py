@@ -13,20 +13,18 @@ from collections.abc import Iterator
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent, Largest, Quotient
 from onnx_kvtool.symbolic.bounds import Facts, interval
 from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.expression import ONE, Expr, integer, variable
 from onnx_kvtool.symbolic.forms import largest
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["broadcast_size", "stretched"]
 
-_FACTS = Facts()
 _MOST_CASES = 32
 _MOST_SUMMANDS = 3
 _LARGEST_SUM = 4
 """Up to this number the ways are tried to make it a sum of sizes."""
 
 _Case = dict[Atom, Expr]
-_ONE = integer(1)
 
 
 def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -> Expr | None:
@@ -40,24 +38,24 @@ def broadcast_size(a: Expr, b: Expr, equalities: SizeEqualities | None = None) -
     Returns:
         One of the two; None when it depends, or when they are numbers that never meet.
     """
-    if a == b or b == _ONE:
+    if a == b or b == ONE:
         return a
-    if a == _ONE:
+    if a == ONE:
         return b
     one, other = (a, b) if equalities is None else map(equalities.resolved, (a, b))
-    if one == other or other == _ONE:
+    if one == other or other == ONE:
         return a
-    if one == _ONE:
+    if one == ONE:
         return b
     if one.number is not None and other.number is not None:
         return None
     # A size of 2 or more cannot have been stretched, nor can one of 0.
-    for size, bounds in ((a, interval(one, _FACTS)), (b, interval(other, _FACTS))):
+    for size, bounds in ((a, interval(one, Facts())), (b, interval(other, Facts()))):
         if bounds[0] > 1 or bounds[1] < 1:
             return size
     # An axis of size 0 meets max(1, 0) = 1 and stays 0, so that either order gives the first.
     for size, inner, outer in ((a, one, other), (b, other, one)):
-        if outer == largest((_ONE, inner), _FACTS):
+        if outer == largest((ONE, inner), Facts()):
             return size
     found = stretched(one, other)
     return None if found is None else a if found == one else b
@@ -83,10 +81,10 @@ def stretched(a: Expr, b: Expr) -> Expr | None:
 
 def _is_one(size: Expr, case: _Case, also: Expr) -> bool:
     """Return whether a size is 1 in a case, or `also`, which should be 1 there, cannot be."""
-    low, high = interval(substitute(also, {}, _FACTS, case), _FACTS)
+    low, high = interval(substitute(also, {}, Facts(), case), Facts())
     if not low <= 1 <= high:
         return True  # necessary, and not sufficient
-    return interval(substitute(size, {}, _FACTS, case), _FACTS) == (1, 1)
+    return interval(substitute(size, {}, Facts(), case), Facts()) == (1, 1)
 
 
 def _ways(size: Expr, target: int) -> list[_Case] | None:
@@ -95,7 +93,7 @@ def _ways(size: Expr, target: int) -> list[_Case] | None:
     Each way is necessary for its case, and some may not suffice; None where the cases cannot be
     counted up. Sizes are not negative.
     """
-    low, high = interval(size, _FACTS)
+    low, high = interval(size, Facts())
     if not low <= target <= high:
         return []
     if size.number is not None:
@@ -121,7 +119,7 @@ def _solved(size: Expr, target: int) -> Iterator[list[_Case] | None]:
         yield None
         return
     parts = [Expr.of({monomial: k}) for monomial, k in terms]
-    if any(interval(part, _FACTS)[0] < 0 for part in parts):
+    if any(interval(part, Facts())[0] < 0 for part in parts):
         yield None
         return
     for values in itertools.product(range(wanted + 1), repeat=len(parts)):
@@ -133,7 +131,7 @@ def _product(factors: list[tuple[Atom, int]], target: int) -> list[_Case] | None
     """Return how a product of powers can be `target`; 1 where each is 1."""
     if len(factors) == 1 and factors[0][1] == 1:
         return _atom(factors[0][0], target)
-    if target != 1 or any(interval(variable(atom), _FACTS)[0] < 0 for atom, _ in factors):
+    if target != 1 or any(interval(variable(atom), Facts())[0] < 0 for atom, _ in factors):
         return None
     return _together([_atom(atom, 1) for atom, _ in factors])
 

@@ -14,8 +14,6 @@ __all__ = ["exact_quotient", "quotient"]
 _MOST_STEPS = 32
 """Most terms of a quotient that is looked for."""
 
-_FACTS = Facts()
-
 
 def exact_quotient(a: Expr, b: Expr) -> Expr | None:
     """Return `a / b` where that is a polynomial; None otherwise, or where `b` is 0."""
@@ -43,8 +41,8 @@ def quotient(a: Expr, b: Expr) -> Expr:
     shared = Expr.of({_common((*a.terms, *b.terms)): k})
     numerator, denominator = exact_quotient(a, shared), exact_quotient(b, shared)
     if numerator is None or denominator is None:
-        return divided(a, b, _FACTS)
-    return divided(numerator, denominator, _FACTS)
+        return divided(a, b, Facts())
+    return divided(numerator, denominator, Facts())
 
 
 def _common(terms: Sequence[tuple[Monomial, int]]) -> Monomial:

@@ -15,8 +15,6 @@ from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Equality", "SizeEqualities"]
 
-_FACTS = Facts()
-
 
 @dataclass(frozen=True, slots=True)
 class Equality:
@@ -85,7 +83,7 @@ class SizeEqualities:
         """Return whether the two are certainly different sizes."""
         if a == b:
             return False
-        low, high = interval(self.resolved(a) - self.resolved(b), _FACTS)
+        low, high = interval(self.resolved(a) - self.resolved(b), Facts())
         return low > 0 or high < 0
 
     def resolved(self, size: Expr, *, unnamed_only: bool = False) -> Expr:
@@ -105,7 +103,7 @@ class SizeEqualities:
             }
             if not known or size.weight > HEAVIEST:
                 break
-            size = substitute(size, {}, _FACTS, known)
+            size = substitute(size, {}, Facts(), known)
         return size
 
     def equate(self, a: Expr, b: Expr, location: Location, why: str) -> bool:
@@ -135,7 +133,7 @@ class SizeEqualities:
 
     def _unite(self, one: Expr, other: Expr) -> bool:
         """Take two resolved sizes for one; return False where that cannot be."""
-        low, high = interval(one - other, _FACTS)
+        low, high = interval(one - other, Facts())
         if low > 0 or high < 0:
             return False
         if one != other:

@@ -21,6 +21,8 @@ import onnx_ir as ir
 from onnx_kvtool.symbolic.atoms import Atom, Coordinate, Element, IsNegative, IsZero
 
 __all__ = [
+    "ONE",
+    "ZERO",
     "Expr",
     "Monomial",
     "coordinate",
@@ -34,7 +36,7 @@ __all__ = [
 Monomial: TypeAlias = "frozenset[tuple[Atom, int]]"
 """A product of atoms: each with its power. The empty one is 1."""
 
-_ONE: Monomial = frozenset()
+_NO_ATOMS: Monomial = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Expr:
                 for part in atom.parts:
                     axes |= part.axes
                     weight += part.weight
-        constant = terms.get(_ONE, 0)
+        constant = terms.get(_NO_ATOMS, 0)
         number = constant if len(kept) == (constant != 0) else None
         return Expr(kept, frozenset(axes), weight, number)
 
@@ -80,7 +82,7 @@ class Expr:
     @property
     def constant(self) -> int:
         """The coefficient of 1."""
-        return dict(self.terms).get(_ONE, 0)
+        return dict(self.terms).get(_NO_ATOMS, 0)
 
     @property
     def atom(self) -> Atom | None:
@@ -167,7 +169,10 @@ class Expr:
 @functools.lru_cache(maxsize=4096)
 def integer(number: int) -> Expr:
     """Return the expression of a number; one object for each."""
-    return Expr.of({_ONE: int(number)})  # a number of numpy would overflow
+    return Expr.of({_NO_ATOMS: int(number)})  # a number of numpy would overflow
+
+
+ZERO, ONE = integer(0), integer(1)
 
 
 def variable(atom: Atom) -> Expr:

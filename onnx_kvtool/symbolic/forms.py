@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from onnx_kvtool.symbolic.atoms import Choice, IsNegative, IsZero, Largest, Lookup, Modulo, Quotient
 from onnx_kvtool.symbolic.bounds import Facts, at_least, below, interval
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.expression import ONE, ZERO, Expr, integer, variable
 
 __all__ = [
     "choose",
@@ -20,15 +20,13 @@ __all__ = [
     "smallest",
 ]
 
-_ZERO, _ONE = integer(0), integer(1)
-
 
 def modulo(of: Expr, by: Expr, facts: Facts) -> Expr:
     """Return `of` modulo `by` with the sign of `by`; `by` is taken not to be 0."""
     if by.number is not None and abs(by.number) == 1:
-        return _ZERO
+        return ZERO
     of = _without_multiples(of, by)
-    if at_least(of, _ZERO, facts) and below(of, by, facts):
+    if at_least(of, ZERO, facts) and below(of, by, facts):
         return of
     return variable(Modulo(of, by))
 
@@ -73,8 +71,8 @@ def divided(of: Expr, by: Expr, facts: Facts) -> Expr:
         whole = Expr.of({m - factor: c // k for m, c in of.terms if factor <= m and c % k == 0})
         rest = Expr.of({m: c for m, c in of.terms if not (factor <= m and c % k == 0)})
     else:
-        whole, rest = (_ONE, _ZERO) if of == by else (_ZERO, of)
-    if at_least(rest, _ZERO, facts) and below(rest, by, facts):
+        whole, rest = (ONE, ZERO) if of == by else (ZERO, of)
+    if at_least(rest, ZERO, facts) and below(rest, by, facts):
         return whole
     return whole + variable(Quotient(rest, by))
 
@@ -102,21 +100,21 @@ def is_less(a: Expr, b: Expr, facts: Facts) -> Expr:
     """Return 1 where `a < b`, else 0."""
     low, high = interval(a - b, facts)
     if high < 0:
-        return _ONE
-    return _ZERO if low >= 0 else variable(IsNegative(a - b))
+        return ONE
+    return ZERO if low >= 0 else variable(IsNegative(a - b))
 
 
 def is_zero(of: Expr, facts: Facts) -> Expr:
     """Return 1 where `of` is zero, else 0."""
     low, high = interval(of, facts)
     if low == high == 0:
-        return _ONE
+        return ONE
     if low > 0 or high < 0:
-        return _ZERO
+        return ZERO
     inside = _range_check(of) or _range_check(-of)
     if inside is not None:
         start, size = inside
-        return is_less(-start - 1, _ZERO, facts) * is_less(start, size, facts)
+        return is_less(-start - 1, ZERO, facts) * is_less(start, size, facts)
     return variable(IsZero(min(of, -of, key=str)))
 
 
@@ -133,7 +131,7 @@ def negation(condition: Expr) -> Expr:
     atom = condition.atom
     if isinstance(atom, IsNegative):
         return variable(IsNegative(-atom.of - 1))
-    return _ONE - condition
+    return ONE - condition
 
 
 def choose(condition: Expr, yes: Expr, no: Expr, facts: Facts) -> Expr:

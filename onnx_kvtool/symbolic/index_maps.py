@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.element_type import EXACT, FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
@@ -53,16 +54,6 @@ _NOWHERE = Location()
 
 _LONGEST_CASTS = 8
 """Most casts of casts that are looked through."""
-
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
-_FLOATS = {
-    ir.DataType.FLOAT,
-    ir.DataType.FLOAT16,
-    ir.DataType.BFLOAT16,
-    ir.DataType.DOUBLE,
-}
-_EXACT = 256
-"""Integers up to this size are exact in each of `_FLOATS`, and so are their sums and products."""
 
 
 class IndexMaps:
@@ -99,13 +90,13 @@ class IndexMaps:
 
         A size without number and name is `Extent(value, axis)`.
         """
-        if value.dtype is None or value.dtype in _INTEGERS:
+        if value.dtype is None or value.dtype in WHOLE_TYPES:
             return self.of(value).shape
         return self._declared(value)
 
     def _shape_below(self, value: ir.Value) -> tuple[Expr, ...] | None:
         """Return `shape` of an operand: described before, but on a cycle, where it never is."""
-        if value.dtype is None or value.dtype in _INTEGERS:
+        if value.dtype is None or value.dtype in WHOLE_TYPES:
             return self._operand(value).shape
         return self._declared(value)
 
@@ -169,7 +160,7 @@ class IndexMaps:
         if node is None or node.domain != "" or node.op_type not in INDEX_RULES:
             return []
         if Trait.READS_SHAPE in traits(node):
-            return [v for v in node.inputs if v is not None and v.dtype in (None, *_INTEGERS)]
+            return [v for v in node.inputs if v is not None and v.dtype in (None, *WHOLE_TYPES)]
         return [v for v in node.inputs if v is not None]
 
     def _describe(self, value: ir.Value) -> IndexMap:
@@ -183,7 +174,7 @@ class IndexMaps:
                 return IndexMap(None, dtype, None, ())
             shape = _merged(found.shape, shape)
         parts = found.parts if shape is not None and _is_exact(found, dtype) else ()
-        if not parts and shape is not None and (dtype is None or dtype in _INTEGERS):
+        if not parts and shape is not None and (dtype is None or dtype in WHOLE_TYPES):
             index = tuple(
                 integer(0) if size.number == 1 else coordinate(i) for i, size in enumerate(shape)
             )
@@ -330,13 +321,13 @@ def _rank(size: Expr) -> int:
 def _is_exact(found: IndexMap, dtype: ir.DataType | None) -> bool:
     if any(part.weight > HEAVIEST or part.is_vast for part in found.parts):
         return False
-    if dtype is None or dtype in _INTEGERS:
+    if dtype is None or dtype in WHOLE_TYPES:
         # A number outside its type has wrapped around for certain.
         bits = 31 if dtype == ir.DataType.INT32 else 63
         numbers = [part.number for part in found.parts]
         return all(n is None or -(2**bits) <= n < 2**bits for n in numbers)
-    if dtype not in _FLOATS:
+    if dtype not in FLOAT_TYPES:
         return False
     facts = found.facts
     ends = [end for part in found.parts for end in interval(part, facts)]
-    return all(abs(end) <= _EXACT for end in ends)
+    return all(abs(end) <= EXACT for end in ends)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.division import exact_quotient
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.expression import ONE, Expr, integer, variable
 from onnx_kvtool.symbolic.forms import divided, largest, modulo, smallest
 
 __all__ = ["HEAVIEST", "SizeText", "read_text"]
@@ -25,8 +25,6 @@ _LONGEST = 200
 
 _HIGHEST = 8
 """Largest power that is multiplied out."""
-
-_FACTS = Facts()
 
 
 class SizeText(NamedTuple):
@@ -84,9 +82,6 @@ class _Ratio(NamedTuple):
     below: Expr
 
 
-_ONE = integer(1)
-
-
 def _read(node: ast.expr) -> _Ratio:
     """Return what an expression stands for.
 
@@ -95,11 +90,11 @@ def _read(node: ast.expr) -> _Ratio:
     """
     match node:
         case ast.Name(id=name):
-            return _Ratio(variable(Dimension(name)), _ONE)
+            return _Ratio(variable(Dimension(name)), ONE)
         case ast.Constant(value=value) if type(value) is int:
-            return _Ratio(integer(value), _ONE)
+            return _Ratio(integer(value), ONE)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _difference(_Ratio(integer(0), _ONE), _read(operand))
+            return _difference(_Ratio(integer(0), ONE), _read(operand))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_read(left), _read(right))
         case ast.Call(func=ast.Name(id=name), args=[a], keywords=[]) if name in _ROUNDED:
@@ -107,11 +102,11 @@ def _read(node: ast.expr) -> _Ratio:
         case ast.Call(func=ast.Name(id=name), args=[a, b], keywords=[]) if name in _OF_TWO:
             return _OF_TWO[name](_read(a), _read(b))
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in _ENDS:
-            return _light(_ENDS[name]([_whole(_read(a)) for a in args], _FACTS))
+            return _light(_ENDS[name]([_whole(_read(a)) for a in args], Facts()))
     raise ValueError("not an expression")
 
 
-def _light(above: Expr, below: Expr = _ONE) -> _Ratio:
+def _light(above: Expr, below: Expr = ONE) -> _Ratio:
     """Return a ratio; refuse one that grows, as products of sums do with each factor."""
     if above.weight + below.weight > 4 * HEAVIEST:
         raise ValueError("too large for a size")
@@ -119,7 +114,7 @@ def _light(above: Expr, below: Expr = _ONE) -> _Ratio:
 
 
 def _whole(a: _Ratio) -> Expr:
-    found = a.above if a.below == _ONE else exact_quotient(a.above, a.below)
+    found = a.above if a.below == ONE else exact_quotient(a.above, a.below)
     if found is None:
         raise ValueError("perhaps not an integer")
     return found
@@ -150,7 +145,7 @@ def _power(base: _Ratio, exponent: _Ratio) -> _Ratio:
     power = _whole(exponent).number
     if power is None or not 0 <= power <= _HIGHEST:
         raise ValueError("not a power that is multiplied out")
-    return functools.reduce(_product, [base] * power, _Ratio(_ONE, _ONE))
+    return functools.reduce(_product, [base] * power, _Ratio(ONE, ONE))
 
 
 def _quotient(a: _Ratio, b: _Ratio) -> _Ratio:
@@ -158,7 +153,7 @@ def _quotient(a: _Ratio, b: _Ratio) -> _Ratio:
 
 
 def _floor(a: _Ratio) -> _Ratio:
-    return _light(divided(a.above, a.below, _FACTS))
+    return _light(divided(a.above, a.below, Facts()))
 
 
 def _ceiling(a: _Ratio) -> _Ratio:
@@ -170,7 +165,7 @@ def _floor_quotient(a: _Ratio, b: _Ratio) -> _Ratio:
 
 
 def _remainder(a: _Ratio, b: _Ratio) -> _Ratio:
-    return _light(modulo(_whole(a), _divisor(b), _FACTS))
+    return _light(modulo(_whole(a), _divisor(b), Facts()))
 
 
 _BINARY: Mapping[type[ast.operator], Callable[[_Ratio, _Ratio], _Ratio]] = {

@@ -36,8 +36,6 @@ __all__ = [
 Shape = tuple[Expr, ...]
 """The size of each axis."""
 
-_FACTS = Facts()
-
 
 def is_composed(dim: int | ir.SymbolicDim) -> bool:
     """Return whether a size is a sum or product of names, or one of the kind.
@@ -109,7 +107,7 @@ def bind_dim(dim: int | str | None, sizes: Mapping[str, int]) -> int | str | Non
 
 def _with(read: SizeText, sizes: Mapping[str, int]) -> Expr:
     known: dict[Atom, Expr] = {Dimension(n): integer(sizes[n]) for n in read.names if n in sizes}
-    return substitute(read.size, {}, _FACTS, known)
+    return substitute(read.size, {}, Facts(), known)
 
 
 def words(size: Expr) -> str | None:
@@ -161,7 +159,7 @@ def _atom(atom: Atom, *, alone: bool) -> tuple[str, int]:
     match atom:
         case Dimension(name):
             return (name if name.isidentifier() else f"({name})"), 1
-        case Largest(of) if alone and all(interval(e, _FACTS)[1] <= 0 for e in of):
+        case Largest(of) if alone and all(interval(e, Facts())[1] <= 0 for e in of):
             return f"Min({', '.join(sorted(_words(-e) for e in of))})", -1
         case Largest(of):
             return f"Max({', '.join(sorted(map(_words, of)))})", 1

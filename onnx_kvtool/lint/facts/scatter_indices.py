@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
@@ -25,7 +26,6 @@ __all__ = ["MOST", "Component", "Scatter", "components", "constant", "corners", 
 MOST = 2**18
 """Most indices of a constant that are read; so many take 2 MiB."""
 
-_INTEGERS = (ir.DataType.INT64, ir.DataType.INT32)
 
 Scatter = ScatterElements | ScatterND
 
@@ -51,7 +51,7 @@ def constant(context: Context, value: ir.Value) -> NDArray[np.int64] | None:
         tensor = None if given.is_ref() else given.value
     elif not value.is_initializer() or value.is_graph_input():
         return None
-    if tensor is None or tensor.dtype not in _INTEGERS or isinstance(tensor, ir.ExternalTensor):
+    if tensor is None or tensor.dtype not in SIZE_TYPES or isinstance(tensor, ir.ExternalTensor):
         return None
     if any(size < 0 for size in tensor.shape.numpy()) or tensor.size > MOST:
         return None

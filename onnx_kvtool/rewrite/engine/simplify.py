@@ -6,14 +6,13 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.rewrite.engine.names import Names
 
 __all__ = [
     "decide_branches",
     "simplify",
 ]
-
-_FOLDED = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
 
 
 def simplify(model: ir.Model) -> None:
@@ -64,7 +63,7 @@ def _constant(node: ir.Node, folder: Folder) -> ir.TensorProtocol | None:
     output = node.outputs[0]
     if node.op_type == "Constant":
         return ir.convenience.get_const_tensor(output)
-    if output.dtype not in _FOLDED:
+    if output.dtype not in WHOLE_TYPES:
         return None
     numbers = folder.integers(output)
     return None if numbers is None else ir.tensor(numbers.astype(output.dtype.numpy()))

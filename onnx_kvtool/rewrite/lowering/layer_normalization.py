@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast, reduce
@@ -12,8 +13,6 @@ from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacemen
 from onnx_kvtool.symbolic.dims import contradict, dims_of, product
 
 __all__ = ["lower_layer_normalization_17"]
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16)
 
 
 def lower_layer_normalization_17(
@@ -40,7 +39,7 @@ def lower_layer_normalization_17(
     view = NodeView(node, context.opset_of(node))
     x, scale, bias = view.required("X"), view.required("Scale"), view.input("B")
     stash, dtype = ir.DataType(view.integer("stash_type")), x.dtype
-    if stash not in _FLOATS or dtype not in _FLOATS:
+    if stash not in FLOAT_TYPES or dtype not in FLOAT_TYPES:
         name = "an unknown type" if dtype is None else dtype.name
         text = f"`LayerNormalization` of {name} computed in {stash.name} cannot be written"
         raise Refusal("element-type", text)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast, reduce
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 
 __all__ = ["lower_rms_normalization_23"]
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16)
 
 
 def lower_rms_normalization_23(
@@ -34,7 +33,12 @@ def lower_rms_normalization_23(
     x, scale = view.required("X"), view.required("scale")
     stash = ir.DataType(view.integer("stash_type"))
     dtype = x.dtype
-    if dtype not in _FLOATS or stash not in _FLOATS or x.shape is None or scale.dtype != dtype:
+    if (
+        dtype not in FLOAT_TYPES
+        or stash not in FLOAT_TYPES
+        or x.shape is None
+        or scale.dtype != dtype
+    ):
         return None
     rank = len(x.shape)
     axis = view.integer("axis")

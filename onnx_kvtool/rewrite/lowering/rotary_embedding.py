@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import unsqueeze
@@ -14,8 +15,6 @@ from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_rotary_embedding_23"]
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16)
 
 
 def lower_rotary_embedding_23(
@@ -38,7 +37,7 @@ def lower_rotary_embedding_23(
     """
     view = NodeView(node, context.opset_of(node))
     x, dims = view.required("X"), dims_of(view.required("X"))
-    if x.dtype not in _FLOATS or dims is None or len(dims) not in (3, 4):
+    if x.dtype not in FLOAT_TYPES or dims is None or len(dims) not in (3, 4):
         return None
     if not isinstance(dims[-1], int):
         return None

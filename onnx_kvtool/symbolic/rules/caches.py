@@ -14,7 +14,6 @@ from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 __all__ = ["attention", "tensor_scatter"]
 
-_FACTS = Facts()
 _FIRST = 24
 """The opset that introduced TensorScatter."""
 
@@ -55,7 +54,7 @@ def _check_update(site: Site, past: Shape, update: Shape, axis: int) -> None:
             site.same(size, other, 1, i, "batch size" if i == 0 else f"size of axis {i}")
     known = site.knowledge.equalities
     longer = known.resolved(update[axis]) - known.resolved(past[axis])
-    if interval(longer, _FACTS)[0] > 0:
+    if interval(longer, Facts())[0] > 0:
         most = (*past[:axis], past[axis], *past[axis + 1 :])
         what = (
             f"sequence_length {words(update[axis])} exceeds "
@@ -84,7 +83,7 @@ def attention(site: Site) -> Sequence[Shape | Unknown]:
         heads, kv_heads, length, rows = integer(numbers[0]), integer(numbers[1]), q[1], k[1]
         site.same(rows, v[1], 2, 1, "number of rows")
         # A width that is no multiple of the number of heads fails.
-        key_size, value_size = (divided(width, kv_heads, _FACTS) for width in (k[2], v[2]))
+        key_size, value_size = (divided(width, kv_heads, Facts()) for width in (k[2], v[2]))
     total = rows
     for index, past in ((4, view.past_key), (5, view.past_value)):
         if past is not None and len(shape := site.shape_of(past)) == 4:
@@ -93,7 +92,7 @@ def attention(site: Site) -> Sequence[Shape | Unknown]:
             total = shape[2] + rows
     output: Shape = (batch, heads, length, value_size)
     if len(q) == 3:
-        output = (batch, length, divided(v[2] * heads, kv_heads, _FACTS))
+        output = (batch, length, divided(v[2] * heads, kv_heads, Facts()))
     return (
         output,
         (batch, kv_heads, total, key_size),

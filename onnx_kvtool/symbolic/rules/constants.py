@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from onnx_kvtool.ops.element_type import EXACT, FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import lookup, modulo
@@ -20,27 +21,14 @@ __all__ = ["constant_elements", "described", "stored"]
 _MOST = 2**18
 """Most elements of an integer constant that is read; an index this long takes 2 MiB."""
 
-
 _MOST_FLOATS = 4096
 """Most elements of a constant of another type that is read; larger ones are weights."""
-
 
 _LONGEST_LIST = 1024
 """Most numbers of a list that an expression refers to."""
 
-
 _FAR = 2**62
 """Largest number of a pattern that has more than one element."""
-
-
-_EXACT = 256
-
-
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL}
-
-
-_FLOATS = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE}
-
 
 _Array = NDArray[np.int64]
 
@@ -78,13 +66,13 @@ def described(tensor: ir.TensorProtocol) -> IndexMap | None:
     if any(n < 0 for n in sizes):
         return None
     numbers = None
-    if dtype in _INTEGERS and tensor.size <= _MOST:
+    if dtype in WHOLE_TYPES and tensor.size <= _MOST:
         numbers = elements(tensor)
-    elif dtype in _FLOATS and tensor.size <= _MOST_FLOATS:
+    elif dtype in FLOAT_TYPES and tensor.size <= _MOST_FLOATS:
         numbers = None if isinstance(tensor, ir.ExternalTensor) else elements(tensor)
     if numbers is None:
         return IndexMap(tuple(integer(n) for n in sizes), dtype, None, ())
-    if dtype in _INTEGERS:
+    if dtype in WHOLE_TYPES:
         return _whole(numbers.astype(np.int64), dtype)
     return _floats(numbers.astype(np.float64), dtype)
 
@@ -92,7 +80,7 @@ def described(tensor: ir.TensorProtocol) -> IndexMap | None:
 def _floats(array: NDArray[np.floating], dtype: ir.DataType) -> IndexMap:
     with np.errstate(invalid="ignore"):
         whole = array.astype(np.int64)
-    if array.size and bool((whole == array).all()) and int(np.abs(whole).max()) <= _EXACT:
+    if array.size and bool((whole == array).all()) and int(np.abs(whole).max()) <= EXACT:
         return _whole(whole, dtype)
     return IndexMap(tuple(integer(n) for n in array.shape), dtype, None, ())
 

@@ -13,8 +13,6 @@ from onnx_kvtool.symbolic.index_map import IndexMap
 
 __all__ = ["ElementRule", "ElementSite", "Unrelated"]
 
-_ONE = integer(1)
-
 
 @dataclass(frozen=True, slots=True)
 class Unrelated:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.symbolic.atoms import Element, Largest
 from onnx_kvtool.symbolic.bounds import Facts, at_least, interval
 from onnx_kvtool.symbolic.broadcasting import broadcast_size
-from onnx_kvtool.symbolic.expression import Expr, integer, total
+from onnx_kvtool.symbolic.expression import ONE, ZERO, Expr, integer, total
 from onnx_kvtool.symbolic.forms import (
     choose,
     divided,
@@ -50,11 +51,18 @@ __all__ = [
     "xor_elements",
 ]
 
-_ONE = integer(1)
-
-
 _FIRST_NUMPY = 7
 """Below this opset an input is fitted to the first one, whose shape the result has."""
+
+_MOST_PRODUCTS = 1024
+"""Most terms that a product of two sums is multiplied out to."""
+
+_MOST_COMPARED = 6
+"""Most expressions of which the largest is kept as such; each is compared with each."""
+
+_INT32 = -(2**31), 2**31 - 1
+
+_Compute = Callable[[Sequence[Expr], Facts], "Expr | None"]
 
 
 def like(index: int, outputs: int = 1) -> Rule:
@@ -99,7 +107,7 @@ def broadcast_shapes(site: Site, shapes: Sequence[tuple[int, Shape]], output: in
     rank = max((len(shape) for _, shape in shapes), default=0)
     result = []
     for axis in range(rank):
-        size: Expr = _ONE
+        size: Expr = ONE
         for index, shape in shapes:
             place = axis - rank + len(shape)
             if place >= 0:
@@ -128,26 +136,6 @@ def _meet(site: Site, a: Expr, b: Expr, index: int, place: int, axis: int, outpu
 def _named(size: Expr) -> str:
     text = words(size)
     return "an unknown size" if text is None else f"`{text}`"
-
-
-_ZERO = integer(0)
-
-
-_MOST_PRODUCTS = 1024
-"""Most terms that a product of two sums is multiplied out to."""
-
-
-_MOST_COMPARED = 6
-"""Most expressions of which the largest is kept as such; each is compared with each."""
-
-
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32}
-
-
-_INT32 = -(2**31), 2**31 - 1
-
-
-_Compute = Callable[[Sequence[Expr], Facts], "Expr | None"]
 
 
 def _rule(compute: _Compute) -> ElementRule:
@@ -190,7 +178,7 @@ def _divide(operands: Sequence[Expr], facts: Facts) -> Expr | None:
     n = by.number
     if n is not None and n != 0 and all(k % n == 0 for _, k in of.terms):
         return Expr.of({m: k // n for m, k in of.terms})
-    if at_least(of, _ZERO, facts) and at_least(by, integer(1), facts):
+    if at_least(of, ZERO, facts) and at_least(by, integer(1), facts):
         return divided(of, by, facts)
     return None
 
@@ -210,12 +198,12 @@ def _smallest(operands: Sequence[Expr], facts: Facts) -> Expr | None:
 
 def divide_elements(site: ElementSite) -> IndexMap | None:
     """Div-7/13/14 of integers."""
-    return _rule(_divide)(site) if site.dtype in _INTEGERS else None
+    return _rule(_divide)(site) if site.dtype in SIZE_TYPES else None
 
 
 def mod_elements(site: ElementSite) -> IndexMap | None:
     """Mod-10/13 of integers; with `fmod=1` only where the sign of the dividend is known."""
-    if site.dtype not in _INTEGERS:
+    if site.dtype not in SIZE_TYPES:
         return None
     truncated = site.view.integer("fmod") != 0
 
@@ -223,7 +211,7 @@ def mod_elements(site: ElementSite) -> IndexMap | None:
         of, by = operands
         if by.number == 0:
             return None
-        positive = at_least(of, _ZERO, facts) and at_least(by, integer(1), facts)
+        positive = at_least(of, ZERO, facts) and at_least(by, integer(1), facts)
         return modulo(of, by, facts) if positive or not truncated else None
 
     return _rule(compute)(site)
@@ -249,7 +237,7 @@ def cast_elements(site: ElementSite) -> IndexMap | None:
 def clip_elements(site: ElementSite) -> IndexMap | None:
     """Clip-11/12/13 of integers; the upper limit wins where the two cross."""
     operand, low, high = site.input("input"), site.input("min"), site.input("max")
-    if operand is None or site.dtype not in _INTEGERS:
+    if operand is None or site.dtype not in SIZE_TYPES:
         return None
     given = [limit for limit in (low, high) if limit is not None]
 
@@ -272,37 +260,17 @@ def where_elements(site: ElementSite) -> IndexMap | None:
 
 
 add_elements = _rule(lambda operands, facts: total(operands))
-
-
 subtract_elements = _rule(lambda operands, facts: operands[0] - operands[1])
-
-
 multiply_elements = _rule(_multiply)
-
-
 negate_elements = _rule(lambda operands, facts: -operands[0])
-
-
 absolute_elements = _rule(lambda operands, facts: largest((operands[0], -operands[0]), facts))
-
-
 largest_of_elements = _rule(_largest)
-
-
 smallest_of_elements = _rule(_smallest)
-
-
 equal_elements = _rule(lambda operands, facts: is_zero(operands[0] - operands[1], facts))
-
-
 not_elements = _rule(lambda operands, facts: negation(operands[0]))
-
-
 either_elements = _rule(
     lambda operands, facts: operands[0] + operands[1] - operands[0] * operands[1]
 )
-
-
 xor_elements = _rule(
     lambda operands, facts: operands[0] + operands[1] - operands[0] * operands[1] * 2
 )

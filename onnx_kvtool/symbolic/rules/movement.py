@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode, counted_axes
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product
+from onnx_kvtool.symbolic.expression import ONE, Expr, coordinate, integer, product
 from onnx_kvtool.symbolic.forms import modulo
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.broadcast import broadcast_elements
@@ -33,8 +33,6 @@ __all__ = [
     "unsqueeze_elements",
 ]
 
-_ONE = integer(1)
-
 
 def transpose(site: Site) -> Sequence[Shape | Unknown]:
     """Transpose; without `perm` the axes are reversed."""
@@ -58,7 +56,7 @@ def unsqueeze(site: Site) -> Sequence[Shape | Unknown]:
     if len(added) != len(axes):
         raise Unknown("malformed", f"`axes` {list(axes)} repeat one")
     rest = iter(shape)
-    return (tuple(_ONE if axis in added else next(rest) for axis in range(rank)),)
+    return (tuple(ONE if axis in added else next(rest) for axis in range(rank)),)
 
 
 def squeeze(site: Site) -> Sequence[Shape | Unknown]:
@@ -70,7 +68,7 @@ def squeeze(site: Site) -> Sequence[Shape | Unknown]:
         return (tuple(size for size in shape if size.number != 1),)
     dropped = {placed(axis, len(shape)) for axis in axes}
     for axis in sorted(dropped):
-        site.same(_ONE, shape[axis], 0, axis, "size of 1")
+        site.same(ONE, shape[axis], 0, axis, "size of 1")
     return (tuple(size for axis, size in enumerate(shape) if axis not in dropped),)
 
 
@@ -94,7 +92,7 @@ def expand(site: Site) -> Sequence[Shape | Unknown]:
             sizes.append(size)
             continue
         place = axis + rank - len(wanted)
-        old = shape[place - rank + len(shape)] if place >= rank - len(shape) else _ONE
+        old = shape[place - rank + len(shape)] if place >= rank - len(shape) else ONE
         if old.number is not None and old.number > 1:
             sizes.append(old)
         else:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.expression import ONE
 from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["arg_reduce", "layer_normalization", "normalized", "reduce"]
-
-_ONE = integer(1)
 
 
 def reduce(site: Site) -> Sequence[Shape | Unknown]:
@@ -40,7 +38,7 @@ def arg_reduce(site: Site) -> Sequence[Shape | Unknown]:
 
 def _without(shape: Shape, axes: set[int], keep: bool) -> Shape:
     if keep:
-        return tuple(_ONE if i in axes else size for i, size in enumerate(shape))
+        return tuple(ONE if i in axes else size for i, size in enumerate(shape))
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
@@ -53,5 +51,5 @@ def layer_normalization(site: Site) -> Sequence[Shape | Unknown]:
 def normalized(shape: Shape, axis: int) -> Sequence[Shape | Unknown]:
     """Return the shape of a normalized value, and twice that of what it was normalized by."""
     axis = placed(axis, len(shape))
-    reduced = (*shape[:axis], *[_ONE] * (len(shape) - axis))
+    reduced = (*shape[:axis], *[ONE] * (len(shape) - axis))
     return (shape, reduced, reduced)

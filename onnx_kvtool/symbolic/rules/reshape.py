@@ -9,7 +9,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.bounds import Facts, at_least
 from onnx_kvtool.symbolic.division import exact_quotient, quotient
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, product
+from onnx_kvtool.symbolic.expression import ONE, ZERO, Expr, coordinate, integer, product
 from onnx_kvtool.symbolic.forms import divided, modulo
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
@@ -18,9 +18,6 @@ from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["means_itself", "reshape", "reshape_elements"]
-
-_ZERO, _ONE = integer(0), integer(1)
-_FACTS = Facts()
 
 
 def reshape(site: Site) -> Sequence[Shape | Unknown]:
@@ -42,7 +39,7 @@ def reshape(site: Site) -> Sequence[Shape | Unknown]:
         if found is not None and found.number == -1:
             if place is not None:
                 raise MalformedNode("reshape-sizes", f"{names} leaves two sizes open")
-            place, found = axis, _ONE
+            place, found = axis, ONE
         if found is None:
             certain = False
             why = f"the elements of {names} are not known, and 0 or -1 would mean another size"
@@ -72,7 +69,7 @@ def _size(
         return size
     if shape is None or words(size_there) is None:
         return None
-    if size not in site.knowledge.legal and not at_least(size_there, _ZERO, _FACTS):
+    if size not in site.knowledge.legal and not at_least(size_there, ZERO, Facts()):
         return None
     # It is a size of another value. Only an empty one would be read as a wish to copy.
     site.knowledge.assumed.setdefault(size_there, site.at(site.node.outputs[0]))
@@ -146,7 +143,7 @@ def means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: boo
     there is no such axis.
     """
     facts = Facts()
-    if at_least(size, _ONE, facts):
+    if at_least(size, ONE, facts):
         return True
     harmless = keep_zero or axis >= len(shape) or _quotient(shape[axis], size) is not None
     return harmless and at_least(size, integer(0), facts)
@@ -155,7 +152,7 @@ def means_itself(size: Expr, axis: int, shape: Sequence[Expr], *, keep_zero: boo
 def _quotient(a: Expr, b: Expr) -> Expr | None:
     """Return `a / b` where it is an expression; None otherwise. `b` is taken not to be 0."""
     if len(b.terms) != 1:
-        return _ONE if a == b else None
+        return ONE if a == b else None
     ((factor, k),) = b.terms
     if k == 0 or not all(factor <= m and c % k == 0 for m, c in a.terms):
         return None
@@ -164,8 +161,8 @@ def _quotient(a: Expr, b: Expr) -> Expr | None:
 
 def _groups(old: Sequence[Expr], new: Sequence[Expr]) -> list[_Group] | None:
     """Match axes from the front; None where that fails."""
-    left = [i for i, size in enumerate(old) if size != _ONE]
-    right = [i for i, size in enumerate(new) if size != _ONE]
+    left = [i for i, size in enumerate(old) if size != ONE]
+    right = [i for i, size in enumerate(new) if size != ONE]
     groups = []
     while left or right:
         group = _first_group(old, left, new, right)

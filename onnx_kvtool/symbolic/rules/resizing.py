@@ -17,7 +17,6 @@ from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["depth_to_space", "resize", "space_to_depth", "upsample"]
 
-_FACTS = Facts()
 _PLAINEST = 64
 """Largest numerator and denominator of a scale that is exact, whatever type a runtime computes in;
 others may be rounded to either side of a whole number."""
@@ -87,7 +86,7 @@ def _times(
             found.append(site.lost(axis, f"no expression is `{shape[axis]}` times {scale}"))
             continue
         whole = shape[axis] * plain.numerator
-        found.append(divided(whole, integer(plain.denominator), _FACTS))
+        found.append(divided(whole, integer(plain.denominator), Facts()))
     return found
 
 
@@ -121,4 +120,4 @@ def _image(site: Site) -> Shape:
 
 def _part(size: Expr, parts: int) -> Expr:
     """Return `size / parts`; one that is no multiple fails."""
-    return divided(size, integer(parts), _FACTS)
+    return divided(size, integer(parts), Facts())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import onnx_ir as ir
-
+from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate
 from onnx_kvtool.symbolic.forms import choose, is_less
 from onnx_kvtool.symbolic.index_map import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
@@ -65,12 +64,6 @@ def gather_nd(site: Site) -> Sequence[Shape | Unknown]:
     return ((*indices[:-1], *shape[batch + taken :]),)
 
 
-_ZERO = integer(0)
-
-
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32}
-
-
 def gather_elements(site: ElementSite) -> IndexMap | None:
     """Gather-11/13; an index may count from the end, and is taken to be in range."""
     data, indices = site.input("data"), site.input("indices")
@@ -85,7 +78,7 @@ def gather_elements(site: ElementSite) -> IndexMap | None:
 
     def pick(part: Expr, index: Expr) -> Expr:
         row = substitute(index, {i: coordinate(i + axis) for i in range(rank)}, facts)
-        row = choose(is_less(row, _ZERO, facts), row + size, row, facts)
+        row = choose(is_less(row, ZERO, facts), row + size, row, facts)
         return substitute(part, {**behind, axis: row}, facts)
 
     size = data.shape[axis]
@@ -167,7 +160,7 @@ def cumulative_sum_elements(site: ElementSite) -> IndexMap | None:
         return None
     scalar = given.scalar()
     number = None if scalar is None else scalar.number
-    if number is None or site.dtype not in _INTEGERS:
+    if number is None or site.dtype not in SIZE_TYPES:
         return None
     axis = counted_axis(number, len(data.shape))
     if data.element.depends_on(axis):

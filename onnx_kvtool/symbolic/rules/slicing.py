@@ -9,7 +9,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
 from onnx_kvtool.symbolic.atoms import Element, Extent, Largest
 from onnx_kvtool.symbolic.bounds import Facts, at_least
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.forms import choose, divided, is_less, largest, smallest
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
@@ -19,7 +19,11 @@ from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Cut", "cut_along", "slice_", "slice_elements", "split", "split_elements"]
 
-_FACTS = Facts()
+_FIRST_UNEQUAL = 18
+"""From this opset on the last part of a Split may be smaller than the others."""
+
+_HEAVIEST_SIZE = 24
+"""Largest weight of a size that is kept as an expression."""
 
 
 def slice_(site: Site) -> Sequence[Shape | Unknown]:
@@ -103,16 +107,12 @@ def _cut(site: Site, size: Expr, axis: int, start: Expr, end: Expr, step: int) -
     found = cut_along(variable(atom), start, end, step)
     if found is None or found.length is None:
         return None
-    length = substitute(found.length, {}, _FACTS, {atom: size})
+    length = substitute(found.length, {}, Facts(), {atom: size})
     largest = length.atom
     if isinstance(largest, Largest) and integer(0) in largest.of and len(largest.of) == 2:
         (other,) = largest.of - {integer(0)}
         return other if other in site.knowledge.legal else length
     return length
-
-
-_FIRST_UNEQUAL = 18
-"""From this opset on the last part of a Split may be smaller than the others."""
 
 
 def split(site: Site) -> Sequence[Shape | Unknown]:
@@ -139,19 +139,12 @@ def split(site: Site) -> Sequence[Shape | Unknown]:
         site.same(integer(sum(sizes)), shape[axis], 0, axis, "sum of `split`")
         parts = [integer(n) for n in sizes]
     elif site.opset < _FIRST_UNEQUAL:
-        parts = [divided(shape[axis], integer(count), _FACTS)] * count
+        parts = [divided(shape[axis], integer(count), Facts())] * count
     else:
-        chunk = divided(shape[axis] + (count - 1), integer(count), _FACTS)
-        rest = [largest((shape[axis] - chunk * i, integer(0)), _FACTS) for i in range(count)]
-        parts = [smallest((chunk, left), _FACTS) for left in rest]
+        chunk = divided(shape[axis] + (count - 1), integer(count), Facts())
+        rest = [largest((shape[axis] - chunk * i, integer(0)), Facts()) for i in range(count)]
+        parts = [smallest((chunk, left), Facts()) for left in rest]
     return [(*shape[:axis], part, *shape[axis + 1 :]) for part in parts]
-
-
-_ZERO = integer(0)
-
-
-_HEAVIEST_SIZE = 24
-"""Largest weight of a size that is kept as an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +187,7 @@ def _cut_out(site: ElementSite, data: IndexMap, cuts: dict[int, Cut]) -> IndexMa
             return site.opaque()
         parts = tuple(parts[offset + cut.step * i] for i in range(length))
         if not parts:
-            return site.whole(_ZERO)
+            return site.whole(ZERO)
     moved = {a: cut.offset + coordinate(a) * cut.step for a, cut in cuts.items()}
     return site.like(axis, tuple(substitute(part, moved, facts) for part in parts))
 
@@ -220,13 +213,13 @@ def cut_along(size: Expr, start: Expr, end: Expr, step: int) -> Cut | None:
     offset = _clamped(start, size, 0, low, facts)
     stop = _clamped(end, size, low, low, facts)
     way = stop - offset if step > 0 else offset - stop
-    reach = largest((way, _ZERO), facts)
+    reach = largest((way, ZERO), facts)
     length = divided(reach + (abs(step) - 1), integer(abs(step)), facts)
     known = length if length.weight <= _HEAVIEST_SIZE else None
     if step > 0:
         # Behind the end there is no element, so that the start needs no upper limit.
-        front = largest((start + size, _ZERO), facts)
-        offset = choose(is_less(start, _ZERO, facts), front, start, facts)
+        front = largest((start + size, ZERO), facts)
+        offset = choose(is_less(start, ZERO, facts), front, start, facts)
     elif start.number == -1 or at_least(start, size, facts):
         offset = size - 1  # an empty axis has no element to begin with
     return Cut(offset, step, known)
@@ -238,7 +231,7 @@ def _clamped(bound: Expr, size: Expr, low: int, shift: int, facts: Facts) -> Exp
     if low > shift:  # they cross in an empty axis
         front = smallest((front, size + shift), facts)
     behind = smallest((bound, size + shift), facts)
-    return choose(is_less(bound, _ZERO, facts), front, behind, facts)
+    return choose(is_less(bound, ZERO, facts), front, behind, facts)
 
 
 def split_elements(site: ElementSite) -> IndexMap | None:

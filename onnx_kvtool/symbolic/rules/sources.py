@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, counted_axis
 from onnx_kvtool.symbolic.atoms import Extent
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import coordinate, integer, product, variable
+from onnx_kvtool.symbolic.expression import ZERO, coordinate, integer, product, variable
 from onnx_kvtool.symbolic.forms import choose, divided, is_less, is_zero, largest
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.constants import described
@@ -32,11 +33,6 @@ __all__ = [
     "shape_vector",
     "size_elements",
 ]
-
-_ZERO, _ONE = integer(0), integer(1)
-
-
-_FACTS = Facts()
 
 
 def constant(site: Site) -> Sequence[Shape | Unknown]:
@@ -79,8 +75,8 @@ def range_(site: Site) -> Sequence[Shape | Unknown]:
     if step is None or step == 0:
         return ((site.lost(0, f"the step `{operands[2].name}` is not constant"),),)
     way = (limit - start) if step > 0 else (start - limit)
-    count = divided(way + (abs(step) - 1), integer(abs(step)), _FACTS)
-    return ((largest((count, _ZERO), _FACTS),),)
+    count = divided(way + (abs(step) - 1), integer(abs(step)), Facts())
+    return ((largest((count, ZERO), Facts()),),)
 
 
 def one_hot(site: Site) -> Sequence[Shape | Unknown]:
@@ -117,13 +113,10 @@ def non_zero(site: Site) -> Sequence[Shape | Unknown]:
     return ((integer(rank), site.lost(1, f"it counts elements of `{value.name}`")),)
 
 
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32}
-
-
 def range_elements(site: ElementSite) -> IndexMap | None:
     """Range-11: `start + delta * i`, for as many i as stay before `limit`."""
     given = [operand.scalar() for operand in site.inputs]
-    if site.dtype not in _INTEGERS or len(given) != 3:
+    if site.dtype not in SIZE_TYPES or len(given) != 3:
         return None
     start, _, delta = given
     if None in given or start is None or delta is None or delta.number == 0:
@@ -167,7 +160,7 @@ def constant_of_shape_elements(site: ElementSite) -> IndexMap | None:
 def one_hot_elements(site: ElementSite) -> IndexMap | None:
     """OneHot-11: `on` where the new coordinate is the index, which may count from the end."""
     indices, depth, values = site.input("indices"), site.input("depth"), site.input("values")
-    if indices is None or depth is None or values is None or indices.dtype not in _INTEGERS:
+    if indices is None or depth is None or values is None or indices.dtype not in SIZE_TYPES:
         return None
     count, pair = depth.scalar(), values.vector()
     if count is None and depth.vector() is not None:

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.expression import ONE, Expr, integer
 from onnx_kvtool.symbolic.forms import divided, smallest
 from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["conv", "conv_transpose", "deform_conv", "pool"]
 
-_FACTS = Facts()
-_ONE = integer(1)
 _FIRST_CLEAR = 22
 """The opset whose pooling says that windows which begin in the padding behind are left out."""
 
@@ -54,14 +52,14 @@ class _Window:
         """
         stride = integer(self.stride)
         if self.auto_pad.startswith("SAME"):
-            return divided(size + (self.stride - 1), stride, _FACTS)
+            return divided(size + (self.stride - 1), stride, Facts())
         padded = size if self.auto_pad == "VALID" else size + self.before + self.after
         way = padded - self.extent
         if not ceil or self.stride == 1:
-            return divided(way, stride, _FACTS) + 1
+            return divided(way, stride, Facts()) + 1
         inside = size if self.auto_pad == "VALID" else size + self.before
-        beginning = divided(inside + (self.stride - 1), stride, _FACTS)
-        return smallest((divided(way + (self.stride - 1), stride, _FACTS) + 1, beginning), _FACTS)
+        beginning = divided(inside + (self.stride - 1), stride, Facts())
+        return smallest((divided(way + (self.stride - 1), stride, Facts()) + 1, beginning), Facts())
 
 
 def conv(weight: int = 1) -> Rule:
@@ -166,7 +164,7 @@ def _windows(site: Site, kernel: Sequence[Expr], rank: int) -> list[_Window]:
     auto_pad = _attribute(site, "auto_pad")
     how = auto_pad if isinstance(auto_pad, str) else "NOTSET"
     return [
-        _Window((size - _ONE) * dilation + 1, stride, pads[i], pads[i + rank], how)
+        _Window((size - ONE) * dilation + 1, stride, pads[i], pads[i + rank], how)
         for i, (size, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True))
     ]
 

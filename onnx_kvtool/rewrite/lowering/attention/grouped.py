@@ -21,6 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.rewrite.engine.rule import Replacement
@@ -36,8 +37,6 @@ from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["grouped_attention"]
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.DataType.BFLOAT16)
 
 
 def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Replacement | None:
@@ -55,7 +54,12 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
         than the keys or differs between grouped heads.
     """
     heads, sizes, dtype = view.heads(), view.head_sizes(), view.query.dtype
-    if heads is None or sizes is None or dtype not in _FLOATS or "qk_matmul_output" in view.outputs:
+    if (
+        heads is None
+        or sizes is None
+        or dtype not in FLOAT_TYPES
+        or "qk_matmul_output" in view.outputs
+    ):
         return None
     inputs = (view.key, view.value, view.past_key, view.past_value)
     if any(v is not None and v.dtype != dtype for v in inputs):

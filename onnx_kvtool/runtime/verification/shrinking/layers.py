@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 from onnx import numpy_helper
 
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
@@ -309,14 +309,11 @@ def _leaf(side: _Side, name: str) -> _Leaf | None:
 def _values(tensor: onnx.TensorProto) -> tuple[bytes, bool]:
     """Return what a tensor holds, and whether the numbers are of no special meaning."""
     array = numpy_helper.to_array(tensor)
-    is_weight = tensor.data_type in _FREE_TYPES
+    is_weight = tensor.data_type in FLOAT_TYPES
     is_free = is_weight and not np.isin(array.astype(np.float64), _SPECIAL).any()
     return array.tobytes(), bool(is_free)
 
 
-_FREE_TYPES = frozenset(
-    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
-)
 _SPECIAL = (0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
 
 
