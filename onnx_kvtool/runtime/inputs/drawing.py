@@ -89,6 +89,10 @@ class _Drawer:
                 values = per_sequence(self._written(spec.uses.writes), shape)
             case "nonpad_kv_seqlen":
                 values = per_sequence(self._valid(spec), shape)
+            case "seqlens_k":
+                values = per_sequence(self._tokens() - 1, shape)
+            case "total_sequence_length":
+                values = np.full(shape, self._tokens().max())
             case "position_ids":
                 values = self._positions(spec, shape)
             case "attention_mask":
@@ -162,6 +166,16 @@ class _Drawer:
         valid = self._written(writes) + self._layout.length
         limit = self._layout.valid_limit(spec)
         return valid if limit is None else np.minimum(valid, limit)
+
+    def _tokens(self) -> Integers:
+        """Return the tokens of each sequence after the run."""
+        layout = self._layout
+        batch = max((size for shape in layout.shapes.values() for size in shape[:1]), default=1)
+        if self._case.padding == "usual":
+            return self.starts[:batch] + layout.length
+        total = layout.past + layout.length
+        mask = padded((batch, total), layout.past, self._case.padding, is_counted=True)
+        return np.asarray(mask.sum(axis=-1), np.int64)
 
     def _positions(self, spec: InputSpec, shape: tuple[int, ...]) -> Integers:
         """Return positions that count up from the starts: (..., B, L), (L,), (B,) or a scalar."""

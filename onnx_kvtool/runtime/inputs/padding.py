@@ -14,12 +14,28 @@ from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.sizes import names_in
 
-__all__ = ["counted_positions", "covering_mask", "dead_rows", "lengthened", "padded"]
+__all__ = [
+    "counted_positions",
+    "covering_mask",
+    "dead_rows",
+    "lengthened",
+    "padded",
+    "padding_input",
+]
 
 Mask = npt.NDArray[np.bool_]
 
 _MOST = 2
 """Rows of padding that a sequence has at most."""
+
+
+def padding_input(plan: InputPlan) -> str | None:
+    """Return the name of the input that says which rows hold tokens; None if there is none."""
+    if (mask := covering_mask(plan)) is not None:
+        return mask.name
+    if not plan.with_role("total_sequence_length"):
+        return None
+    return next((spec.name for spec in plan.with_role("seqlens_k")), None)
 
 
 def covering_mask(plan: InputPlan) -> InputSpec | None:
@@ -59,7 +75,9 @@ def padded(
         return mask
     room = past or total - 1
     for sequence in range(batch):
-        count = min((_MOST - sequence) % (_MOST + 1), room)
+        # The longest of sequences that are counted has no padding.
+        number = sequence if is_counted else _MOST - sequence
+        count = min(number % (_MOST + 1), room)
         if padding == "left":
             mask[sequence, :count] = 0
         else:
@@ -117,13 +135,25 @@ def dead_rows(
     What a model computes for them nobody reads, and right forms of one model differ there. None
     if no mask says, or if all rows hold tokens.
     """
-    spec = covering_mask(plan)
-    if spec is None or (mask := inputs[spec.name]).shape[-1] < length:
+    tokens = _tokens(plan, inputs, length)
+    if tokens is None or tokens.all():
         return None
-    rows = mask == 0
-    if not rows.any():
-        return None
+    rows = ~tokens
     new = rows[:, rows.shape[-1] - length :]
     if plan.is_counted and rows.shape[-1] > length:
         new = np.zeros_like(new)  # the new rows are the last ones of each sequence
     return np.asarray(new), np.asarray(rows)
+
+
+def _tokens(plan: InputPlan, inputs: Mapping[str, Array], length: int) -> Mask | None:
+    """Return which of all rows (batch, rows) hold a token; None if no input says."""
+    spec = covering_mask(plan)
+    if spec is not None:
+        mask = inputs[spec.name]
+        return mask != 0 if mask.shape[-1] >= length else None
+    counts = next((inputs[spec.name] for spec in plan.with_role("seqlens_k")), None)
+    totals = next((inputs[spec.name] for spec in plan.with_role("total_sequence_length")), None)
+    if counts is None or totals is None or totals.size != 1:
+        return None
+    total = int(totals.reshape(-1)[0])
+    return np.asarray(np.arange(total) <= counts.astype(np.int64).reshape(-1, 1))

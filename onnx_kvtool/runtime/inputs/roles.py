@@ -8,6 +8,7 @@ from typing import Literal
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.runtime.inputs.flow import Flow, Place
@@ -22,6 +23,8 @@ Role = Literal[
     "position_ids",
     "write_indices",
     "nonpad_kv_seqlen",
+    "seqlens_k",
+    "total_sequence_length",
     "token_ids",
     "attention_mask",
     "free",
@@ -32,6 +35,8 @@ _STRONGEST_FIRST: tuple[Role, ...] = (
     "position_ids",
     "write_indices",
     "nonpad_kv_seqlen",
+    "seqlens_k",
+    "total_sequence_length",
     "token_ids",
     "attention_mask",
 )
@@ -73,6 +78,10 @@ class Uses:
     rows: int | None = None
     capacity: int | None = None
     update_axis: int | None = None
+
+
+_COUNTS: dict[int, Role] = {5: "seqlens_k", 6: "total_sequence_length"}
+"""Inputs of GroupQueryAttention: tokens of each sequence less one, and the most of any."""
 
 
 def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
@@ -124,6 +133,9 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
         case ("Where", "condition") | ("CumSum", "x"):
             if _is_discrete(place.value):
                 yield Uses("attention_mask")
+        case "GroupQueryAttention", None:
+            if node.domain == DOMAIN and index in _COUNTS:
+                yield Uses(_COUNTS[index])
         case "RotaryEmbedding", None:
             if node.domain == "com.microsoft" and index == 1:
                 yield Uses("position_ids", rows=_rows(node, 2, 0, place.offset))

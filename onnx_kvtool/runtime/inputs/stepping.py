@@ -147,6 +147,10 @@ class _Stepper:
                 values = old.astype(np.int64) + self._new.length
                 limit = self._new.valid_limit(spec)
                 values = values if limit is None else np.minimum(values, limit)
+            case "seqlens_k":
+                values = old.astype(np.int64) + self._new.length
+            case "total_sequence_length":
+                values = np.full(shape, self._new.past + self._new.length)
             case "position_ids":
                 values = self._positions(spec, old.astype(np.int64))
             case "attention_mask":

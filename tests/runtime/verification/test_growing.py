@@ -49,7 +49,7 @@ def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int) -> Non
     assert all(output.bit_equal for output in found.outputs)
     grows, padding, end = found.notes
     assert grows.endswith(f"those of B hold {rows} rows: the rows in use were compared")
-    assert padding.endswith("rows of padding, as the mask says, left out")
+    assert padding.endswith("rows of padding, as `attention_mask` says, left out")
     assert end.startswith(f"B fails in a step past the capacity of {rows} rows, as it has to: ")
 
 

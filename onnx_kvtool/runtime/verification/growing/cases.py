@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onnx_kvtool.runtime.inputs.cases import Case, Padding
-from onnx_kvtool.runtime.inputs.padding import covering_mask
+from onnx_kvtool.runtime.inputs.padding import padding_input
 from onnx_kvtool.runtime.verification.growing.pair import GrowingPair
 
 __all__ = ["growing_cases"]
@@ -24,7 +24,7 @@ def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tu
         count: How many cases; None for the usual ones, more for others in other sizes.
         steps: Decode steps after the first run of each; None for those of the cases.
     """
-    usual = _usual(pair.capacity, _sides(pair))
+    usual = _usual(pair.capacity, _sides(pair), is_counted=pair.plan.is_counted)
     cases = list(usual if count is None else usual[:count])
     while count is not None and len(cases) < count:
         cases.append(_varied(usual[len(cases) % len(usual)], len(cases), pair.capacity))
@@ -35,12 +35,12 @@ def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tu
 
 def _sides(pair: GrowingPair) -> tuple[Padding, ...]:
     """Return on which sides of the tokens padding may stand."""
-    if covering_mask(pair.plan) is None:
+    if padding_input(pair.plan) is None:
         return ()
     return ("right",) if pair.plan.is_counted else ("left", "right")
 
 
-def _usual(capacity: int, sides: tuple[Padding, ...]) -> tuple[Case, ...]:
+def _usual(capacity: int, sides: tuple[Padding, ...], *, is_counted: bool) -> tuple[Case, ...]:
     last = sides[:1] or ("none",)
     cases = [
         _case("a prompt for two empty caches", 2, 3, 0, capacity, chunks=(1, 1)),
@@ -52,9 +52,15 @@ def _usual(capacity: int, sides: tuple[Padding, ...]) -> tuple[Case, ...]:
             for side in sides
         ),
         _case("a chunk of tokens in mid-sequence", 1, _CHUNK, 4, capacity, chunks=(1,)),
-        _case("chunks behind padding", 2, 2, 5, capacity, last[0], chunks=(_CHUNK, 1)),
     ]
-    length = min(_CHUNK, capacity)
+    # onnxruntime's GroupQueryAttention takes chunks behind other rows for one sequence only.
+    chunk = 1 if is_counted else _CHUNK
+    if is_counted:
+        case = _case("sequences of different lengths", 3, 1, 5, capacity, last[0], chunks=(1, 1))
+    else:
+        case = _case("chunks behind padding", 2, 2, 5, capacity, last[0], chunks=(_CHUNK, 1))
+    cases.append(case)
+    length = min(chunk, capacity)
     past = max(capacity - length - 2, 0)
     steps = (1,) * (capacity - length - past)
     cases.append(Case("tokens up to the last row", 2, length, past, "end", last[0], steps))

@@ -8,7 +8,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.comparison.judge import Account
 from onnx_kvtool.runtime.inputs.cases import CASES, Case
 from onnx_kvtool.runtime.inputs.fitting import fitting, least_memory
-from onnx_kvtool.runtime.inputs.padding import covering_mask, dead_rows
+from onnx_kvtool.runtime.inputs.padding import dead_rows, padding_input
 from onnx_kvtool.runtime.inputs.stepping import rows_of
 from onnx_kvtool.runtime.sessions import Arrays
 from onnx_kvtool.runtime.verification.growing.cases import growing_cases
@@ -75,8 +75,9 @@ class Grown:
             notes.append(f"new rows of {caches} agree within the tolerance, all others bit for bit")
         if account.dead:
             rows_left = counted(account.dead, "row")
-            notes.append(f"{rows_left} of padding, as the mask says, left out")
-        elif covering_mask(self.pair.plan) is None:
+            name = padding_input(self.pair.plan)
+            notes.append(f"{rows_left} of padding, as `{name}` says, left out")
+        elif padding_input(self.pair.plan) is None:
             notes.append("run without padding: no input is known to be a mask of all rows")
         return [*notes, account.end] if account.end else notes
 
