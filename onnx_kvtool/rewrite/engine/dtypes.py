@@ -45,24 +45,22 @@ _CARRIERS: Mapping[ir.DataType, ir.DataType] = {
 _Carriers = Mapping[ir.DataType, tuple[ir.DataType, ...]]
 """For an element type those that may stand in for it, the best first."""
 
+_SMALL_INTEGERS: _Carriers = dict.fromkeys(
+    (_D.INT8, _D.UINT8, _D.INT16, _D.UINT16), (_D.INT32, _D.FLOAT)
+)
+
 _MOVED: _Carriers = {dtype: (carrier,) for dtype, carrier in _CARRIERS.items()} | {
     # float32 holds every bfloat16, NaN payloads included (65536 of 65536 in onnxruntime 1.31).
     _D.BFLOAT16: (_D.FLOAT,),
     _D.BOOL: (_D.UINT8, _D.INT32),
-    _D.INT8: (_D.INT32, _D.FLOAT),
-    _D.UINT8: (_D.INT32, _D.FLOAT),
-    _D.INT16: (_D.INT32, _D.FLOAT),
-    _D.UINT16: (_D.INT32, _D.FLOAT),
+    **_SMALL_INTEGERS,
 }
 
 # Order is kept by every type that holds all values. 64-bit integers have none below Max-12.
 _ORDERED: _Carriers = {
     _D.BFLOAT16: (_D.FLOAT,),
     _D.FLOAT16: (_D.FLOAT,),
-    _D.INT8: (_D.INT32, _D.FLOAT),
-    _D.UINT8: (_D.INT32, _D.FLOAT),
-    _D.INT16: (_D.INT32, _D.FLOAT),
-    _D.UINT16: (_D.INT32, _D.FLOAT),
+    **_SMALL_INTEGERS,
     _D.INT32: (_D.INT64, _D.DOUBLE),
     _D.UINT32: (_D.INT64, _D.DOUBLE),
 }
@@ -79,12 +77,10 @@ _WRAPPED: _Carriers = {
 # Arithmetic in float32 is at least as exact as in bfloat16, which runtimes widen anyway.
 _WIDENED: _Carriers = {_D.BFLOAT16: (_D.FLOAT,)}
 
-# A scale is a factor of a product that is rounded to an integer.
-_SCALES: _Carriers = {_D.FLOAT16: (_D.FLOAT,), _D.BFLOAT16: (_D.FLOAT,)}
-
-# With `stash_type` 1, its default, Range-27 counts narrow floats in float32. The function body of
-# its schema adds up step by step, which the text does not.
-_COUNTED: _Carriers = {_D.FLOAT16: (_D.FLOAT,), _D.BFLOAT16: (_D.FLOAT,)}
+# A scale is a factor of a product that is rounded to an integer. And with `stash_type` 1, its
+# default, Range-27 counts narrow floats in float32; the function body of its schema adds up step by
+# step, which the text does not.
+_NARROW_FLOATS: _Carriers = {_D.FLOAT16: (_D.FLOAT,), **_WIDENED}
 
 
 def _each(names: str, parameter: str, carriers: _Carriers) -> Iterable[tuple[str, _Way]]:
@@ -118,8 +114,8 @@ _WAYS: Mapping[str, _Way] = Table(
         ("IsNaN", _Way("T1", _ORDERED)),
         *_each("Clip Max MaxPool Min Relu", "T", _ORDERED),
         *_each("Add Div Mul Sub", "T", _WRAPPED),
-        ("QLinearMatMul", _Way("TS", _SCALES)),
-        ("Range", _Way("T", _COUNTED)),
+        ("QLinearMatMul", _Way("TS", _NARROW_FLOATS)),
+        ("Range", _Way("T", _NARROW_FLOATS)),
         *_each("Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose", "T", _WIDENED),
         *_each("Cos Cosh Einsum Elu GlobalAveragePool GlobalMaxPool HardSigmoid", "T", _WIDENED),
         *_each("InstanceNormalization LpNormalization Round Selu Sin Sinh", "T", _WIDENED),
