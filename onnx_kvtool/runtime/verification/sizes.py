@@ -186,14 +186,14 @@ def _compare_copies(a: Large, b: Large, fewer: Thinned | None, settings: Setting
         return _unrunnable(error.message, settings, needed)
     least = min((_least(subject, settings) for subject in subjects if subject.plan), default=0)
     memory = settings.budget.memory
-    if memory < least * _LENIENT <= memory * _LENIENT**2:
+    if least > memory * _LENIENT:
+        allowed = binary_bytes(memory)
+        reason = f"a run of a copy would take {binary_bytes(least)} of memory, more than {allowed}"
+        return _unrunnable(reason, settings, least)
+    if least * _LENIENT > memory:
         # More rows take little more than one, and only more than one show a causal mask.
         lenient = replace(settings.budget, memory=int(memory * _LENIENT))
         settings = replace(settings, budget=lenient)
-    elif least > memory:
-        allowed = binary_bytes(settings.budget.memory)
-        reason = f"a run of a copy would take {binary_bytes(least)} of memory, more than {allowed}"
-        return _unrunnable(reason, settings, least)
     shrunken = list(pair.shrunken)
     if fewer is not None:
         shrunken.insert(0, Shrunken("blocks that are alike", fewer.before, fewer.after))
