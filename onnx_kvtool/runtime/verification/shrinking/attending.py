@@ -134,13 +134,11 @@ def rotary_embedding(call: Call) -> list[Shape | None] | None:
 def tensor_scatter(call: Call) -> list[Shape | None] | None:
     """The rows of a cache stay as many as they are, and so do those that are written."""
     past, update = call.shape(0), call.shape(1)
-    axis = call.number("axis")
-    if past is None or update is None or len(past) != len(update):
-        return None
-    if not -len(past) <= axis < len(past):
+    axis = call.axis(past)
+    if past is None or update is None or axis is None or len(past) != len(update):
         return None
     for place, (one, other) in enumerate(zip(past, update, strict=True)):
-        if place == axis % len(past):
+        if place == axis:
             pin([one, other])
         else:
             one.join(other)
@@ -174,14 +172,14 @@ def scatter_nd(call: Call) -> list[Shape | None] | None:
 def scatter_elements(call: Call) -> list[Shape | None] | None:
     """All sizes but that of the axis are those of the updates."""
     data, indices, updates = (call.shape(index) for index in range(3))
-    axis = call.number("axis")
-    if data is None or indices is None or updates is None:
+    axis = call.axis(data)
+    if data is None or indices is None or updates is None or axis is None:
         return None
-    if not len(data) == len(indices) == len(updates) or not -len(data) <= axis < len(data):
+    if not len(data) == len(indices) == len(updates):
         return None
     for place, (one, index, other) in enumerate(zip(data, indices, updates, strict=True)):
         index.join(other)
-        if place == axis % len(data):
+        if place == axis:
             pin([one, other])
         else:
             one.join(other)

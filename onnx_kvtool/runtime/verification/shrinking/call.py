@@ -133,6 +133,16 @@ class Call:
         default = default_of(self.node.op_type, name, self.opset, self.node.domain)
         return default if isinstance(default, int) else 0
 
+    def axis(self, shape: Shape | None) -> int | None:
+        """Return the attribute `axis`, counted from the front of a shape.
+
+        None if the shape has no such axis, or is not known.
+        """
+        axis = self.number("axis")
+        if shape is None or not -len(shape) <= axis < len(shape):
+            return None
+        return axis % len(shape)
+
     def numbers(self, name: str) -> list[int] | None:
         """Return the value of an attribute that is a list of integers; None without one."""
         given = self._given(name, onnx.AttributeProto.INTS)

@@ -13,8 +13,7 @@ def dequantize(call: Call) -> list[Shape | None] | None:
     shape = call.shape(0)
     if shape is None:
         return None
-    axis = call.number("axis")
-    is_axis = -len(shape) <= axis < len(shape)
+    axis = call.axis(shape)
     block = call.number("block_size")
     for index in range(1, len(call.node.input)):
         scale = call.shape(index)
@@ -24,13 +23,13 @@ def dequantize(call: Call) -> list[Shape | None] | None:
             return None
         if not scale or (len(scale) == 1 and scale[0].is_one and not block):
             continue
-        if not is_axis:
+        if axis is None:
             return None
         if not block:
             if len(scale) != 1:
                 return None
             shape[axis].join(scale[0])
-        elif not _blocked(shape, scale, axis % len(shape), block):
+        elif not _blocked(shape, scale, axis, block):
             return None
     return [shape]
 

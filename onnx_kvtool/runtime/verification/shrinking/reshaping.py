@@ -175,10 +175,9 @@ def concat(call: Call) -> list[Shape | None] | None:
     parts = [shape for shape in call.shapes if shape is not None]
     if not parts or len(parts) < len(call.shapes) or len({len(part) for part in parts}) != 1:
         return None
-    axis = call.number("axis")
-    if not -len(parts[0]) <= axis < len(parts[0]):
+    axis = call.axis(parts[0])
+    if axis is None:
         return None
-    axis %= len(parts[0])
     for part in parts[1:]:
         for place, size in enumerate(part):
             if place != axis:
@@ -196,10 +195,9 @@ def concat(call: Call) -> list[Shape | None] | None:
 def split(call: Call) -> list[Shape | None] | None:
     """Equal parts are a size of their own; others stay as they are."""
     shape = call.shape(0)
-    axis = call.number("axis")
-    if shape is None or not -len(shape) <= axis < len(shape):
+    axis = call.axis(shape)
+    if shape is None or axis is None:
         return None
-    axis %= len(shape)
     whole, count = shape[axis], len(call.node.output)
     given = call.numbers("split")
     sizes = given if given is not None else call.constant(1)

@@ -87,7 +87,7 @@ def _gemm(call: Call) -> list[Shape | None] | None:
 
 def _gather(call: Call) -> list[Shape | None] | None:
     data, indices = call.shape(0), call.shape(1)
-    axis = _axis(call, data)
+    axis = call.axis(data)
     if data is None or indices is None or axis is None:
         return None
     name = call.node.input[1]
@@ -120,12 +120,6 @@ def _axes(call: Call, rank: int) -> list[int] | None:
         has_input = len(call.node.input) > 1 and call.node.input[1]
         axes = call.constant(1) if has_input else []
     return None if axes is None else _counted(axes, rank)
-
-
-def _axis(call: Call, shape: Shape | None) -> int | None:
-    """Return the attribute `axis` of a value; None if there is no such axis, or no shape."""
-    counted = None if shape is None else _counted([call.number("axis")], len(shape))
-    return counted[0] if counted else None
 
 
 def _counted(axes: Sequence[int], rank: int) -> list[int] | None:
