@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnx_kvtool.commands.arguments import listed
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held
@@ -18,7 +19,7 @@ from onnx_kvtool.runtime.engine.declared import declared_mismatch
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
 from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, plan_with
-from onnx_kvtool.runtime.evaluation.named import feed_of
+from onnx_kvtool.runtime.evaluation.named import feed_of, value_named
 from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
 from onnx_kvtool.runtime.evaluation.part import main_values
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
@@ -214,12 +215,8 @@ class ReferenceEvaluator:
     def _names(self, names: Sequence[str] | None) -> list[str]:
         if names is None:
             return self.output_names
-        if isinstance(names, str):
-            raise UsageError(f"`output_names` is the text `{names}`, expected a list of names")
-        for name in names:
-            if name not in self._values:
-                text = f"the main graph has no value `{name}`"
-                raise unknown_name(text, name, [*self._values])
+        for name in listed("output_names", names):
+            value_named(self._values, name)
         return list(names)
 
     def _feeds(self, given: Mapping[str, Any]) -> dict[str, Value]:
@@ -230,10 +227,7 @@ class ReferenceEvaluator:
             if kind is not None and self._fitting.get(name) == kind:
                 feeds[name] = value
                 continue
-            declared = self._values.get(name)
-            if declared is None:
-                text = f"the main graph has no value `{name}`"
-                raise unknown_name(text, name, [*self._values])
+            declared = value_named(self._values, name)
             feeds[name] = feed_of(name, value, declared)
             if (problem := declared_mismatch(declared, feeds[name])) is not None:
                 raise UsageError(f"input {problem}")

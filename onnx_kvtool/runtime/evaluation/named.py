@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -18,16 +18,25 @@ from onnx_kvtool.runtime.evaluation.spec import Given
 from onnx_kvtool.runtime.evaluation.updates import find_node
 from onnx_kvtool.runtime.kernels.kernel import Value
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
     "check_inputs",
     "declared_dtype",
     "feed_of",
     "input_values",
+    "value_named",
     "wanted_values",
 ]
+
+
+def value_named(known: Mapping[str, ir.Value], name: str) -> ir.Value:
+    """Return one of the values of a main graph by its name.
+
+    Raises:
+        UsageError: If there is none of this name.
+    """
+    if name not in known:
+        raise unknown_name(f"the main graph has no value `{name}`", name, known)
+    return known[name]
 
 
 def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value]:
@@ -41,11 +50,10 @@ def input_values(model: ir.Model, given: Mapping[str, Given]) -> dict[str, Value
     known = main_values(model.graph)
     values: dict[str, Value] = {}
     for name, content in given.items():
-        if name not in known:
-            raise unknown_name(f"the main graph has no value `{name}`", name, known)
+        declared = value_named(known, name)
         try:
             absent = content.is_absent
-            values[name] = None if absent else content.value(declared_dtype(known[name]))
+            values[name] = None if absent else content.value(declared_dtype(declared))
         except UsageError as error:
             raise UsageError(f"input `{name}`: {error.message}", help=error.help) from error
     return values
@@ -90,9 +98,7 @@ def check_inputs(model: ir.Model, given: Mapping[str, Value]) -> None:
     """Refuse values that the main graph does not have, or that contradict their declaration."""
     known = main_values(model.graph)
     for name, value in given.items():
-        if name not in known:
-            raise unknown_name(f"the main graph has no value `{name}`", name, known)
-        if (problem := declared_mismatch(known[name], value)) is not None:
+        if (problem := declared_mismatch(value_named(known, name), value)) is not None:
             raise UsageError(f"input {problem}")
 
 
@@ -109,6 +115,5 @@ def wanted_values(model: ir.Model, node: str | None, fetch: Sequence[str]) -> tu
         return tuple(dict.fromkeys(value.name or "" for value in model.graph.outputs))
     known = main_values(model.graph)
     for name in fetch:
-        if name not in known:
-            raise unknown_name(f"the main graph has no value `{name}`", name, known)
+        value_named(known, name)
     return tuple(dict.fromkeys(fetch))
