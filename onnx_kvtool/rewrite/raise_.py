@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
+from onnx_kvtool.rewrite.raising.attention.stage import raise_attention
 from onnx_kvtool.rewrite.raising.dead import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
@@ -24,7 +25,7 @@ before; a node that it adds has as its `version` that of the result, `max(opset,
 Types and shapes that it infers it takes away again. With anything `blocked` the model is thrown
 away."""
 
-_STAGES: tuple[Stage, ...] = (raise_fixed,)
+_STAGES: tuple[Stage, ...] = (raise_fixed, raise_attention)
 """In order: other domains -> growing caches -> fixed caches -> attention -> static shapes."""
 
 
@@ -42,8 +43,7 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
     if source is None:
         return RaiseOutcome(0, 0)
     outcome = RaiseOutcome(source, source)
-    if len(_STAGES) > 1:
-        outcome.places = {n: Location.of(path, n, index) for path, index, n in nodes(model)}
+    outcome.places = {n: Location.of(path, n, index) for path, index, n in nodes(model)}
     for stage in _STAGES:
         constants = constants_of(model)
         is_changed = stage(model, settings, outcome)

@@ -1,0 +1,306 @@
+"""One Softmax and what belongs to it, as one Attention: what is proven, and the edit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.choices import AttentionChoice
+from onnx_kvtool.ops.view import counted_axis
+from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.rewrite.raise_report import AttentionForm, AttentionMask
+from onnx_kvtool.rewrite.raising.assumptions import Unproven
+from onnx_kvtool.rewrite.raising.attention.frame import HEAD, KEY, QUERY, Frame, frames
+from onnx_kvtool.rewrite.raising.attention.masks import Masking, Rows, emit_mask, masking
+from onnx_kvtool.rewrite.raising.attention.operands import (
+    Operand,
+    emit_operand,
+    operands_above,
+)
+from onnx_kvtool.rewrite.raising.attention.probabilities import (
+    Weighted,
+    read_weighted,
+    weighted_by,
+)
+from onnx_kvtool.rewrite.raising.attention.scores import Scores, may_be_scores, read_scores
+from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.words import text
+
+__all__ = ["Fusion", "is_candidate", "prove", "write"]
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """An Attention to be.
+
+    Attributes:
+        softmax: The Softmax of the source.
+        end: The product of probabilities and values.
+        frame: Its sizes.
+        operands: Queries, keys and values.
+        dtype: Their element type.
+        scale: Factor of the scores.
+        softcap: Limit of the scores; None without one.
+        masking: What hides keys.
+        weighted: What the result takes the place of.
+        form: Whether the keys are a whole cache.
+        sentences: The proof.
+    """
+
+    softmax: ir.Node
+    end: ir.Node
+    frame: Frame
+    operands: tuple[Operand, Operand, Operand]
+    dtype: ir.DataType
+    scale: float
+    softcap: float | None
+    masking: Masking
+    weighted: Weighted
+    form: AttentionForm
+    sentences: tuple[str, ...]
+
+    @property
+    def mask(self) -> AttentionMask:
+        """What becomes of the mask."""
+        if not self.masking.parts:
+            return "none"
+        return "causal" if self.masking.causal else "kept"
+
+
+def is_candidate(node: ir.Node) -> bool:
+    """Return whether a Softmax stands between two products; neither axis nor shapes are asked."""
+    if node.op_type != "Softmax" or node.domain != "" or len(node.inputs) != 1:
+        return False
+    scores = node.inputs[0]
+    return scores is not None and weighted_by(node.outputs[0]) is not None and may_be_scores(scores)
+
+
+def prove(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> Fusion:
+    """Return what the attention around a Softmax becomes.
+
+    Args:
+        softmax: A candidate.
+        sight: What is known of the model.
+        choice: What the user wants.
+
+    Raises:
+        Unproven: If it is not proven to be what Attention computes.
+    """
+    scores, end = softmax.inputs[0], weighted_by(softmax.outputs[0])
+    assert scores is not None and end is not None
+    _check_axis(softmax, scores, sight)
+    missing: Unproven | None = None
+    for frame in frames(scores, sight):
+        try:
+            return _prove(softmax, end, frame, sight, choice)
+        except Unproven as error:  # noqa: PERF203
+            missing = missing or error
+    raise missing or Unproven("unknown-rank", f"the sizes of `{scores.name}` are not known")
+
+
+def _check_axis(softmax: ir.Node, scores: ir.Value, sight: Sight) -> None:
+    view, shape = sight.view(softmax), sight.shape(scores)
+    if view is None or shape is None:
+        raise Unproven("unknown-rank", f"the rank of `{scores.name}` is not known")
+    axis = counted_axis(view.integer("axis"), len(shape))
+    if axis != len(shape) - 1:
+        text_ = f"the Softmax is over axis {axis} of {len(shape)}, expected the last, the keys"
+        raise Unproven("other-axis", text_)
+
+
+def _prove(
+    softmax: ir.Node, end: ir.Node, frame: Frame, sight: Sight, choice: AttentionChoice
+) -> Fusion:
+    value = softmax.inputs[0]
+    assert value is not None
+    shape = sight.shape(value)
+    index = None if shape is None else frame.index(shape, frame.at(KEY))
+    if index is None:
+        raise Unproven("other-layout", f"`{value.name}` is not known to be (B, H, L, S)")
+    scores = read_scores(Seen(value, index), frame, sight)
+    weighted = read_weighted(softmax, end, frame, sight)
+    queries, keys, values = _operands(scores, weighted, frame, sight)
+    dtype = _dtype(scores, weighted, (queries, keys, values))
+    scale = scores.scale * queries.factor * keys.factor
+    if not 0 < scale < math.inf:
+        raise Unproven("unknown-scale", f"the scores are scaled by {scale:g}, expected above 0")
+    found = masking(scores, dtype, frame, sight, guarded=weighted.guarded)
+    form = _form(keys, values, choice)
+    sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
+    return Fusion(
+        softmax=softmax,
+        end=end,
+        frame=frame,
+        operands=(queries, keys, values),
+        dtype=dtype,
+        scale=scale,
+        softcap=scores.softcap,
+        masking=found,
+        weighted=weighted,
+        form=form,
+        sentences=(*sentences, *found.sentences),
+    )
+
+
+def _operands(
+    scores: Scores, weighted: Weighted, frame: Frame, sight: Sight
+) -> tuple[Operand, Operand, Operand]:
+    """Return queries, keys and values; of keys and values those with the same number of heads.
+
+    Raises:
+        Unproven: If one of them is not as Attention takes it.
+    """
+    every, count = frame.sizes[HEAD], frame.sizes[QUERY]
+    both = tuple(zip(scores.product.operands, scores.product.sizes, strict=True))
+    missing: Unproven | None = None
+    for (first, width), (second, other) in (both, both[::-1]):
+        read = operands_above(first, (QUERY, count), width, frame, sight)
+        queries = [o for o in read if o.heads == every]
+        keys = list(operands_above(second, (KEY, frame.sizes[KEY]), other, frame, sight))
+        if not queries or not keys:
+            lacking = second if queries else first
+            what = "keys" if queries else "queries"
+            missing = missing or _unreadable(lacking, what)
+            continue
+        rows = KEY, weighted.rows
+        read = operands_above(weighted.values, rows, weighted.size, frame, sight)
+        values = [o for o in read if o.factor == 1]  # Attention has no factor for them
+        if not values:
+            raise _unreadable(weighted.values, "values")
+        shared = {o.heads for o in keys} & {o.heads for o in values}
+        if not shared:
+            text_ = f"`{keys[0].value.name}` and `{values[0].value.name}` differ in their heads"
+            raise Unproven("other-layout", text_)
+        fewest = min(shared, key=lambda heads: (heads.number or math.inf, str(heads)))
+        return (
+            _best(queries),
+            _best([o for o in keys if o.heads == fewest]),
+            _best([o for o in values if o.heads == fewest]),
+        )
+    assert missing is not None
+    raise missing
+
+
+def _unreadable(seen: Seen, what: str) -> Unproven:
+    text_ = f"`{seen.value.name}` is not known to hold {what} as (B, heads, rows, width)"
+    return Unproven("other-layout", text_)
+
+
+def _best(operands: Sequence[Operand]) -> Operand:
+    """Return the operand that needs no Transpose, and of those the one furthest up."""
+    return max(operands, key=lambda o: (o.is_direct, o.steps))
+
+
+def _dtype(scores: Scores, weighted: Weighted, operands: Sequence[Operand]) -> ir.DataType:
+    types = {o.value.dtype for o in operands} | {weighted.result.dtype, scores.value.dtype}
+    (dtype, *others) = types
+    if others or dtype not in _FLOATS:
+        names = ", ".join(sorted("unknown" if t is None else t.name.lower() for t in types))
+        text_ = f"queries, keys, values and results are {names}, expected one type"
+        raise Unproven("types-differ", text_)
+    assert dtype is not None
+    return dtype
+
+
+def _form(keys: Operand, values: Operand, choice: AttentionChoice) -> AttentionForm:
+    """Return whether whole caches are read.
+
+    Raises:
+        Unproven: If the user wants the other form.
+    """
+    made = [o.value.producer() for o in (keys, values)]
+    whole = all(n is not None and n.op_type == "TensorScatter" and n.domain == "" for n in made)
+    form: AttentionForm = "full" if whole else "sliced"
+    if choice in ("sliced", "full") and form != choice and whole:
+        text_ = "the source reads the whole capacity, and which rows are in use is not known"
+        raise Unproven("not-sliced", text_)
+    return form
+
+
+def _sentences(
+    queries: Operand,
+    keys: Operand,
+    values: Operand,
+    scale: float,
+    softcap: float | None,
+    frame: Frame,
+) -> list[str]:
+    roles = (("queries", queries), ("keys", keys), ("values", values))
+    said = [f"the {what} are `{operand.value.name}`" for what, operand in roles]
+    heads, kv = frame.sizes[HEAD], keys.heads
+    if kv != heads:
+        said.append(f"query head h reads head h // {_ratio(heads, kv)} of keys and values")
+    said.append(f"the scores are their products times {scale:.9g}")
+    if softcap is not None:
+        said.append(f"the scores are capped at {softcap:.9g}")
+    return said
+
+
+def _ratio(heads: Expr, kv: Expr) -> str:
+    if heads.number is not None and kv.number:
+        return str(heads.number // kv.number)
+    return text(heads)
+
+
+def write(fusion: Fusion, em: Emitter) -> list[ir.Node]:
+    """Put the Attention into the graph.
+
+    Returns:
+        The nodes that may be read by nobody now.
+    """
+    queries, keys, values = (emit_operand(operand, em) for operand in fusion.operands)
+    attributes: dict[str, int | float] = {"scale": fusion.scale}
+    if fusion.softcap is not None:
+        attributes["softcap"] = fusion.softcap
+    precision = fusion.softmax.outputs[0].dtype
+    if precision is not None and precision != fusion.dtype:
+        attributes["softmax_precision"] = int(precision)
+    mask = None
+    if fusion.masking.causal:
+        attributes["is_causal"] = 1
+    elif fusion.masking.parts:
+        rows = Rows(queries, keys)
+        mask = emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows)
+    inputs = [queries, keys, values, *([mask] if mask is not None else [])]
+    result = em.op("Attention", *inputs, attributes=attributes, dtype=fusion.dtype)
+    old = fusion.weighted.result.producer()
+    assert old is not None
+    if not fusion.weighted.result_is_whole:
+        result = _reshaped(result, fusion, em)
+    unread = [p for v in old.inputs if v is not None and (p := v.producer()) is not None]
+    emitted = replace_node(old, em, Replacement((result,)))
+    copy_metadata(old, emitted)
+    return unread
+
+
+def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
+    """Return (B, H, L, E) in the shape that the product has."""
+    shape, dtype = fusion.weighted.shape, fusion.dtype
+    if len(shape) == 5:
+        kv, group, width = (size.number for size in (shape[1], shape[2], shape[4]))
+        assert kv is not None and group is not None
+        if width is not None:
+            target = em.constant([0, kv, group, -1, width], "shape")
+            return em.op("Reshape", result, target, dtype=dtype)
+        ends = [
+            em.op("Shape", result, attributes={"start": start, "end": end})
+            for start, end in ((0, 1), (2, 4))
+        ]
+        middle = em.constant([kv, group], "groups")
+        target = em.op("Concat", ends[0], middle, ends[1], attributes={"axis": 0})
+        return em.op("Reshape", result, target, dtype=dtype)
+    if len(shape) == 2:
+        return em.op("Squeeze", result, em.constant([0, 1], "axes"), dtype=dtype)
+    if fusion.frame.sizes[HEAD].number == 1:
+        return em.op("Squeeze", result, em.constant([1], "axes"), dtype=dtype)
+    rows = em.op("Shape", result, attributes={"start": 2, "end": 4})
+    target = em.op("Concat", em.constant([-1], "rest"), rows, attributes={"axis": 0})
+    return em.op("Reshape", result, target, dtype=dtype)

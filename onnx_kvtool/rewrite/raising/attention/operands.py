@@ -1,0 +1,151 @@
+"""Queries, keys and values as Attention takes them: (B, heads, rows, width)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import unsqueeze
+from onnx_kvtool.rewrite.raising.attention.frame import BATCH, HEAD, Frame
+from onnx_kvtool.rewrite.raising.attention.numbers import number_of
+from onnx_kvtool.rewrite.raising.attention.products import SUMMED
+from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.forms import divided
+
+__all__ = ["Operand", "emit_operand", "operands_above", "scaled_above"]
+
+_DEEPEST = 24
+"""Most steps above a product that are looked through for an operand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value that holds queries, keys or values.
+
+    Attributes:
+        value: The value.
+        heads: How many heads it has.
+        axes: Its axis for the batch, the heads, the rows and the width; None for one of size 1
+            that it lacks.
+        factor: What it is multiplied by on the way to the product.
+        steps: How far above the product it stands.
+    """
+
+    value: ir.Value
+    heads: Expr
+    axes: tuple[int | None, ...]
+    factor: float
+    steps: int
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether its axes stand as Attention takes them."""
+        return self.axes == (0, 1, 2, 3)
+
+
+def operands_above(
+    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame, sight: Sight
+) -> Iterator[Operand]:
+    """Yield what may be taken for an operand of a product, upwards.
+
+    Args:
+        seen: The operand of the product, seen from the frame and from `SUMMED`.
+        rows: The coordinate that numbers its rows, that of the queries or that of the keys, and how
+            many there are.
+        width: Size of a head.
+        frame: The frame.
+        sight: What is known of the model.
+    """
+    factor, facts = 1.0, frame.facts(width)
+    for step in range(_DEEPEST):
+        found = _read(seen, rows, width, frame, sight)
+        if found is not None:
+            axes, heads = found
+            yield Operand(seen.value, heads, axes, factor, step)
+        above = sight.above(seen, facts)
+        if above is None:
+            scaled = scaled_above(seen, sight)
+            if scaled is None:
+                return
+            above, number = scaled
+            factor *= number
+        seen = above
+
+
+def scaled_above(seen: Seen, sight: Sight) -> tuple[Seen, float] | None:
+    """Return what is multiplied by one positive number, and the number."""
+    node = seen.value.producer()
+    if node is None or node.domain != "" or node.op_type not in ("Mul", "Div"):
+        return None
+    a, b = node.inputs
+    number, rest = number_of(b, sight), a
+    if number is None and node.op_type == "Mul":
+        number, rest = number_of(a, sight), b
+    if number is None or rest is None or not 0 < number < float("inf"):
+        return None
+    above = sight.aligned(seen, rest)
+    if above is None or sight.shape(rest) != sight.shape(seen.value):
+        return None
+    return above, number if node.op_type == "Mul" else 1 / number
+
+
+def _read(
+    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame, sight: Sight
+) -> tuple[tuple[int | None, ...], Expr] | None:
+    """Return which axis is which, and how many heads there are; None where it is no operand."""
+    shape = sight.shape(seen.value)
+    if shape is None or len(shape) > 4:
+        return None
+    sizes = (frame.sizes[BATCH], None, rows[1], width)
+    last = integer(0) if width.number == 1 else coordinate(SUMMED)
+    wanted = (frame.at(BATCH), None, frame.at(rows[0]), last)
+    places: dict[int, int] = {}
+    heads: Expr = integer(1)
+    single = [axis for axis, size in enumerate(shape) if size.number == 1]
+    for axis, (size, at) in enumerate(zip(shape, seen.index, strict=True)):
+        if axis in single:
+            continue
+        roles = [r for r in (0, 2, 3) if wanted[r] == at and sizes[r] == size]
+        if not roles and _is_head(at, size, frame, width):
+            roles, heads = [HEAD], size
+        if len(roles) != 1 or roles[0] in places:
+            return None
+        places[roles[0]] = axis
+    for role in (role for role in range(4) if role not in places):
+        known = heads if role == HEAD else sizes[role]
+        if known is None or known.number != 1:
+            return None  # it is broadcast along an axis, or is none of these at all
+        # Any axis of size 1 will do; the one in its place needs no Transpose.
+        if single:
+            chosen = role if role in single else single[0]
+            single.remove(chosen)
+            places[role] = chosen
+    if single:
+        return None
+    return tuple(places.get(role) for role in range(4)), heads
+
+
+def _is_head(at: Expr, size: Expr, frame: Frame, width: Expr) -> bool:
+    """Return whether an axis has the heads, query head h reading its head h // g."""
+    every = frame.sizes[HEAD]
+    if size == every:
+        return at == frame.at(HEAD)
+    if every.number is None or size.number is None or every.number % size.number:
+        return False
+    group = integer(every.number // size.number)
+    return at == divided(frame.at(HEAD), group, frame.facts(width))
+
+
+def emit_operand(operand: Operand, em: Emitter) -> ir.Value:
+    """Return an operand as (B, heads, rows, width)."""
+    value, axes = operand.value, operand.axes
+    order = [axis for axis in axes if axis is not None]
+    if order != sorted(order):
+        dtype = value.dtype or ir.DataType.UNDEFINED
+        value = em.op("Transpose", value, attributes={"perm": order}, dtype=dtype)
+    lacking = [role for role, axis in enumerate(axes) if axis is None]
+    return unsqueeze(em, value, lacking) if lacking else value

@@ -1,0 +1,53 @@
+"""What looks like attention is refused, or is equal as one node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.rewrite.raising.attention.decomposed import fused
+from tests.rewrite.raising.attention.decoys import DECOYS, Decoy
+
+SIZES = {"B": 2, "L": 5, "S": 11, "C": 2, "T": 11}
+
+
+def _feeds(model: ir.Model) -> dict[str, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(7)
+    found = {}
+    for value in model.graph.inputs:
+        assert value.shape is not None and value.dtype is not None
+        shape = [d if isinstance(d, int) else SIZES[str(d)] for d in value.shape]
+        drawn = rng.standard_normal(shape)
+        if value.dtype == ir.DataType.BOOL:
+            drawn[..., 0] = 1
+            found[value.name or ""] = drawn > 0
+        else:
+            found[value.name or ""] = drawn.astype(value.dtype.numpy())
+    return found
+
+
+@pytest.mark.parametrize("decoy", DECOYS.values(), ids=DECOYS)
+def test_it_stays_or_is_equal(decoy: Decoy) -> None:
+    source = onnx.parser.parse_model(decoy.text)
+    before = ir.from_proto(source)
+
+    result = fused(source)
+
+    codes = [refusal.code for refusal in result.outcome.refused]
+    if decoy.becomes != "one":
+        assert codes == ([] if decoy.becomes == "no" else [decoy.becomes])
+        assert serialize(result.model) == serialize(before)
+        return
+    assert codes == []
+    (done,) = result.outcome.attention
+    assert decoy.says in " ".join([*done.proof, done.mask])
+    assert result.ops.count("Attention") == 1 and "Softmax" not in result.ops
+    inputs = _feeds(before)
+    wanted, got = (Evaluator(model).run(inputs).values["y"] for model in (before, result.model))
+    np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)
