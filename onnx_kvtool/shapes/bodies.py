@@ -12,7 +12,7 @@ from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
-    from onnx_kvtool.shapes.forward import Forward, Scope
+    from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 __all__ = ["at", "body_graph", "malformed", "run_body"]
 
@@ -31,17 +31,17 @@ def malformed(name: str) -> Outcome:
 
 
 def run_body(
-    run: Forward, graph: ir.Graph, place: Location, scope: Scope, name: str
+    run: Forward, graph: ir.Graph, place: Location, context: GraphContext, name: str
 ) -> set[ir.Value]:
     """Go through a body; return the values that it defines."""
     before = len(run.values)
-    path = step_path(scope.path, place.node, place.index or 0, name)
+    path = step_path(context.path, place.node, place.index or 0, name)
     for value in graph.inputs:
-        if not scope.in_function:
+        if not context.in_function:
             run.values.setdefault(value, Location(path, value=value.name))
         if value.type is None:
             value.type = run.knowledge.types.get(value)
-    run.graph(graph, scope.body(path))
+    run.graph(graph, context.body(path))
     return {*graph.inputs, *list(run.values)[before:], *_defined(graph)}
 
 

@@ -15,22 +15,22 @@ from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 if TYPE_CHECKING:
-    from onnx_kvtool.shapes.forward import Forward, Scope
+    from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 __all__ = ["if_"]
 
 
-def if_(run: Forward, node: ir.Node, place: Location, scope: Scope) -> Sequence[Outcome]:
+def if_(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
     """If: what both branches agree on; a condition that is constant leaves one of them."""
     branches = []
     for name in ("then_branch", "else_branch"):
         graph = body_graph(node, name)
         if graph is None:
             return [malformed(name)] * len(node.outputs)
-        run_body(run, graph, place, scope, name)
+        run_body(run, graph, place, context, name)
         branches.append(graph)
     condition = node.inputs[0] if node.inputs else None
-    content = None if condition is None else scope.contents.of(condition).scalar()
+    content = None if condition is None else context.contents.of(condition).scalar()
     if content is not None and content.number is not None:
         branches = [branches[0] if content.number else branches[1]]
     results = []

@@ -15,12 +15,14 @@ from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
-    from onnx_kvtool.shapes.forward import Forward, Scope
+    from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 __all__ = ["call"]
 
 
-def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Sequence[Outcome]:
+def call(
+    run: Forward, node: ir.Node, function: ir.Function, context: GraphContext
+) -> Sequence[Outcome]:
     """Return what a function makes of the inputs of a call; its body is gone through for it."""
     if function in run.calls:
         circle = f"`{function.domain}::{function.name}` calls itself"
@@ -36,9 +38,9 @@ def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Se
     attributes = {**function.attributes, **node.attributes}
     for inner in body:
         _bind(inner, attributes)
-    imports = {**scope.imports, **function.opset_imports}
+    imports = {**context.imports, **function.opset_imports}
     inside = replace(
-        scope,
+        context,
         path=function_path(function.domain, function.name, function.overload),
         imports=imports,
         contents=run.contents(imports.get("", 1)),
@@ -51,7 +53,7 @@ def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Se
             for use in tuple(formal.uses()):
                 use.node.replace_input_with(use.idx, None)
         else:
-            _pass(run, actual, formal, scope, inside)
+            _pass(run, actual, formal, context, inside)
     run.calls.append(function)
     run.graph(body, inside)
     run.calls.pop()
@@ -62,11 +64,13 @@ def call(run: Forward, node: ir.Node, function: ir.Function, scope: Scope) -> Se
         unknown = Unknown("unknown-input", "", result)
         outcomes.append(Outcome(type_, unknown if shape is None else shape))
         if isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES:
-            scope.contents.put(output, inside.contents.of(result))
+            context.contents.put(output, inside.contents.of(result))
     return outcomes
 
 
-def _pass(run: Forward, actual: ir.Value, formal: ir.Value, scope: Scope, inside: Scope) -> None:
+def _pass(
+    run: Forward, actual: ir.Value, formal: ir.Value, context: GraphContext, inside: GraphContext
+) -> None:
     """Make a formal input what the call gives it."""
     knowledge = run.knowledge
     formal.type = knowledge.types.get(actual)
@@ -77,7 +81,7 @@ def _pass(run: Forward, actual: ir.Value, formal: ir.Value, scope: Scope, inside
     if actual in knowledge.lost:
         knowledge.lost[formal] = knowledge.lost[actual]
     if formal.dtype in WHOLE_TYPES:
-        inside.contents.put(formal, scope.contents.of(actual))
+        inside.contents.put(formal, context.contents.of(actual))
 
 
 def _bind(node: ir.Node, attributes: Mapping[str, ir.Attr]) -> None:

@@ -28,16 +28,16 @@ from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
-from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.rules.table import OTHER_RULES, SHAPE_RULES
 from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, dimensions_in, is_invented, read_size
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["Forward", "Scope"]
+__all__ = ["Forward", "GraphContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class GraphContext:
     """Where a graph stands.
 
     Attributes:
@@ -61,8 +61,8 @@ class Scope:
         """Version of the default domain."""
         return self.imports.get("", 1)
 
-    def body(self, path: str) -> Scope:
-        """Return the scope of a graph inside, which may never run."""
+    def body(self, path: str) -> GraphContext:
+        """Return the context of a graph inside, which may never run."""
         return replace(self, path=path, is_main=False, conditional=True)
 
 
@@ -110,10 +110,10 @@ class Forward:
         graph = self.model.graph
         imports = self.model.opset_imports
         contents = self.contents(imports.get("", 1))
-        scope = Scope(graph_path(graph.name), imports, contents, is_main=True)
+        context = GraphContext(graph_path(graph.name), imports, contents, is_main=True)
         for value in graph.inputs:
-            self.declare_input(value, scope)
-        self.graph(graph, scope)
+            self.declare_input(value, context)
+        self.graph(graph, context)
 
     def is_known(self, size: Expr) -> bool:
         """Return whether a size is a number or an expression over names of the model's inputs."""
@@ -166,9 +166,9 @@ class Forward:
             for dim in value.shape
         ]
 
-    def declare_input(self, value: ir.Value, scope: Scope) -> None:
+    def declare_input(self, value: ir.Value, context: GraphContext) -> None:
         """Take what the file says of an input for true."""
-        place = Location(scope.path, value=value.name)
+        place = Location(context.path, value=value.name)
         self.values[value] = place
         if value.type is not None:
             self.knowledge.types[value] = value.type
@@ -185,14 +185,14 @@ class Forward:
             for axis, size in enumerate(declared)
         )
 
-    def graph(self, graph: ir.Graph, scope: Scope) -> None:
+    def graph(self, graph: ir.Graph, context: GraphContext) -> None:
         """Infer all values of a graph whose inputs are known."""
         for value in graph.initializers.values():
-            if not scope.in_function and is_misdeclared(value):
-                self._misdeclared(value, Location(scope.path, value=value.name))
+            if not context.in_function and is_misdeclared(value):
+                self._misdeclared(value, Location(context.path, value=value.name))
             self._initializer(value)
         for index, node in enumerate(graph):
-            self.node(node, index, scope)
+            self.node(node, index, context)
 
     def _misdeclared(self, value: ir.Value, place: Location) -> None:
         """Report an initializer that is declared otherwise; what follows is judged by its data."""
@@ -214,31 +214,31 @@ class Forward:
         if value.type is None:
             value.type = ir.TensorType(tensor.dtype)
 
-    def node(self, node: ir.Node, index: int, scope: Scope) -> None:
+    def node(self, node: ir.Node, index: int, context: GraphContext) -> None:
         """Infer the outputs of a node."""
-        place = Location.of(scope.path, node, index)
-        outcomes = self.outcomes(node, place, scope)
+        place = Location.of(context.path, node, index)
+        outcomes = self.outcomes(node, place, context)
         for position, value in enumerate(node.outputs):
             outcome = outcomes[position] if position < len(outcomes) else Outcome(None, _NOTHING)
-            reconcile(self, value, outcome, place, scope)
+            reconcile(self, value, outcome, place, context)
 
-    def outcomes(self, node: ir.Node, place: Location, scope: Scope) -> Sequence[Outcome]:
+    def outcomes(self, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
         """Return what is found of each output of a node."""
         if (function := self.model.functions.get(node.op_identifier())) is not None:
-            return calls.call(self, node, function, scope)
+            return calls.call(self, node, function, context)
         if node.domain == "" and (flow := CONTROL.get(node.op_type)) is not None:
-            return flow(self, node, place, scope)
+            return flow(self, node, place, context)
         if not node.outputs:
             return []
-        opset = scope.opset if node.version is None else node.version
+        opset = context.opset if node.version is None else node.version
         knowledge = self.knowledge
-        site = Site(node, opset, place, knowledge, scope.contents, scope.conditional)
+        site = ShapeSite(node, opset, place, knowledge, context.contents, context.conditional)
         contrib = self._contrib(node)
         if contrib is not None:
             types = contrib_types(node, contrib, knowledge.types.get)
             return _paired(types, _guarded(site, contrib.rule, node.outputs))
         if node.domain != "":
-            return self._of_other_domain(site, scope)
+            return self._of_other_domain(site, context)
         facts = op_facts(node.op_type, opset)
         if facts is None or facts.deprecated:
             fitting = report_wrong_opset(site)
@@ -252,7 +252,7 @@ class Forward:
         shapes = _guarded(site, rule, node.outputs)
         if any(isinstance(shape, Unknown) and shape.code == "no-rule" for shape in shapes):
             return _by_onnx(site, types)
-        if None in types and not scope.is_main:
+        if None in types and not context.is_main:
             told = _by_onnx(site, types)
             types = [one or other.type for one, other in zip(types, told, strict=False)]
         return _paired(types, shapes)
@@ -264,10 +264,10 @@ class Forward:
             return CONTRIB.get(node.op_type)
         return None
 
-    def _of_other_domain(self, site: Site, scope: Scope) -> Sequence[Outcome]:
+    def _of_other_domain(self, site: ShapeSite, context: GraphContext) -> Sequence[Outcome]:
         """Return what onnx's rule says of an operator of another domain of ONNX."""
         node = site.node
-        opset = node.version or scope.imports.get(node.domain, 1)
+        opset = node.version or context.imports.get(node.domain, 1)
         if op_facts(node.op_type, opset, node.domain) is None:
             return self._stranger(node, site)
         types = output_types(node, opset, self.knowledge.types.get)
@@ -276,7 +276,7 @@ class Forward:
             return _paired(types, _guarded(site, rule, node.outputs))
         return _by_onnx(replace(site, opset=opset), types)
 
-    def _stranger(self, node: ir.Node, site: Site) -> Sequence[Outcome]:
+    def _stranger(self, node: ir.Node, site: ShapeSite) -> Sequence[Outcome]:
         """Return what is known of the outputs of an operator nobody knows: nothing."""
         name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
         why = Unknown("unknown-operator", f"`{name}` is not known")
@@ -301,7 +301,9 @@ def _paired(
     ]
 
 
-def _guarded(site: Site, rule: Rule, outputs: Sequence[ir.Value]) -> Sequence[Shape | Unknown]:
+def _guarded(
+    site: ShapeSite, rule: ShapeRule, outputs: Sequence[ir.Value]
+) -> Sequence[Shape | Unknown]:
     """Return what a rule says, or for each output why it says nothing."""
     try:
         return rule(site)
@@ -313,7 +315,7 @@ def _guarded(site: Site, rule: Rule, outputs: Sequence[ir.Value]) -> Sequence[Sh
         return [Unknown("malformed", error.message)] * len(outputs)
 
 
-def _by_onnx(site: Site, types: Sequence[ir.TypeProtocol | None]) -> list[Outcome]:
+def _by_onnx(site: ShapeSite, types: Sequence[ir.TypeProtocol | None]) -> list[Outcome]:
     try:
         found = onnx_inference.of_node(site)
     except Unknown as error:

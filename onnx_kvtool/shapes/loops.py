@@ -18,7 +18,7 @@ from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
-    from onnx_kvtool.shapes.forward import Forward, Scope
+    from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 __all__ = ["loop", "scan"]
 
@@ -26,7 +26,7 @@ _ROUNDS = 12
 """Most times a body is gone through until its states no longer change their shape."""
 
 
-def loop(run: Forward, node: ir.Node, place: Location, scope: Scope) -> Sequence[Outcome]:
+def loop(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
     """Loop: states keep the sizes that no iteration changes; scans have one row per iteration."""
     body = body_graph(node, "body")
     states = list(node.inputs[2:])
@@ -37,7 +37,7 @@ def loop(run: Forward, node: ir.Node, place: Location, scope: Scope) -> Sequence
         knowledge.types[value] = ir.TensorType(dtype)
         knowledge.shapes[value] = ()
     inner = _fixpoint(
-        run, body, body.inputs[2:], states, body.outputs[1 : 1 + len(states)], place, scope
+        run, body, body.inputs[2:], states, body.outputs[1 : 1 + len(states)], place, context
     )
     results = [
         _after(run, output, initial, formal, result, place)
@@ -45,7 +45,7 @@ def loop(run: Forward, node: ir.Node, place: Location, scope: Scope) -> Sequence
             node.outputs, states, body.inputs[2:], body.outputs[1:], strict=False
         )
     ]
-    count = _iterations(node, body, scope)
+    count = _iterations(node, body, context)
     for index in range(len(states), len(node.outputs)):
         output, row = node.outputs[index], body.outputs[1 + index]
         lost = Lost(at(place, output), "data-dependent", "the number of iterations is not constant")
@@ -54,11 +54,11 @@ def loop(run: Forward, node: ir.Node, place: Location, scope: Scope) -> Sequence
     return results
 
 
-def scan(run: Forward, node: ir.Node, place: Location, scope: Scope) -> Sequence[Outcome]:
+def scan(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
     """Scan-9 and later: states as in Loop, one row of each scanned input and output at a time."""
     body = body_graph(node, "body")
     scanned = node.attributes.get("num_scan_inputs")
-    if scope.opset < 9 or body is None or scanned is None or len(body.inputs) != len(node.inputs):
+    if context.opset < 9 or body is None or scanned is None or len(body.inputs) != len(node.inputs):
         return [malformed("body")] * len(node.outputs)
     many = scanned.as_int()
     kept = len(node.inputs) - many
@@ -71,7 +71,7 @@ def scan(run: Forward, node: ir.Node, place: Location, scope: Scope) -> Sequence
         rows = None if actual is None else _sliced(run, formal, actual, axis)
         length = rows if length is None else length
     inner = _fixpoint(
-        run, body, body.inputs[:kept], node.inputs[:kept], body.outputs[:kept], place, scope
+        run, body, body.inputs[:kept], node.inputs[:kept], body.outputs[:kept], place, context
     )
     results = [
         _after(run, output, initial, formal, result, place)
@@ -101,7 +101,7 @@ def _fixpoint(
     actuals: Sequence[ir.Value | None],
     results: Sequence[ir.Value],
     place: Location,
-    scope: Scope,
+    context: GraphContext,
 ) -> set[ir.Value]:
     """Go through a body until its states have shapes that hold in every iteration.
 
@@ -118,8 +118,8 @@ def _fixpoint(
     for _ in range(_ROUNDS):
         conflicts = len(knowledge.conflicts)
         for value in inner:
-            scope.contents.forget(value)
-        inner = run_body(run, body, place, scope, "body")
+            context.contents.forget(value)
+        inner = run_body(run, body, place, context, "body")
         # Each of them is looked at: one round widens all states that change.
         widened = [_widen(run, f, r, place) for f, r in zip(formals, results, strict=False)]
         if not any(widened):
@@ -129,8 +129,8 @@ def _fixpoint(
         knowledge.shapes.pop(formal, None)
         knowledge.lost[formal] = Lost(at(place, formal), "loop", "its shape does not settle")
     for value in inner:
-        scope.contents.forget(value)
-    return run_body(run, body, place, scope, "body")
+        context.contents.forget(value)
+    return run_body(run, body, place, context, "body")
 
 
 def _copy(run: Forward, actual: ir.Value, formal: ir.Value) -> None:
@@ -228,17 +228,17 @@ def _stacked(
     return Outcome(type_, tuple(sizes))
 
 
-def _iterations(node: ir.Node, body: ir.Graph, scope: Scope) -> Expr | None:
+def _iterations(node: ir.Node, body: ir.Graph, context: GraphContext) -> Expr | None:
     """Return how often a Loop runs; None where its condition may end it."""
     limit = node.inputs[0] if node.inputs else None
     start = node.inputs[1] if len(node.inputs) > 1 else None
     if limit is None:
         return None
-    first = integer(1) if start is None else scope.contents.of(start).scalar()
-    again = scope.contents.of(body.outputs[0]).scalar()
-    passed = scope.contents.of(body.inputs[1]).scalar()
+    first = integer(1) if start is None else context.contents.of(start).scalar()
+    again = context.contents.of(body.outputs[0]).scalar()
+    passed = context.contents.of(body.inputs[1]).scalar()
     goes_on = again is not None and (again.number == 1 or again == passed)
-    trips = scope.contents.of(limit).scalar()
+    trips = context.contents.of(limit).scalar()
     if first is None or first.number != 1 or not goes_on or trips is None:
         return None
     return largest((trips, integer(0)), Facts())

@@ -24,7 +24,7 @@ from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.rules.site import Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Told", "of_model", "of_node", "refusals"]
@@ -110,7 +110,7 @@ def _undeclare(graph: onnx.GraphProto) -> None:
             _undeclare(body)
 
 
-def of_node(site: Site) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:
+def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unknown]]:
     """Return types and shapes of the outputs by onnx's rule for the operator of a node.
 
     Sizes that are no numbers go in as names, and come out where onnx copies them. The graphs of a
@@ -181,7 +181,7 @@ class _Names:
         return self._sizes.get(name)
 
 
-def _type(site: Site, value: ir.Value, names: _Names) -> onnx.TypeProto:
+def _type(site: ShapeSite, value: ir.Value, names: _Names) -> onnx.TypeProto:
     type_ = site.knowledge.types.get(value)
     if type_ is None:
         raise Unknown("unknown-input", "", value)
@@ -200,7 +200,7 @@ def _type(site: Site, value: ir.Value, names: _Names) -> onnx.TypeProto:
     return out
 
 
-def _constant(site: Site, value: ir.Value) -> onnx.TensorProto | None:
+def _constant(site: ShapeSite, value: ir.Value) -> onnx.TensorProto | None:
     """Return the elements of a small constant; None for any other value."""
     tensor = value.const_value
     if value.is_graph_input():
@@ -225,7 +225,7 @@ def _constant(site: Site, value: ir.Value) -> onnx.TensorProto | None:
 
 
 def _result(
-    site: Site, output: int, found: onnx.TypeProto | None, names: _Names
+    site: ShapeSite, output: int, found: onnx.TypeProto | None, names: _Names
 ) -> tuple[ir.TypeProtocol | None, Shape | Unknown]:
     none = Unknown("no-rule", f"onnx has no shape for `{site.node.op_type}` here")
     cause = _first_unknown(site)
@@ -248,19 +248,19 @@ def _result(
     )
 
 
-def _reason(site: Site) -> tuple[str, str]:
+def _reason(site: ShapeSite) -> tuple[str, str]:
     inputs = [value for value in site.node.inputs if value is not None]
     if Trait.COUNTS in traits(site.node) and inputs:
         return "data-dependent", f"it counts elements of `{inputs[0].name}`"
     return "no-rule", f"onnx's rule for `{site.node.op_type}` leaves it open"
 
 
-def _first_unknown(site: Site) -> ir.Value | None:
+def _first_unknown(site: ShapeSite) -> ir.Value | None:
     """Return the first input whose rank would have to be known."""
     return next(iter(_without_shape(site, site.node.inputs)), None)
 
 
-def _without_shape(site: Site, values: Iterable[ir.Value | None]) -> Iterable[ir.Value]:
+def _without_shape(site: ShapeSite, values: Iterable[ir.Value | None]) -> Iterable[ir.Value]:
     known, types = site.knowledge.shapes, site.knowledge.types
     for value in values:
         if value is None or value in known:

@@ -20,7 +20,7 @@ from onnx_kvtool.symbolic.rules.site import Unknown
 from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, shape_words
 
 if TYPE_CHECKING:
-    from onnx_kvtool.shapes.forward import Forward, Scope
+    from onnx_kvtool.shapes.forward import Forward, GraphContext
 
 __all__ = ["reconcile"]
 
@@ -29,7 +29,7 @@ _LARGEST = 2**63 - 1
 
 
 def reconcile(
-    run: Forward, value: ir.Value, outcome: Outcome, place: Location, scope: Scope
+    run: Forward, value: ir.Value, outcome: Outcome, place: Location, context: GraphContext
 ) -> None:
     """Put type and shape of an output into the knowledge of a run, and compare with the file.
 
@@ -38,9 +38,9 @@ def reconcile(
     if not value.name:
         return
     place = Location(place.graph, place.node, place.index, place.op, value.name)
-    if not scope.in_function:
+    if not context.in_function:
         run.values[value] = place
-    told_type, told = _told(run, value, scope, outcome)
+    told_type, told = _told(run, value, context, outcome)
     type_ = outcome.type or told_type
     knowledge = run.knowledge
     shape = outcome.shape
@@ -54,7 +54,7 @@ def reconcile(
         )
     elif not isinstance(shape, Unknown) and not run.is_complete(shape):
         shape = _filled(run, value, shape, told, place)
-    is_declared = not scope.in_function
+    is_declared = not context.in_function
     declared_type = value.type if is_declared else None
     # None first, as most values declare no type: a protocol takes a microsecond to deny it.
     if declared_type is not None and (
@@ -69,7 +69,7 @@ def reconcile(
         return  # what a sequence or an optional holds need not be of one rank
     if not isinstance(shape, Unknown):
         shape = _possible(run, value, shape, place)
-    _settle_shape(run, value, shape, declared, place, scope)
+    _settle_shape(run, value, shape, declared, place, context)
 
 
 def _possible(run: Forward, value: ir.Value, shape: Shape, place: Location) -> Shape:
@@ -97,11 +97,11 @@ def _says_nothing(type_: ir.TypeProtocol) -> bool:
 
 
 def _told(
-    run: Forward, value: ir.Value, scope: Scope, outcome: Outcome
+    run: Forward, value: ir.Value, context: GraphContext, outcome: Outcome
 ) -> tuple[ir.TypeProtocol | None, Sequence[Expr | None] | None]:
     """Return what onnx's inference of the whole model says where the node leaves a gap."""
     complete = run.is_complete(outcome.shape)
-    if not scope.is_main or (complete and outcome.type is not None):
+    if not context.is_main or (complete and outcome.type is not None):
         return None, None
     found = run.told.get(value.name or "")
     if found is None or not found.WhichOneof("value"):
@@ -186,7 +186,7 @@ def _settle_shape(
     shape: Shape | Unknown,
     declared: Sequence[Expr | None] | None,
     place: Location,
-    scope: Scope,
+    context: GraphContext,
 ) -> None:
     knowledge = run.knowledge
     if isinstance(shape, Unknown):
@@ -196,7 +196,7 @@ def _settle_shape(
             return
         shape = tuple(knowledge.unknown_size(value, axis, lost) for axis, _ in enumerate(declared))
     if declared is not None:
-        shape = _compared(run, value, shape, declared, place, scope)
+        shape = _compared(run, value, shape, declared, place, context)
     knowledge.shapes[value] = shape
 
 
@@ -206,7 +206,7 @@ def _compared(
     shape: Shape,
     declared: Sequence[Expr | None],
     place: Location,
-    scope: Scope,
+    context: GraphContext,
 ) -> Shape:
     """Return the shape with its gaps filled from the file; report what contradicts the file."""
     knowledge = run.knowledge
@@ -224,7 +224,7 @@ def _compared(
             continue
         if knowledge.equalities.differ(size, other):
             wrong = axis if wrong is None else wrong
-        elif not scope.conditional and not knowledge.equalities.same(size, other):
+        elif not context.conditional and not knowledge.equalities.same(size, other):
             # What a body declares holds where it runs: optimum gives an empty result the names of
             # the sizes that it has in the other branch.
             knowledge.equalities.note(other, size, place, "declared and inferred size")

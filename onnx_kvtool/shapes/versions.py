@@ -10,7 +10,7 @@ import onnx.defs
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.symbolic.knowledge import Conflict
-from onnx_kvtool.symbolic.rules.site import Site
+from onnx_kvtool.symbolic.rules.site import ShapeSite
 
 __all__ = ["report_wrong_opset"]
 
@@ -24,7 +24,7 @@ def _versions() -> Mapping[str, tuple[int, ...]]:
     return {name: tuple(sorted(versions)) for name, versions in found.items()}
 
 
-def report_wrong_opset(site: Site) -> int | None:
+def report_wrong_opset(site: ShapeSite) -> int | None:
     """Report that a node needs another opset than the declared one.
 
     Args:

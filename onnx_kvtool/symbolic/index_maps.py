@@ -41,7 +41,7 @@ from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.rules.constants import stored
 from onnx_kvtool.symbolic.rules.element_site import ElementSite, Unrelated
 from onnx_kvtool.symbolic.rules.element_table import INDEX_RULES
-from onnx_kvtool.symbolic.rules.site import Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import is_invented
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -232,7 +232,7 @@ class IndexMaps:
             shape = None if operand is None else self._shape_below(operand)
             if operand is not None and shape is not None:
                 knowledge.shapes[operand] = shape
-        site = Site(view.node, view.opset, _NOWHERE, knowledge, self._below, True, view)
+        site = ShapeSite(view.node, view.opset, _NOWHERE, knowledge, self._below, True, view)
         try:
             shapes = SHAPE_RULES[view.node.op_type](site)
         except Unknown:

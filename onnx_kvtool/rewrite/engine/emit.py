@@ -14,7 +14,7 @@ from onnx_kvtool.core.walk import subgraphs
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.engine.names import Names
 
-__all__ = ["AttributeValue", "Emitter", "Scope"]
+__all__ = ["AttributeValue", "Emitter", "ScopedValues"]
 
 AttributeValue = (
     int
@@ -29,23 +29,23 @@ AttributeValue = (
 
 
 @dataclass(slots=True)
-class Scope:
+class ScopedValues:
     """Values that were built for one graph and may be used again in it and below it.
 
     Attributes:
         graph: The graph in which the values of this scope are computed.
-        parent: Scope of the enclosing graph; None for a root.
+        parent: ScopedValues of the enclosing graph; None for a root.
         names: Fresh names, common to all scopes of a model.
         shared: What was built, by what it means.
     """
 
     graph: ir.Graph
-    parent: Scope | None
+    parent: ScopedValues | None
     names: Names
     shared: dict[Hashable, ir.Value] = field(default_factory=dict)
 
     @property
-    def root(self) -> Scope:
+    def root(self) -> ScopedValues:
         """The scope of the main graph (or of the function body being legalised)."""
         scope = self
         while scope.parent is not None:
@@ -54,7 +54,7 @@ class Scope:
 
     def find(self, key: Hashable) -> ir.Value | None:
         """Return the value that was built for `key` here or in an enclosing graph."""
-        scope: Scope | None = self
+        scope: ScopedValues | None = self
         while scope is not None:
             if (value := scope.shared.get(key)) is not None:
                 return value
@@ -71,7 +71,7 @@ class Emitter:
         prefix: First part of the names of new nodes and values.
     """
 
-    def __init__(self, scope: Scope, opset: int, prefix: str) -> None:
+    def __init__(self, scope: ScopedValues, opset: int, prefix: str) -> None:
         self.scope = scope
         self.opset = opset
         self.prefix = prefix

@@ -18,7 +18,7 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.causes import Cause, cause_of
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
 from onnx_kvtool.rewrite.engine.edits import can_relabel, copy_metadata, relabel, replace_node
-from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
 from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
@@ -72,20 +72,20 @@ class Engine:
 
     def run(self, graph: ir.Graph, path: str, names: Names) -> None:
         """Make a main graph and its nested graphs legal, in place."""
-        self._graph(graph, path, Scope(graph, None, names))
+        self._graph(graph, path, ScopedValues(graph, None, names))
 
-    def _graph(self, graph: ir.Graph, path: str, scope: Scope) -> None:
+    def _graph(self, graph: ir.Graph, path: str, scope: ScopedValues) -> None:
         for index, node in enumerate(tuple(graph)):
             if node.attributes.data:
                 for name, inner in subgraphs(node):
                     inner_path = step_path(path, node.name, index, name)
                     # Only ONNX's own control flow is known to let a body read outer values.
                     outer = scope if is_standard(node) else None
-                    self._graph(inner, inner_path, Scope(inner, outer, scope.names))
+                    self._graph(inner, inner_path, ScopedValues(inner, outer, scope.names))
             if is_standard(node) and (not self.only or node.op_type in self.only):
                 self._node(node, path, index, scope)
 
-    def _node(self, node: ir.Node, path: str, index: int, scope: Scope) -> None:
+    def _node(self, node: ir.Node, path: str, index: int, scope: ScopedValues) -> None:
         target = self.context.target
         struck: Problem | None = None
         try:
@@ -121,7 +121,7 @@ class Engine:
         self,
         node: ir.Node,
         place: Location,
-        scope: Scope,
+        scope: ScopedValues,
         problems: list[Problem],
         *,
         forced: bool = False,
@@ -266,7 +266,7 @@ class Engine:
                 problems = [_DYNAMIC]
             if not problems:
                 return opset
-            em = Emitter(Scope(ir.Graph([], [], nodes=[]), None, Names()), opset, "trial")
+            em = Emitter(ScopedValues(ir.Graph([], [], nodes=[]), None, Names()), opset, "trial")
             try:
                 self._replacement(trial, node, em, problems, struck is not None)
                 return opset

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
-from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import Refusal
@@ -59,7 +59,9 @@ def inline_functions(
         _check_imports(model, model.functions[key])
     called = {node.op_identifier() for _, _, node in nodes(model)}
     inlining = _Inlining(model, chosen, [])
-    inlining.graph(model.graph, graph_path(model.graph.name), Scope(model.graph, None, names))
+    inlining.graph(
+        model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names)
+    )
     for key in chosen:
         del model.functions[key]
     return inlining.places, sorted(chosen - called)
@@ -101,13 +103,13 @@ class _Inlining:
     chosen: set[FunctionId]
     places: list[Location]
 
-    def graph(self, graph: ir.Graph, path: str, scope: Scope) -> None:
+    def graph(self, graph: ir.Graph, path: str, scope: ScopedValues) -> None:
         for index, node in enumerate(tuple(graph)):
             if node.op_identifier() in self.chosen:
                 self.places.append(Location.of(path, node, index))
             self._node(node, path, index, scope)
 
-    def _node(self, node: ir.Node, path: str, index: int, scope: Scope) -> None:
+    def _node(self, node: ir.Node, path: str, index: int, scope: ScopedValues) -> None:
         """Inline one call and the calls that its body brings, or look into a node's bodies."""
         if node.op_identifier() in self.chosen:
             for new in self._replace(node, scope):
@@ -115,9 +117,9 @@ class _Inlining:
             return
         for name, inner in subgraphs(node):
             inner_path = step_path(path, node.name, index, name)
-            self.graph(inner, inner_path, Scope(inner, scope, scope.names))
+            self.graph(inner, inner_path, ScopedValues(inner, scope, scope.names))
 
-    def _replace(self, node: ir.Node, scope: Scope) -> list[ir.Node]:
+    def _replace(self, node: ir.Node, scope: ScopedValues) -> list[ir.Node]:
         function = self.model.functions[node.op_identifier()]
         em = Emitter(scope, function.opset_imports.get("", 1), node.name or node.op_type)
         outputs = _body(node, function, em)

@@ -23,7 +23,7 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.edits import replace_node
-from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.lowering.packed import CARRIERS, as_bytes, unpacked
@@ -164,7 +164,7 @@ class _Edit:
     target: int
     names: Names
     found: Carried
-    _scopes: dict[ir.Graph, Scope] = field(default_factory=dict)
+    _scopes: dict[ir.Graph, ScopedValues] = field(default_factory=dict)
     _last: dict[ir.Graph, ir.Node] = field(default_factory=dict)
 
     def run(self, model: ir.Model, chosen: set[ir.Value]) -> None:
@@ -280,5 +280,5 @@ class _Edit:
             graph.extend(nodes)
         self._last[graph] = nodes[-1]
 
-    def _scope(self, graph: ir.Graph) -> Scope:
-        return self._scopes.setdefault(graph, Scope(graph, None, self.names))
+    def _scope(self, graph: ir.Graph) -> ScopedValues:
+        return self._scopes.setdefault(graph, ScopedValues(graph, None, self.names))

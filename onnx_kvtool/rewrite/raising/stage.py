@@ -11,7 +11,7 @@ from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoic
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import subgraphs
-from onnx_kvtool.rewrite.engine.emit import Scope
+from onnx_kvtool.rewrite.engine.emit import ScopedValues
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.raise_report import (
     InputAdded,
@@ -95,13 +95,13 @@ class RaiseOutcome:
         return place_of(node) or self.places.get(node) or Location.of(path, node, index)
 
 
-def scopes_of(model: ir.Model) -> dict[ir.Graph, Scope]:
+def scopes_of(model: ir.Model) -> dict[ir.Graph, ScopedValues]:
     """Return the scope of each graph of the model but functions, to build nodes in."""
-    found: dict[ir.Graph, Scope] = {}
+    found: dict[ir.Graph, ScopedValues] = {}
     names = Names(model)
 
-    def add(graph: ir.Graph, parent: Scope | None) -> None:
-        scope = found[graph] = Scope(graph, parent, names)
+    def add(graph: ir.Graph, parent: ScopedValues | None) -> None:
+        scope = found[graph] = ScopedValues(graph, parent, names)
         for node in graph:
             for _, body in subgraphs(node):
                 add(body, scope)

@@ -9,7 +9,7 @@ from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.symbolic.bounds import Facts, interval
 from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 __all__ = ["attention", "tensor_scatter"]
@@ -18,7 +18,7 @@ _FIRST = 24
 """The opset that introduced TensorScatter."""
 
 
-def tensor_scatter(site: Site) -> Sequence[Shape | Unknown]:
+def tensor_scatter(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """TensorScatter: present has the shape of past; all sizes but the sequence's are update's too.
 
     onnx's own inference copies the shape of past and looks at nothing else. A sequence that is
@@ -44,7 +44,7 @@ def tensor_scatter(site: Site) -> Sequence[Shape | Unknown]:
     return (past,)
 
 
-def _check_update(site: Site, past: Shape, update: Shape, axis: int) -> None:
+def _check_update(site: ShapeSite, past: Shape, update: Shape, axis: int) -> None:
     if len(update) != len(past):
         wanted = shape_words((*past[:axis], site.lost(axis, ""), *past[axis + 1 :]))
         site.conflict("operand-shape", 1, shape_words(update), wanted, "rank of the cache")
@@ -63,7 +63,7 @@ def _check_update(site: Site, past: Shape, update: Shape, axis: int) -> None:
         site.conflict("sequence-too-long", 1, shape_words(update), shape_words(most), what)
 
 
-def attention(site: Site) -> Sequence[Shape | Unknown]:
+def attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Attention-23/24/25: present is past and key one behind the other."""
     view = Attention(site.node, site.opset)
     q, k, v = site.shape_of(view.query), site.shape_of(view.key), site.shape_of(view.value)

@@ -24,7 +24,7 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
 from onnx_kvtool.symbolic.rules.elementwise import like
 from onnx_kvtool.symbolic.rules.linear import product_shape
 from onnx_kvtool.symbolic.rules.reduction import normalized
-from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.rules.windows import conv
 from onnx_kvtool.symbolic.sizes import Shape
 
@@ -41,24 +41,24 @@ class Contrib:
             first one that is given; or an element type.
     """
 
-    rule: Rule
+    rule: ShapeRule
     types: Mapping[int, tuple[int, ...] | ir.DataType] = field(default_factory=dict)
 
 
-def simplified_layer_normalization(site: Site) -> Sequence[Shape | Unknown]:
+def simplified_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """SimplifiedLayerNormalization, also in the default domain: Y and inv_std_var."""
     y, reduced, _ = normalized(site.shape(0), site.integer("axis"))
     return (y, reduced)
 
 
-def skip_normalization(site: Site) -> Sequence[Shape | Unknown]:
+def skip_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """SkipLayerNormalization, also simplified: output, two of training, and the sum."""
     shape = site.shape(0)
     none = Unknown("training-output", "onnxruntime gives this output in training only")
     return (shape, none, none, shape)
 
 
-def bias_split_gelu(site: Site) -> Sequence[Shape | Unknown]:
+def bias_split_gelu(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """BiasSplitGelu: half of the last axis."""
     shape = site.shape(0)
     half = exact_quotient(shape[-1], integer(2)) if shape else None
@@ -67,7 +67,7 @@ def bias_split_gelu(site: Site) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], half),)
 
 
-def mat_mul_nbits(site: Site) -> Sequence[Shape | Unknown]:
+def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
     shape = site.shape(0)
     inner, columns = site.integer("K"), site.integer("N")
@@ -77,7 +77,7 @@ def mat_mul_nbits(site: Site) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], integer(columns)),)
 
 
-def fused_mat_mul(site: Site) -> Sequence[Shape | Unknown]:
+def fused_mat_mul(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """FusedMatMul: a MatMul of operands that are transposed first."""
     shapes = []
     for index, letter in enumerate("AB"):

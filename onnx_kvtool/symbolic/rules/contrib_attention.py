@@ -11,7 +11,7 @@ from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import largest
-from onnx_kvtool.symbolic.rules.site import Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["fused_attention", "group_query_attention", "multi_head_attention"]
@@ -19,7 +19,7 @@ __all__ = ["fused_attention", "group_query_attention", "multi_head_attention"]
 _TWO = integer(2)
 
 
-def _heads(site: Site, name: str) -> int:
+def _heads(site: ShapeSite, name: str) -> int:
     count = site.integer(name)
     if count < 1:
         raise Unknown("malformed", f"`{site.node.op_type}` lacks `{name}`")
@@ -33,7 +33,7 @@ def _part(width: Expr, count: int) -> Expr:
     return part
 
 
-def group_query_attention(site: Site) -> Sequence[Shape | Unknown]:
+def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """GroupQueryAttention: present holds past, and grows to total_sequence_length if that is more.
 
     onnxruntime 1.31 takes max(past_sequence_length, total_sequence_length) rows; with a buffer of
@@ -66,7 +66,7 @@ def group_query_attention(site: Site) -> Sequence[Shape | Unknown]:
 
 
 def _grown(
-    site: Site,
+    site: ShapeSite,
     past: ir.Value | None,
     output: int,
     batch: Expr,
@@ -93,12 +93,12 @@ def _grown(
     return (shape[0], shape[1], rows, shape[3])
 
 
-def _scalar(site: Site, value: ir.Value | None) -> Expr | None:
+def _scalar(site: ShapeSite, value: ir.Value | None) -> Expr | None:
     elements = None if value is None else site.elements(value)
     return elements[0] if elements is not None and len(elements) == 1 else None
 
 
-def multi_head_attention(site: Site) -> Sequence[Shape | Unknown]:
+def multi_head_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MultiHeadAttention: (B, L, hidden) queries, packed or not; past and key one after another."""
     view = ContribAttention(site.node)
     query, heads = site.shape(0), _heads(site, "num_heads")
@@ -137,7 +137,7 @@ def multi_head_attention(site: Site) -> Sequence[Shape | Unknown]:
     )
 
 
-def fused_attention(site: Site) -> Sequence[Shape | Unknown]:
+def fused_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Attention of `com.microsoft`: projections inside, key and value in one cache."""
     view = ContribAttention(site.node)
     x, weights, heads = site.shape(0), site.shape(1), _heads(site, "num_heads")

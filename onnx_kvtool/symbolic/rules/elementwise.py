@@ -24,7 +24,7 @@ from onnx_kvtool.symbolic.forms import (
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.broadcast import broadcast_elements
 from onnx_kvtool.symbolic.rules.element_site import ElementRule, ElementSite
-from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape, words
 
 __all__ = [
@@ -65,7 +65,7 @@ _INT32 = -(2**31), 2**31 - 1
 _Compute = Callable[[Sequence[Expr], Facts], "Expr | None"]
 
 
-def like(index: int, outputs: int = 1) -> Rule:
+def like(index: int, outputs: int = 1) -> ShapeRule:
     """Return the rule of an operator whose first outputs have the shape of one input.
 
     Args:
@@ -73,13 +73,13 @@ def like(index: int, outputs: int = 1) -> Rule:
         outputs: How many outputs have that shape.
     """
 
-    def rule(site: Site) -> Sequence[Shape | Unknown]:
+    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
         return (site.shape(index),) * outputs
 
     return rule
 
 
-def one_shape(site: Site) -> Sequence[Shape | Unknown]:
+def one_shape(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """SwiGLU: its inputs have one shape, and each may say what the other leaves open."""
     a, b = site.shape(0), site.shape(1)
     if len(a) != len(b):
@@ -88,7 +88,7 @@ def one_shape(site: Site) -> Sequence[Shape | Unknown]:
     return (tuple(site.same(one, other, 1, axis, "shape") for axis, (one, other) in pairs),)
 
 
-def broadcast(site: Site) -> Sequence[Shape | Unknown]:
+def broadcast(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Add, Where, Max and all others that broadcast their inputs to one shape."""
     if site.opset < _FIRST_NUMPY:
         return (site.shape(0),)
@@ -96,7 +96,9 @@ def broadcast(site: Site) -> Sequence[Shape | Unknown]:
     return (broadcast_shapes(site, [(i, site.shape(i)) for i in indices]),)
 
 
-def broadcast_shapes(site: Site, shapes: Sequence[tuple[int, Shape]], output: int = 0) -> Shape:
+def broadcast_shapes(
+    site: ShapeSite, shapes: Sequence[tuple[int, Shape]], output: int = 0
+) -> Shape:
     """Return the shape to which some shapes are broadcast.
 
     Args:
@@ -116,7 +118,9 @@ def broadcast_shapes(site: Site, shapes: Sequence[tuple[int, Shape]], output: in
     return tuple(result)
 
 
-def _meet(site: Site, a: Expr, b: Expr, index: int, place: int, axis: int, output: int) -> Expr:
+def _meet(
+    site: ShapeSite, a: Expr, b: Expr, index: int, place: int, axis: int, output: int
+) -> Expr:
     size = broadcast_size(a, b, site.knowledge.equalities)
     if size is not None:
         return size

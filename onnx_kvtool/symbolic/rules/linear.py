@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
-from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["gemm", "mat_mul", "product_shape"]
 
 
-def mat_mul(right: int = 1) -> Rule:
+def mat_mul(right: int = 1) -> ShapeRule:
     """Return the rule of a product of input 0 and the input at `right`, as numpy's matmul."""
 
-    def rule(site: Site) -> Sequence[Shape | Unknown]:
+    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
         return (product_shape(site, site.shape(0), site.shape(right), right),)
 
     return rule
 
 
-def product_shape(site: Site, a: Shape, b: Shape, right: int) -> Shape:
+def product_shape(site: ShapeSite, a: Shape, b: Shape, right: int) -> Shape:
     """Return the shape of numpy's matmul of two shapes.
 
     Args:
@@ -41,7 +41,7 @@ def product_shape(site: Site, a: Shape, b: Shape, right: int) -> Shape:
     return (*stacked, *rows, *columns)
 
 
-def gemm(site: Site) -> Sequence[Shape | Unknown]:
+def gemm(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Gemm: (M, K) and (K, N), each perhaps transposed."""
     a, b = site.shape(0), site.shape(1)
     if len(a) != 2 or len(b) != 2:

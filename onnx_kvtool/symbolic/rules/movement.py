@@ -13,7 +13,7 @@ from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.broadcast import broadcast_elements
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, asked, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, asked, placed
 from onnx_kvtool.symbolic.sizes import Shape, shape_words
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def transpose(site: Site) -> Sequence[Shape | Unknown]:
+def transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Transpose; without `perm` the axes are reversed."""
     shape = site.shape(0)
     perm = site.view.attribute("perm")
@@ -48,7 +48,7 @@ def transpose(site: Site) -> Sequence[Shape | Unknown]:
     return (tuple(shape[int(axis)] for axis in order),)
 
 
-def unsqueeze(site: Site) -> Sequence[Shape | Unknown]:
+def unsqueeze(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Unsqueeze; `axes` count in the result."""
     shape, axes = site.shape(0), site.listed("axes") or ()
     rank = len(shape) + len(axes)
@@ -59,7 +59,7 @@ def unsqueeze(site: Site) -> Sequence[Shape | Unknown]:
     return (tuple(ONE if axis in added else next(rest) for axis in range(rank)),)
 
 
-def squeeze(site: Site) -> Sequence[Shape | Unknown]:
+def squeeze(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Squeeze; without `axes` every size must be a number."""
     shape, axes = site.shape(0), site.listed("axes")
     if axes is None:
@@ -72,7 +72,7 @@ def squeeze(site: Site) -> Sequence[Shape | Unknown]:
     return (tuple(size for axis, size in enumerate(shape) if axis not in dropped),)
 
 
-def flatten(site: Site) -> Sequence[Shape | Unknown]:
+def flatten(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Flatten to a matrix before and behind `axis`."""
     shape, axis = site.shape(0), site.view.integer("axis")
     axis = axis + len(shape) if axis < 0 else axis
@@ -81,7 +81,7 @@ def flatten(site: Site) -> Sequence[Shape | Unknown]:
     return ((product(shape[:axis]), product(shape[axis:])),)
 
 
-def expand(site: Site) -> Sequence[Shape | Unknown]:
+def expand(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Expand: input and the asked shape, broadcast."""
     shape, target = site.shape(0), site.value(1)
     wanted = asked(site, target)
@@ -100,7 +100,7 @@ def expand(site: Site) -> Sequence[Shape | Unknown]:
     return (broadcast_shapes(site, [(1, tuple(sizes)), (0, shape)]),)
 
 
-def tile(site: Site) -> Sequence[Shape | Unknown]:
+def tile(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Tile: each size times its repeats."""
     shape, value = site.shape(0), site.value(1)
     repeats = site.elements(value)

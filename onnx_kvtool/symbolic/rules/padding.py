@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["pad", "top_k"]
 
 
-def pad(site: Site) -> Sequence[Shape | Unknown]:
+def pad(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Pad: what is added before and behind, perhaps on some axes only; negative numbers crop."""
     shape = site.shape(0)
     if "pads" in site.view.facts.attributes:
@@ -32,7 +32,7 @@ def pad(site: Site) -> Sequence[Shape | Unknown]:
     return (tuple(result),)
 
 
-def top_k(site: Site) -> Sequence[Shape | Unknown]:
+def top_k(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """TopK: `k` along the axis, in both outputs."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onnx_kvtool.symbolic.expression import ONE
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["arg_reduce", "layer_normalization", "normalized", "reduce"]
 
 
-def reduce(site: Site) -> Sequence[Shape | Unknown]:
+def reduce(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """ReduceSum and its kin: all axes where none is given, but for `noop_with_empty_axes`."""
     shape = site.shape(0)
     keep = site.view.integer("keepdims") != 0
@@ -29,7 +29,7 @@ def reduce(site: Site) -> Sequence[Shape | Unknown]:
     return (_without(shape, {placed(axis, len(shape)) for axis in axes}, keep),)
 
 
-def arg_reduce(site: Site) -> Sequence[Shape | Unknown]:
+def arg_reduce(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """ArgMax and ArgMin: one axis."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))
@@ -42,7 +42,7 @@ def _without(shape: Shape, axes: set[int], keep: bool) -> Shape:
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
-def layer_normalization(site: Site) -> Sequence[Shape | Unknown]:
+def layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """LayerNormalization: Y, and Mean and InvStdDev with 1 from `axis` on."""
     shape = site.shape(0)
     return normalized(shape, site.view.integer("axis"))

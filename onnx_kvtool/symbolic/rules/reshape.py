@@ -13,14 +13,14 @@ from onnx_kvtool.symbolic.expression import ONE, ZERO, Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import divided, modulo
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, asked
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, asked
 from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["means_itself", "reshape", "reshape_elements"]
 
 
-def reshape(site: Site) -> Sequence[Shape | Unknown]:
+def reshape(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Reshape: what is asked for, with 0 and -1 resolved."""
     data, target = site.value(0), site.given(1)
     if target is None:
@@ -53,7 +53,7 @@ def reshape(site: Site) -> Sequence[Shape | Unknown]:
 
 
 def _size(
-    site: Site, size: Expr | None, axis: int, shape: Shape | None, *, keep_zero: bool
+    site: ShapeSite, size: Expr | None, axis: int, shape: Shape | None, *, keep_zero: bool
 ) -> Expr | None:
     """Return one size of the result, -1 for the one that is left over, None if unknown."""
     if size is None:
@@ -76,7 +76,9 @@ def _size(
     return size
 
 
-def _rest(site: Site, shape: Shape | None, sizes: list[Expr], place: int, certain: bool) -> Expr:
+def _rest(
+    site: ShapeSite, shape: Shape | None, sizes: list[Expr], place: int, certain: bool
+) -> Expr:
     """Return the size of the axis that takes what the others leave."""
     if shape is None:
         return site.lost(place, "the number of elements of the input is not known")
@@ -92,7 +94,7 @@ def _rest(site: Site, shape: Shape | None, sizes: list[Expr], place: int, certai
     return quotient(known.resolved(whole), known.resolved(others))
 
 
-def _check_count(site: Site, before: Shape, after: Shape) -> None:
+def _check_count(site: ShapeSite, before: Shape, after: Shape) -> None:
     a, b = product(before), product(after)
     if site.knowledge.equalities.differ(a, b):
         got, wanted = shape_words(before), shape_words(after)

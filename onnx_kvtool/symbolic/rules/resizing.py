@@ -12,7 +12,7 @@ from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["depth_to_space", "resize", "space_to_depth", "upsample"]
@@ -22,7 +22,7 @@ _PLAINEST = 64
 others may be rounded to either side of a whole number."""
 
 
-def resize(site: Site) -> Sequence[Shape | Unknown]:
+def resize(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Resize-10 and later: the sizes that are asked for, or each size times its scale."""
     shape = site.shape(0)
     facts = site.view.facts
@@ -47,7 +47,7 @@ def resize(site: Site) -> Sequence[Shape | Unknown]:
     return (_with(shape, axes, _scaled(site, shape, axes, value)),)
 
 
-def upsample(site: Site) -> Sequence[Shape | Unknown]:
+def upsample(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Upsample-7 and 9: each size times its scale."""
     shape = site.shape(0)
     axes = list(range(len(shape)))
@@ -59,7 +59,7 @@ def upsample(site: Site) -> Sequence[Shape | Unknown]:
 
 
 def _scaled(
-    site: Site, shape: Shape, axes: Sequence[int], value: ir.Value | None
+    site: ShapeSite, shape: Shape, axes: Sequence[int], value: ir.Value | None
 ) -> Sequence[Expr]:
     tensor = None if value is None or value.is_graph_input() else held(value)
     if value is None or tensor is None or isinstance(tensor, ir.ExternalTensor):
@@ -70,7 +70,7 @@ def _scaled(
 
 
 def _times(
-    site: Site, shape: Shape, axes: Sequence[int], scales: Sequence[float], name: str
+    site: ShapeSite, shape: Shape, axes: Sequence[int], scales: Sequence[float], name: str
 ) -> Sequence[Expr]:
     """Return sizes times scales, rounded down."""
     if len(scales) != len(axes):
@@ -97,21 +97,21 @@ def _with(shape: Shape, axes: Sequence[int], sizes: Sequence[Expr]) -> Shape:
     return tuple(result)
 
 
-def depth_to_space(site: Site) -> Sequence[Shape | Unknown]:
+def depth_to_space(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """DepthToSpace: (N, C * b * b, H, W) to (N, C, H * b, W * b)."""
     n, channels, height, width = _image(site)
     block = site.view.integer("blocksize")
     return ((n, _part(channels, block * block), height * block, width * block),)
 
 
-def space_to_depth(site: Site) -> Sequence[Shape | Unknown]:
+def space_to_depth(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """SpaceToDepth: (N, C, H * b, W * b) to (N, C * b * b, H, W)."""
     n, channels, height, width = _image(site)
     block = site.view.integer("blocksize")
     return ((n, channels * (block * block), _part(height, block), _part(width, block)),)
 
 
-def _image(site: Site) -> Shape:
+def _image(site: ShapeSite) -> Shape:
     shape = site.shape(0)
     if len(shape) != 4 or site.view.integer("blocksize") < 1:
         raise Unknown("malformed", f"`{site.node.op_type}` takes (N, C, H, W) and a block of 1 up")

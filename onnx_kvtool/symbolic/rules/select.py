@@ -11,7 +11,7 @@ from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate
 from onnx_kvtool.symbolic.forms import choose, is_less
 from onnx_kvtool.symbolic.index_map import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape, shape_words
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def concat(site: Site) -> Sequence[Shape | Unknown]:
+def concat(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Concat: the sum along `axis`; all other sizes are shared."""
     shapes = [site.shape(i) for i in range(len(site.node.inputs))]
     if not shapes:
@@ -46,14 +46,14 @@ def concat(site: Site) -> Sequence[Shape | Unknown]:
     return (tuple(result),)
 
 
-def gather(site: Site) -> Sequence[Shape | Unknown]:
+def gather(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Gather: the axis gives way to the axes of the indices."""
     shape, indices = site.shape(0), site.shape(1)
     axis = placed(site.view.integer("axis"), len(shape))
     return ((*shape[:axis], *indices, *shape[axis + 1 :]),)
 
 
-def gather_nd(site: Site) -> Sequence[Shape | Unknown]:
+def gather_nd(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """GatherND: the last axis of the indices addresses as many axes of the data as it is long."""
     shape, indices = site.shape(0), site.shape(1)
     facts = site.view.facts

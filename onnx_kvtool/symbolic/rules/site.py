@@ -20,7 +20,7 @@ from onnx_kvtool.symbolic.sizes import Shape, shape_words
 if TYPE_CHECKING:
     from onnx_kvtool.symbolic.index_map import IndexMap
 
-__all__ = ["Contents", "Rule", "Site", "Unknown", "asked", "placed"]
+__all__ = ["Contents", "ShapeRule", "ShapeSite", "Unknown", "asked", "placed"]
 
 _MOST_AXES = 1024
 """Longest vector of sizes; no runtime has tensors of more than some dozen axes."""
@@ -50,7 +50,7 @@ class Unknown(Exception):
 
 
 @dataclass(slots=True)
-class Site:
+class ShapeSite:
     """A node and what is known of its inputs.
 
     Attributes:
@@ -241,7 +241,7 @@ class Site:
         )
 
 
-Rule = Callable[[Site], Sequence["Shape | Unknown"]]
+ShapeRule = Callable[[ShapeSite], Sequence["Shape | Unknown"]]
 """The shape of each output, in order; an output that is left out is unknown.
 
 Raises:
@@ -274,7 +274,7 @@ def placed(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def asked(site: Site, value: ir.Value) -> tuple[Expr | None, ...]:
+def asked(site: ShapeSite, value: ir.Value) -> tuple[Expr | None, ...]:
     """Return the elements of a vector of sizes; None for each one that is not known at all.
 
     Raises:

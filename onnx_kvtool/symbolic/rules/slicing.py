@@ -13,7 +13,7 @@ from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, integer, var
 from onnx_kvtool.symbolic.forms import choose, divided, is_less, largest, smallest
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.sizes import Shape
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -26,7 +26,7 @@ _HEAVIEST_SIZE = 24
 """Largest weight of a size that is kept as an expression."""
 
 
-def slice_(site: Site) -> Sequence[Shape | Unknown]:
+def slice_(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Slice: starts and ends that lie outside are clamped, so that a length is a minimum."""
     shape = site.shape(0)
     is_old = "starts" in site.view.facts.attributes
@@ -45,7 +45,7 @@ def slice_(site: Site) -> Sequence[Shape | Unknown]:
     return (tuple(result),)
 
 
-def _bounds(site: Site, name: str, is_old: bool) -> tuple[Expr, ...] | None:
+def _bounds(site: ShapeSite, name: str, is_old: bool) -> tuple[Expr, ...] | None:
     if is_old:
         return tuple(integer(n) for n in site.listed(name) or ())
     value = site.view.required(name)
@@ -53,7 +53,7 @@ def _bounds(site: Site, name: str, is_old: bool) -> tuple[Expr, ...] | None:
 
 
 def _count(
-    site: Site,
+    site: ShapeSite,
     starts: tuple[Expr, ...] | None,
     ends: tuple[Expr, ...] | None,
     axes: tuple[int, ...] | None,
@@ -74,7 +74,7 @@ def _count(
 
 
 def _length(
-    site: Site,
+    site: ShapeSite,
     axis: int,
     starts: tuple[Expr, ...] | None,
     ends: tuple[Expr, ...] | None,
@@ -97,7 +97,7 @@ def _length(
     return site.lost(axis, why, code="no-expression")
 
 
-def _cut(site: Site, size: Expr, axis: int, start: Expr, end: Expr, step: int) -> Expr | None:
+def _cut(site: ShapeSite, size: Expr, axis: int, start: Expr, end: Expr, step: int) -> Expr | None:
     """Return how many elements are taken of an axis of `size`; None where no expression says it."""
     if size.number is not None or start.number is None or end.number is None:
         found = cut_along(size, start, end, step)
@@ -115,7 +115,7 @@ def _cut(site: Site, size: Expr, axis: int, start: Expr, end: Expr, step: int) -
     return length
 
 
-def split(site: Site) -> Sequence[Shape | Unknown]:
+def split(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Split; parts of one size where `split` is absent, the last one perhaps smaller."""
     shape = site.shape(0)
     axis = placed(site.view.integer("axis"), len(shape))

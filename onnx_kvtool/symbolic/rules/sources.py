@@ -15,7 +15,7 @@ from onnx_kvtool.symbolic.forms import choose, divided, is_less, is_zero, larges
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.constants import described
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
-from onnx_kvtool.symbolic.rules.site import Site, Unknown, asked, placed
+from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, asked, placed
 from onnx_kvtool.symbolic.sizes import Shape
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-def constant(site: Site) -> Sequence[Shape | Unknown]:
+def constant(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Constant: the shape of its tensor; a list has one axis, a single element none."""
     for name, attribute in site.node.attributes.items():
         if attribute.is_ref() or attribute.value is None:
@@ -49,7 +49,7 @@ def constant(site: Site) -> Sequence[Shape | Unknown]:
     raise Unknown("unbound-attribute", "its attribute has no value here")
 
 
-def constant_of_shape(site: Site) -> Sequence[Shape | Unknown]:
+def constant_of_shape(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """ConstantOfShape: the elements of its input."""
     value = site.value(0)
     sizes = asked(site, value)
@@ -61,7 +61,7 @@ def constant_of_shape(site: Site) -> Sequence[Shape | Unknown]:
     )
 
 
-def range_(site: Site) -> Sequence[Shape | Unknown]:
+def range_(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Range: as many steps as stay before the limit."""
     operands = [site.value(i) for i in range(3)]
     given = []
@@ -79,7 +79,7 @@ def range_(site: Site) -> Sequence[Shape | Unknown]:
     return ((largest((count, ZERO), Facts()),),)
 
 
-def one_hot(site: Site) -> Sequence[Shape | Unknown]:
+def one_hot(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """OneHot: a new axis of `depth`."""
     shape, value = site.shape(0), site.value(1)
     axis = placed(site.view.integer("axis"), len(shape) + 1)
@@ -88,7 +88,7 @@ def one_hot(site: Site) -> Sequence[Shape | Unknown]:
     return ((*shape[:axis], size, *shape[axis:]),)
 
 
-def shape_vector(site: Site) -> Sequence[Shape | Unknown]:
+def shape_vector(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Shape: one number per axis from `start` to `end`."""
     value = site.value(0)
     rank = site.rank_of(value)
@@ -101,12 +101,12 @@ def shape_vector(site: Site) -> Sequence[Shape | Unknown]:
     return ((integer(len(picked)),),)
 
 
-def scalar(site: Site) -> Sequence[Shape | Unknown]:
+def scalar(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """Size and whatever else gives a scalar."""
     return ((),)
 
 
-def non_zero(site: Site) -> Sequence[Shape | Unknown]:
+def non_zero(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """NonZero: a column for each element that is not zero."""
     value = site.value(0)
     rank = len(site.shape(0))

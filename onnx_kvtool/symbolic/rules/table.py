@@ -21,11 +21,11 @@ from onnx_kvtool.symbolic.rules import (
     windows,
 )
 from onnx_kvtool.symbolic.rules.elementwise import broadcast, like, one_shape
-from onnx_kvtool.symbolic.rules.site import Rule
+from onnx_kvtool.symbolic.rules.site import ShapeRule
 
 __all__ = ["OTHER_RULES", "SHAPE_RULES"]
 
-_OWN: Table[str, Rule] = Table(
+_OWN: Table[str, ShapeRule] = Table(
     "shape rule of one operator",
     [
         ("ArgMax", reduction.arg_reduce),
@@ -79,7 +79,7 @@ _OWN: Table[str, Rule] = Table(
 """What the traits of an operator do not say."""
 
 
-def _by_traits() -> Iterator[tuple[str, Rule]]:
+def _by_traits() -> Iterator[tuple[str, ShapeRule]]:
     for op in sorted(having(Trait.BROADCASTS)):
         yield op, broadcast
     for op in sorted(having(Trait.REDUCES) - having(Trait.DECIDES)):
@@ -90,13 +90,13 @@ def _by_traits() -> Iterator[tuple[str, Rule]]:
             yield op, like(0)
 
 
-SHAPE_RULES: Table[str, Rule] = Table(
+SHAPE_RULES: Table[str, ShapeRule] = Table(
     "shape rule",
     [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
 )
 """An operator that is not here is left to onnx's own rule for a single node."""
 
-OTHER_RULES: Table[str, Rule] = Table(
+OTHER_RULES: Table[str, ShapeRule] = Table(
     "shape rule of another domain",
     [
         (f"ai.onnx.ml::{op}", like(0))

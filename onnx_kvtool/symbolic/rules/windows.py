@@ -9,7 +9,7 @@ from onnx_kvtool.ops.schema import AttributeValue
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import ONE, Expr, integer
 from onnx_kvtool.symbolic.forms import divided, smallest
-from onnx_kvtool.symbolic.rules.site import Rule, Site, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["conv", "conv_transpose", "deform_conv", "pool"]
@@ -62,7 +62,7 @@ class _Window:
         return smallest((divided(way + (self.stride - 1), stride, Facts()) + 1, beginning), Facts())
 
 
-def conv(weight: int = 1) -> Rule:
+def conv(weight: int = 1) -> ShapeRule:
     """Return the rule of Conv and its kin: (N, C, ...) and (M, C / group, ...) to (N, M, ...).
 
     FusedConv is of its kin: what it adds has the shape of the result.
@@ -71,18 +71,18 @@ def conv(weight: int = 1) -> Rule:
         weight: Position of the filters.
     """
 
-    def rule(site: Site) -> Sequence[Shape | Unknown]:
+    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
         return (_convolved(site, weight),)
 
     return rule
 
 
-def deform_conv(site: Site) -> Sequence[Shape | Unknown]:
+def deform_conv(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """DeformConv: as Conv; where the window looks depends on the offsets, how often does not."""
     return (_convolved(site, 1),)
 
 
-def _convolved(site: Site, weight: int) -> Shape:
+def _convolved(site: ShapeSite, weight: int) -> Shape:
     shape, filters = site.shape(0), site.shape(weight)
     if len(shape) != len(filters) or len(shape) < 3:
         raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
@@ -96,7 +96,7 @@ def _convolved(site: Site, weight: int) -> Shape:
     return (shape[0], filters[0], *_slid(site, shape[2:], windows, ceil=False))
 
 
-def conv_transpose(site: Site) -> Sequence[Shape | Unknown]:
+def conv_transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """ConvTranspose: (N, C, ...) and (C, M / group, ...) to (N, M, ...), larger by the stride."""
     shape, filters = site.shape(0), site.shape(1)
     rank = len(shape) - 2
@@ -120,7 +120,7 @@ def conv_transpose(site: Site) -> Sequence[Shape | Unknown]:
     return ((shape[0], channels, *_legal(site, sizes)),)
 
 
-def pool(site: Site) -> Sequence[Shape | Unknown]:
+def pool(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
     shape = site.shape(0)
     kernel = tuple(map(integer, _numbers(site, "kernel_shape") or ()))
@@ -136,19 +136,19 @@ def pool(site: Site) -> Sequence[Shape | Unknown]:
 
 
 def _slid(
-    site: Site, sizes: Sequence[Expr], windows: Sequence[_Window], *, ceil: bool
+    site: ShapeSite, sizes: Sequence[Expr], windows: Sequence[_Window], *, ceil: bool
 ) -> Sequence[Expr]:
     found = [w.positions(size, ceil=ceil) for size, w in zip(sizes, windows, strict=True)]
     return _legal(site, found)
 
 
-def _legal(site: Site, sizes: Sequence[Expr]) -> Sequence[Expr]:
+def _legal(site: ShapeSite, sizes: Sequence[Expr]) -> Sequence[Expr]:
     """Return sizes that a run which does not fail never makes negative, and remember that."""
     site.knowledge.legal.update(size for size in sizes if size.number is None)
     return sizes
 
 
-def _windows(site: Site, kernel: Sequence[Expr], rank: int) -> list[_Window]:
+def _windows(site: ShapeSite, kernel: Sequence[Expr], rank: int) -> list[_Window]:
     """Return the window along each spatial axis.
 
     Raises:
@@ -169,7 +169,7 @@ def _windows(site: Site, kernel: Sequence[Expr], rank: int) -> list[_Window]:
     ]
 
 
-def _attribute(site: Site, name: str) -> AttributeValue:
+def _attribute(site: ShapeSite, name: str) -> AttributeValue:
     """Return an attribute or its default; None without either, or if there is none of that name."""
     if not site.node.domain:
         return site.view.attribute(name) if name in site.view.facts.attributes else None
@@ -183,7 +183,7 @@ def _attribute(site: Site, name: str) -> AttributeValue:
     return tuple(value) if isinstance(value, list | tuple) else value
 
 
-def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
+def _numbers(site: ShapeSite, name: str) -> tuple[int, ...] | None:
     value = _attribute(site, name)
     if not isinstance(value, tuple) or not value:
         return None

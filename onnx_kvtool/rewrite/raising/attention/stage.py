@@ -10,7 +10,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.engine.emit import Emitter, Scope
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
@@ -62,7 +62,7 @@ def _edit(
     model: ir.Model,
     proven: list[tuple[Location, Fusion]],
     settings: RaiseSettings,
-    scopes: Mapping[ir.Graph, Scope],
+    scopes: Mapping[ir.Graph, ScopedValues],
     outcome: RaiseOutcome,
 ) -> None:
     """Carry out all fusions, in the order of the graph."""
