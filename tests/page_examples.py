@@ -121,8 +121,9 @@ def stage(directory: Path) -> None:
 
     decoder.onnx is a decoder of opset 24; exported.onnx is one with a static cache as PyTorch's
     exporter wrote it, positions.onnx a cache that it wrote for a list of positions; float8.onnx is
-    a cache of a type that opset 18 lacks, wrong_axis.onnx one with a mistake; models holds copies
-    of the first and the last; fixtures are the fixtures.
+    a cache of a type that opset 18 lacks, wrong_axis.onnx one with a mistake, growing.onnx a
+    decoder whose caches grow; models holds copies of decoder.onnx and wrong_axis.onnx; fixtures are
+    the fixtures.
     """
     (directory / "fixtures").symlink_to(ROOT / "fixtures")
     (directory / "models").mkdir()
@@ -130,6 +131,8 @@ def stage(directory: Path) -> None:
         shutil.copy(MODELS / "native" / "llama_static.onnx", directory / copy)
     exported = MODELS / "torch_static"
     shutil.copy(exported / "hf" / "llama_static__dynamo_op18.onnx", directory / "exported.onnx")
+    growing = ROOT / "fixtures" / "growing" / "llama__optimum.onnx"
+    shutil.copy(growing, directory / "growing.onnx")
     positions = exported / "hand" / "index_copy_bhsd__dynamo_op18.onnx"
     shutil.copy(positions, directory / "positions.onnx")
     for copy in ("wrong_axis.onnx", "models/wrong_axis.onnx"):

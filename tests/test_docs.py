@@ -85,7 +85,7 @@ def test_every_option_that_is_documented_exists() -> None:
 
 def test_every_reason_that_raise_gives_is_documented() -> None:
     rules = ROOT / "onnx_kvtool" / "rewrite" / "raising"
-    source = "".join(path.read_text(encoding="utf-8") for path in sorted(rules.glob("*.py")))
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted(rules.rglob("*.py")))
     named = r'Unproven\(\s*"([a-z-]+)"|assume\(\s*"[a-z-]+",\s*[\w.]+,\s*"([a-z-]+)"'
     given = {one or other for one, other in re.findall(named, source)}
     page = (ROOT / "docs" / "commands" / "raise.md").read_text(encoding="utf-8")

@@ -108,7 +108,7 @@ def replaceable(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 def assumptions(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer what may be assumed, then the inputs or dimensions that it is about."""
     kind, colon, rest = incomplete.partition(":")
-    kinds = ("contiguous", "finite", "in-range", "same-dim")
+    kinds = ("contiguous", "covers-past", "finite", "in-range", "same-dim")
     if not colon:
         return _plain(kinds, incomplete)
     outline = next(_outlines(ctx))

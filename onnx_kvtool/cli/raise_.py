@@ -16,7 +16,7 @@ from onnx_kvtool.cli.options import (
 )
 from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.rewriting import refuse_nonsense
-from onnx_kvtool.cli.types import Whole
+from onnx_kvtool.cli.types import Rows, Whole
 from onnx_kvtool.core.choices import NATIVE_OPSET, ReportFormat
 
 __all__ = ["raise_"]
@@ -34,6 +34,7 @@ Examples:
   kvtool raise exported.onnx                       writes exported.raised.onnx
   kvtool raise exported.onnx --opset 25 -o new.onnx
   kvtool raise exported.onnx --dry-run --format json
+  kvtool raise growing.onnx --capacity 4096        caches of 4096 rows
   kvtool raise exported.onnx --assume contiguous   positions count up by one
   kvtool raise exported.onnx --assume in-range:cache_position
   kvtool raise exported.onnx --require-all
@@ -64,13 +65,21 @@ See also:
     section="What to raise",
 )
 @option(
+    "--capacity",
+    type=Rows(),
+    metavar="N|NAME",
+    help="Rows for caches that grow with every step, which then have a fixed capacity: a number, or"
+    " the name of a symbolic dimension.  [default: leave them as they are]",
+    section="What to raise",
+)
+@option(
     "--assume",
     multiple=True,
     metavar="WHAT",
     shell_complete=offers("assumptions"),
     help="Take for granted what the graph does not say: `contiguous[:VALUE]`, `same-dim:A=B`,"
-    " `in-range[:VALUE]` or `finite[:VALUE]`; a refusal names what it lacks. Without a value, for"
-    " every input. Repeatable.",
+    " `in-range[:VALUE]`, `finite[:VALUE]` or `covers-past:VALUE`; a refusal names what it lacks."
+    " Without a value, for every input. Repeatable.",
     section="What to raise",
 )
 @option(
@@ -99,6 +108,10 @@ def raise_(
     slices are raised where it is proven that they write row s of the update to `start + s` along
     one axis. What cannot be proven stays as it is, and the missing fact is named, so that it can be
     granted with --assume. A model below --opset is brought to it. Nothing else is changed.
+
+    With --capacity, caches that grow by Concat become caches of so many rows. Inputs and outputs
+    keep their names; only the axis that grew has the capacity as its size. Where a step begins
+    follows from the length of a mask, or from a new input `past_length`, int64 of shape (1).
 
     Before it is written, the result runs on the same inputs as MODEL, step by step; one that
     differs is not written.

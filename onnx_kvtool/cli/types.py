@@ -11,7 +11,7 @@ import click
 from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.suggestion import did_you_mean
 
-__all__ = ["ReportFile", "Tolerance", "Whole", "Word"]
+__all__ = ["ReportFile", "Rows", "Tolerance", "Whole", "Word"]
 
 
 class Word(click.Choice[str]):
@@ -53,6 +53,23 @@ class Whole(click.IntRange):
             is_above = self.max is not None and text.isdecimal() and int(text) > self.max
             help = self.above if is_above else None
             raise WrongValue(text, self.spoken, ctx, param, help) from error
+
+
+class Rows(click.ParamType[int | str]):
+    """A number of rows: an integer of at least 1, or the name of a symbolic dimension."""
+
+    name = "rows"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """Return the number or the name."""
+        text = str(value)
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            return int(text)
+        if text.isidentifier():
+            return text
+        raise WrongValue(text, "an integer of at least 1, or a name", ctx, param)
 
 
 class ReportFile(click.Path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import listed
+from onnx_kvtool.commands.arguments import check_least, listed
 from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
     check_common,
@@ -18,10 +18,11 @@ from onnx_kvtool.commands.rewriting import (
 )
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import Unverified, UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.walk import values
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport
@@ -29,6 +30,8 @@ from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
 from onnx_kvtool.rewrite.raising.stage import RaiseSettings
 from onnx_kvtool.rewrite.report import Refused, Verification
+from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.sizes import names_in
 
 __all__ = ["RaiseRequest", "raise_", "run"]
 
@@ -39,11 +42,14 @@ class RaiseRequest(RewriteRequest):
 
     Attributes:
         opset: Lowest opset of the result; a model that is at a later one stays there.
+        capacity: Rows for caches that grow: a number, or the name of a dimension; None to leave
+            them as they are.
         assume: What may be taken for granted, as `--assume` takes it.
         require_all: Whether a candidate that stays as it was is a failure.
     """
 
     opset: int = NATIVE_OPSET
+    capacity: int | str | None = None
     assume: tuple[str, ...] = ()
     require_all: bool = False
 
@@ -52,6 +58,7 @@ def raise_(
     model: ModelSource,
     *,
     opset: int = NATIVE_OPSET,
+    capacity: int | str | None = None,
     assume: Sequence[str] = (),
     require_all: bool = False,
     verify: bool | None = None,
@@ -66,8 +73,11 @@ def raise_(
             path of one.
         opset: Lowest opset of the result, at least 24; a model that is at a later one stays there,
             and one without anything to raise stays as it is.
+        capacity: Rows that a cache which grows with every step gets: a number, at least 1, or the
+            name of a symbolic dimension that the model does not have; None leaves such caches as
+            they are, and reports them as refused.
         assume: What may be taken for granted where the graph does not say it: `contiguous[:VALUE]`,
-            `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`.
+            `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`, `covers-past:VALUE`.
         require_all: Whether a candidate that cannot be raised is a failure.
         verify: True forces the comparison, of the models as they are if the machine has the memory;
             False switches it off; None compares within the budget.
@@ -79,8 +89,9 @@ def raise_(
             chosen by the case.
 
     Returns:
-        The raised model, whose inputs and outputs are those of `model`, or an equal copy where
-        there is nothing to raise; and the report. Nothing is written.
+        The raised model, or an equal copy where there is nothing to raise; and the report. Nothing
+        is written. Its inputs and outputs are those of `model`; with a capacity that is the size of
+        the axis that grew, and there may be an input `past_length`, which the report names.
 
     Raises:
         Refused: If the result is not equal, the model cannot come to the opset, or, with
@@ -96,6 +107,7 @@ def raise_(
     request = RaiseRequest(
         model=path_of(model),
         opset=opset,
+        capacity=capacity,
         assume=listed("assume", assume),
         require_all=require_all,
         verify=verify,
@@ -154,6 +166,50 @@ def _check_request(request: RaiseRequest) -> None:
     Assumptions.parse(request.assume)
 
 
+def _has_other_caches(report: RaiseReport) -> bool:
+    """Return whether the caches of the result have another size than those of the source."""
+    return any(cache.source != "fixed" for cache in report.caches)
+
+
+def _unverified(
+    report: RaiseReport,
+    model: ir.Model,
+    source: ir.Model | str,
+    request: RaiseRequest,
+    progress: Progress,
+) -> RaiseReport:
+    """Say that a result takes other inputs than its source, and so is not run beside it.
+
+    Raises:
+        Unverified: If it was to be run.
+    """
+    report.verification = proven(model, source, None, report.notes, progress)
+    if request.verify is False:
+        return report
+    text = "the caches of the result have a fixed capacity, and those of the source grow"
+    if request.verify:
+        help = "leave `--verify` out to write it unverified"
+        raise Unverified(f"the result cannot be verified: {text}", help=help)
+    report.verification = Verification("skipped", detail=text)
+    return report
+
+
+def _check_capacity(model: ir.Model, capacity: int | str | None) -> None:
+    """Refuse a capacity that is no number of rows, or a name that means something else already."""
+    if isinstance(capacity, int):
+        check_least("capacity", capacity, 1)
+    elif capacity is not None:
+        if not capacity.isidentifier():
+            expected = "expected an integer of at least 1, or a name"
+            raise UsageError(f"`--capacity` is `{capacity}`, {expected}")
+        dims = {dim for value in values(model) for dim in dims_of(value) or ()}
+        if any(isinstance(dim, str) and capacity in names_in(dim) for dim in dims):
+            raise UsageError(
+                f"`--capacity {capacity}` names a dimension that the model has already",
+                help="choose a name that is new",
+            )
+
+
 def _raise(
     model: ir.Model, request: RaiseRequest, source: ir.Model | None, progress: Progress
 ) -> RaiseReport:
@@ -167,7 +223,10 @@ def _raise(
     """
     assumptions = Assumptions.parse(request.assume)
     assumptions.check(model)
-    settings = RaiseSettings(opset=request.opset, assumptions=assumptions)
+    _check_capacity(model, request.capacity)
+    settings = RaiseSettings(
+        opset=request.opset, assumptions=assumptions, capacity=request.capacity
+    )
     verifier = prepared(model, request, progress)
     progress("raising")
     with collector_paused():
@@ -191,6 +250,8 @@ def _raise(
     if not report.is_changed:
         report.verification = Verification("skipped", detail="nothing was raised")
         return report
+    if _has_other_caches(report):
+        return _unverified(report, model, source or request.model, request, progress)
     report.verification = proven(
         model,
         source or request.model,

@@ -12,6 +12,7 @@ from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.raising.attention.stage import raise_attention
 from onnx_kvtool.rewrite.raising.dead import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
+from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
 from onnx_kvtool.rewrite.upgrade import upgrade
 
@@ -25,7 +26,7 @@ before; a node that it adds has as its `version` that of the result, `max(opset,
 Types and shapes that it infers it takes away again. With anything `blocked` the model is thrown
 away."""
 
-_STAGES: tuple[Stage, ...] = (raise_fixed, raise_attention)
+_STAGES: tuple[Stage, ...] = (raise_growing, raise_fixed, raise_attention)
 """In order: other domains -> growing caches -> fixed caches -> attention -> static shapes."""
 
 

@@ -141,7 +141,14 @@ class SizeEqualities:
         return True
 
     def _learn(self, one: Expr, other: Expr) -> None:
-        """Let an atom of the two stand for the rest, the least telling atom there is."""
+        """Let an atom of the two stand for the rest, the least telling atom there is.
+
+        What both have in common says nothing: where `a + n` is `b + n`, `a` is `b`.
+        """
+        difference = one - other
+        above = Expr.of({m: k for m, k in difference.terms if k > 0})
+        below = Expr.of({m: -k for m, k in difference.terms if k < 0})
+        one, other = above, below
         choices = [
             (_rank(expr), atom, rest)
             for expr, rest in ((other, one), (one, other))

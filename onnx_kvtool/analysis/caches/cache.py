@@ -68,6 +68,8 @@ class Cache:
         past_value: The graph input, initializer or other value that `past` names.
         node: The node that updates it. Good only as long as the model is not edited.
         calls: The calls of model-local functions that lead to `node`, outermost first.
+        is_rolling: Whether the present has the rows of the past and the new ones but for some, such
+            as the newest rows alone.
     """
 
     kind: CacheKind
@@ -86,6 +88,7 @@ class Cache:
     past_value: ir.Value | None = field(repr=False, compare=False)
     node: ir.Node = field(repr=False, compare=False)
     calls: tuple[ir.Node, ...] = field(default=(), repr=False, compare=False)
+    is_rolling: bool = False
 
     @property
     def capacity(self) -> Dim:

@@ -149,6 +149,7 @@ class _Finder:
             past_value=None if source is None else source.end,
             node=update.node,
             calls=frame.calls,
+            is_rolling=update.is_growing and moves,
         )
 
     def _with_positions(self, update: Update, frame: Frame, source: Route) -> Update:

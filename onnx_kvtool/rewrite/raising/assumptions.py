@@ -18,14 +18,15 @@ from onnx_kvtool.symbolic.sizes import normal
 
 __all__ = ["KINDS", "Assumptions", "Kind", "Unproven", "ValueKind"]
 
-ValueKind = Literal["contiguous", "in-range", "finite"]
-Kind = Literal["contiguous", "same-dim", "in-range", "finite"]
+ValueKind = Literal["contiguous", "in-range", "finite", "covers-past"]
+Kind = Literal["contiguous", "same-dim", "in-range", "finite", "covers-past"]
 
 KINDS: dict[Kind, str] = {
     "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
     "same-dim": "same-dim:A=B: two symbolic dimensions, or one and a number, are one size",
     "in-range": "in-range[:VALUE]: positions computed from a value lie within the cache",
     "finite": "finite[:VALUE]: a tensor holds neither NaN, infinities nor negative zeros",
+    "covers-past": "covers-past:VALUE: the last axis of an input is as long as past and new tokens",
 }
 """Every assumption, with what it says."""
 
@@ -72,7 +73,7 @@ class Assumptions:
         values: dict[str, frozenset[str | None]] = {}
         for text in granted:
             kind, colon, rest = text.partition(":")
-            if kind not in KINDS or (colon and not rest):
+            if kind not in KINDS or (colon and not rest) or (kind == "covers-past" and not rest):
                 raise _unknown(text, kind)
             if kind == "same-dim":
                 dims.append(_pair(text, rest))

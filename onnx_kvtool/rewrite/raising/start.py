@@ -28,7 +28,7 @@ from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["Batch", "Measures", "check_expressible", "write_indices"]
+__all__ = ["Batch", "Measures", "check_expressible", "one_row", "write_indices"]
 
 _ROW = coordinate(0)
 
@@ -112,6 +112,18 @@ def write_indices(
         return em.constant(fixed, "write_indices")
     key = ("write_indices", start, batch.size)
     return em.once(key, lambda: build.named(build.expanded(start)))
+
+
+def one_row(em: Emitter, expr: Expr, sizes: Measures, carrier: ir.Value) -> ir.Value:
+    """Return an expression that is the same for all sequences as a value, (1,), int64.
+
+    Args:
+        em: Where to build.
+        expr: The expression; no coordinate occurs in it.
+        sizes: What is known of sizes.
+        carrier: Any value of the graph.
+    """
+    return _Building(em, Batch(carrier, integer(1), True), sizes, {}).value(expr)
 
 
 @dataclass(slots=True)

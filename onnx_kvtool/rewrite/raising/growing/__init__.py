@@ -1,0 +1,1 @@
+"""Caches that grow with every step, and what gives them a fixed capacity."""

@@ -1,0 +1,229 @@
+"""The edit: a cache of fixed capacity in the place of one that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
+from onnx_kvtool.rewrite.raising.growing.growth import End, Growth
+from onnx_kvtool.rewrite.raising.growing.position import Position
+from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
+
+__all__ = ["Edit"]
+
+
+@dataclass(slots=True)
+class Edit:
+    """The edits of one model.
+
+    Attributes:
+        model: The model.
+        scopes: Where to build nodes of each graph.
+        opset: Version of the default domain of new nodes.
+        capacity: Rows of the caches: a number, or a name.
+        sizes: What is known of sizes.
+        position: Where a step begins.
+        old: Nodes that may serve nobody any more.
+        length: Rows in use before the step, (1,); known once `begin` is done.
+        number: The same, ().
+        starts: The first new row of each sequence, (B,), of each cache.
+        totals: Rows in use after the step, (1,), by what a step adds.
+    """
+
+    model: ir.Model
+    scopes: Mapping[ir.Graph, ScopedValues]
+    opset: int
+    capacity: int | str
+    sizes: Sizes
+    position: Position
+    old: list[ir.Node] = field(default_factory=list)
+    length: ir.Value = field(init=False)
+    number: ir.Value = field(init=False)
+    starts: dict[Growth, ir.Value] = field(default_factory=dict)
+    _folder: Folder = field(default_factory=Folder)
+
+    def begin(self, growths: Sequence[Growth]) -> None:
+        """Put in front of everything what all caches share: where the step begins, and ends."""
+        graph = self.model.graph
+        if self.position.added is not None:
+            graph.inputs.append(self.position.added)
+        em = Emitter(self.scopes[graph], self.opset, "kvtool/past")
+        start, measures = self.position.start, self.sizes.measures
+        carrier = growths[0].past
+        self.length = em.once(("row", start), lambda: one_row(em, start, measures, carrier))
+        self.number = em.op("Squeeze", self.length, hint="length")
+        for growth in growths:
+            batch = self.sizes.knowledge.shapes[growth.past][0]
+            first = write_indices(em, start, Batch(growth.past, batch, False), measures, {})
+            assert first is not None  # a start that is always 0 would be a past without rows
+            self.starts[growth] = first
+            for end in growth.ends:
+                self._total(em, growth, end)
+        nodes = em.commit()
+        front = next(iter(graph), None)
+        assert front is not None
+        graph.insert_before(front, nodes)
+        self.old += nodes
+
+    def _total(self, em: Emitter, growth: Growth, end: End) -> ir.Value | None:
+        """Return the rows in use after the step, (1,); None where no input says them."""
+        step = self.sizes.step(end.new, growth.axis)
+        if step is None or end.node is None:
+            return None
+        total = self.position.start + step
+        key = ("row", total)
+        return em.once(key, lambda: one_row(em, total, self.sizes.measures, growth.past))
+
+    def run(self, growth: Growth) -> list[ir.Node]:
+        """Give one cache its capacity.
+
+        Returns:
+            The TensorScatters, in the order of `growth.ends`.
+        """
+        for node in growth.shapes:
+            self._resize(growth, node)
+        found = [self._append(growth, end) for end in growth.ends]
+        shape = growth.present.shape
+        outputs = [scatter.outputs[0] for scatter in found]
+        for value in (growth.past, *growth.choices, *outputs):
+            value.shape = _with_rows(value.shape or shape, growth, self.capacity)
+        self.old += growth.aliases
+        return found
+
+    def _append(self, growth: Growth, end: End) -> ir.Node:
+        """Put a TensorScatter where rows were appended, or where a cache begins."""
+        graph, node = end.graph, end.node
+        output = graph.outputs[end.index]
+        em = Emitter(self.scopes[graph], self.opset, (node and node.name) or "kvtool/raise")
+        dtype = growth.past.dtype or output.dtype or ir.DataType.UNDEFINED
+        starts = [self.starts[growth]] if node is not None else []
+        present = em.op(
+            "TensorScatter",
+            growth.past,
+            end.new,
+            *starts,
+            attributes={"axis": growth.axis},
+            dtype=dtype,
+            hint="TensorScatter",
+        )
+        present.shape, present.doc_string = output.shape, output.doc_string
+        scatter = present.producer()
+        assert scatter is not None
+        graph.outputs[end.index] = present
+        present.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_use")
+        if (last := output.producer()) is not None:
+            self.old.append(last)
+        if node is None:
+            graph.extend(em.commit())
+            return scatter
+        grown = node.outputs[0]
+        if grown.uses() or grown.is_graph_output():
+            rows = self._in_use(em, growth, end, present)
+            rows.type, rows.shape = grown.type or rows.type, grown.shape
+            ir.convenience.replace_all_uses_with(grown, rows, replace_graph_outputs=True)
+            if grown is output:
+                rows.name, grown.name = grown.name, None
+        graph.insert_before(node, em.commit())
+        scatter.metadata_props.update(node.metadata_props)
+        scatter.doc_string = node.doc_string
+        if node.name:
+            scatter.name, node.name = node.name, None
+        self.old.append(node)
+        return scatter
+
+    def _in_use(self, em: Emitter, growth: Growth, end: End, present: ir.Value) -> ir.Value:
+        """Return the rows of a present that are in use: what the Concat made."""
+        axis = growth.axis
+        total = self._total(em, growth, end)
+        if total is None:
+            limits = {"start": axis, "end": axis + 1}
+            added = em.op("Shape", end.new, attributes=limits, hint="rows")
+            total = em.op("Add", self.length, added, hint="rows")
+        dtype = present.dtype or ir.DataType.UNDEFINED
+        first, axes = em.constant([0], "first"), em.constant([axis], "axes")
+        return em.op("Slice", present, first, total, axes, dtype=dtype, hint="rows_in_use")
+
+    def _resize(self, growth: Growth, node: ir.Node) -> None:
+        """Let those who read the length of a past read how many rows are in use."""
+        axis = growth.axis
+        first, last = _limits(node, growth.rank)
+        if not first <= axis < last and node.inputs[0] is growth.past:
+            return
+        self.old.append(node)
+        value = node.outputs[0]
+        is_whole = value.is_graph_output()
+        for use in tuple(value.uses()):
+            taken = self._taken(use.node, use.idx, first)
+            if taken is None:
+                is_whole = True
+            elif taken[0] == axis:
+                new = self.number if taken[1] == 0 else self.length
+                self._replace(use.node.outputs[0], new, use.node)
+        graph = node.graph
+        if graph is None or not (value.uses() or value.is_graph_output()):
+            return
+        em = Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
+        if is_whole and first <= axis < last:
+            pieces = [
+                self._shape(em, growth, first, axis),
+                self.length,
+                self._shape(em, growth, axis + 1, last),
+            ]
+            known = [piece for piece in pieces if piece is not None]
+            new = known[0] if len(known) == 1 else em.op("Concat", *known, attributes={"axis": 0})
+        else:
+            new = self._shape(em, growth, first, last) or em.constant([], "sizes")
+        graph.insert_before(node, em.commit())
+        self._replace(value, new, node)
+
+    def _shape(self, em: Emitter, growth: Growth, first: int, last: int) -> ir.Value | None:
+        """Return some sizes of a past; None for none."""
+        if first >= last:
+            return None
+        limits = {"start": first, "end": last}
+        return em.op("Shape", growth.past, attributes=limits, hint="sizes")
+
+    def _taken(self, node: ir.Node, index: int, first: int) -> tuple[int, int] | None:
+        """Return the axis whose size a Gather takes from a Shape, and the rank of the result."""
+        if node.op_type != "Gather" or node.domain != "" or index != 0:
+            return None
+        places = self._folder.integers(node.inputs[1])
+        if places is None or places.size != 1 or places.ndim > 1 or places.flat[0] < 0:
+            return None
+        return int(places.flat[0]) + first, places.ndim
+
+    def _replace(self, old: ir.Value, new: ir.Value, node: ir.Node) -> None:
+        """Let a value take the place of another, under the name of an output where it is one."""
+        graph = node.graph
+        assert graph is not None
+        if old.is_graph_output():
+            em = Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
+            new = em.op("Identity", new, hint="size")
+            new.name, old.name = old.name, None
+            new.shape = old.shape
+            graph.insert_before(node, em.commit())
+        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        self.old.append(node)
+
+
+def _limits(node: ir.Node, rank: int) -> tuple[int, int]:
+    """Return the first axis whose size a Shape gives, and the one behind the last."""
+    limits = []
+    for name, default in (("start", 0), ("end", rank)):
+        attribute = node.attributes.get(name)
+        limit = default if attribute is None else attribute.as_int()
+        limits.append(min(max(limit + rank if limit < 0 else limit, 0), rank))
+    return limits[0], limits[1]
+
+
+def _with_rows(shape: ir.Shape | None, growth: Growth, capacity: int | str) -> ir.Shape:
+    """Return the shape of a cache with its capacity along the axis of the sequence."""
+    known = shape if shape is not None and len(shape) == growth.rank else growth.past.shape
+    assert known is not None
+    dims = list(known)
+    return ir.Shape([capacity if i == growth.axis else dim for i, dim in enumerate(dims)])

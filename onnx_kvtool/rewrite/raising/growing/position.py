@@ -1,0 +1,97 @@
+"""Where a step begins: how many rows of every cache are in use before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.raise_report import InputAdded
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.growing.growth import Growth
+from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.symbolic.atoms import Element, Extent
+from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+
+__all__ = ["Position", "position_of"]
+
+_INPUT = "past_length"
+_MEANING = "tokens before this step, which is how many rows of each cache are in use"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How many rows of every cache are in use before a step.
+
+    Attributes:
+        start: That number, from inputs of the model.
+        proof: Why it is that number.
+        assumed: The assumption that this rests on.
+        added: The input that says it, where none did; it is not part of the graph yet.
+    """
+
+    start: Expr
+    proof: str
+    assumed: str | None = None
+    added: ir.Value | None = None
+
+    @property
+    def report(self) -> InputAdded | None:
+        """What is said of the added input."""
+        if self.added is None:
+            return None
+        assert self.added.dtype is not None
+        dtype = dtype_name(self.added.dtype)
+        return InputAdded(self.added.name or "", dtype, (1,), _MEANING)
+
+
+def position_of(
+    model: ir.Model, growths: Sequence[Growth], sizes: Sizes, assumptions: Assumptions
+) -> Position:
+    """Find an input that says where a step begins, or make one up.
+
+    An input says so by a size: one whose name is that of the past, with what the step adds, or one
+    that is granted to be both. What the elements of an input are, no model can promise.
+
+    Raises:
+        Unproven: If an input is granted to cover the past and what a step adds to it is unknown.
+    """
+    granted = assumptions.values.get("covers-past", frozenset())
+    for value in model.graph.inputs:
+        if value.name in granted:
+            return _granted(value, growths, sizes)
+    for value, axis in sizes.inputs(model, growths):
+        rest = sizes.behind(value, axis)
+        if rest is not None:
+            dim = (dims_of(value) or ())[axis]
+            start = variable(Extent(value, integer(axis))) - rest
+            return Position(start, f"`{value.name}` is `{dim}` long, by its declaration")
+    added = ir.Value(
+        name=Names(model).fresh(_INPUT),
+        type=ir.TensorType(ir.DataType.INT64),
+        shape=ir.Shape([1]),
+    )
+    start = variable(Element(added, (integer(0),)))
+    text = f"the new input `{added.name}` says how many tokens came before"
+    return Position(start, text, None, added)
+
+
+def _granted(value: ir.Value, growths: Sequence[Growth], sizes: Sizes) -> Position:
+    dims = dims_of(value)
+    if not dims:
+        raise Unproven("unknown-rank", f"the rank of `{value.name}` is unknown or 0")
+    steps = {sizes.step(end.new, g.axis) for g in growths for end in g.ends if end.node is not None}
+    step = steps.pop()
+    if step is None or steps:
+        raise Unproven(
+            "step-unknown",
+            f"no input says how many rows a step adds, so `{value.name}` does not say how many "
+            "were there before",
+        )
+    start = variable(Extent(value, integer(len(dims) - 1))) - step
+    text = f"`{value.name}` is as long as the past and the new tokens"
+    return Position(start, text, f"covers-past:{value.name}")

@@ -1,0 +1,180 @@
+"""The stage of `raise` for caches that grow: each gets a fixed capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.caches.find import find_caches
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.raise_report import Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raising.assumptions import Unproven
+from onnx_kvtool.rewrite.raising.dead import remove_dead
+from onnx_kvtool.rewrite.raising.growing.edit import Edit
+from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
+from onnx_kvtool.rewrite.raising.growing.position import Position, position_of
+from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
+from onnx_kvtool.shapes.infer import annotate
+
+__all__ = ["raise_growing"]
+
+_GROWS = frozenset({"Attention", "Concat", "GroupQueryAttention", "MultiHeadAttention"})
+
+
+def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
+    """Give every cache a fixed capacity of which it is proven that it only grows, in place.
+
+    `present = Concat(past, new)` becomes a TensorScatter of the new rows behind those in use, and
+    whoever reads the Concat reads a Slice of the rows in use. Inputs and outputs keep their names,
+    order and types, with the capacity as size of the axis that grew; where no input says how many
+    rows are in use, one is added. The lengths of the pasts that the model reads become that number.
+
+    What cannot be proven stays, and so does every one of these caches without a capacity.
+
+    Returns:
+        Whether anything was replaced; the new nodes are of the opset of the result.
+    """
+    found = _growing(model)
+    if not found:
+        return False
+    places = {
+        node: outcome.place(path, node, index)
+        for path, index, node in nodes(model)
+        if node.op_type in _GROWS
+    }
+    if settings.capacity is None:
+        outcome.refused += [_without_capacity(cache, places[cache.node]) for cache in found]
+        return False
+    opset = model.opset_imports[""]
+    annotations = annotate(model, fully=True)
+    try:
+        growths = list(_proven(model, found, places, opset, outcome))
+        if not growths:
+            return False
+        try:
+            sizes = Sizes.of(model, growths, settings.assumptions, opset)
+            position = position_of(model, growths, sizes, settings.assumptions)
+        except Unproven as missing:
+            outcome.refused += [_refusal(growth.place, missing) for growth in growths]
+            return False
+        outcome.blocked = objections(model, "raise")
+        if not outcome.blocked:
+            _edit(model, settings, growths, sizes, position, outcome)
+    finally:
+        annotations.remove()
+    return True
+
+
+def _growing(model: ir.Model) -> list[Cache]:
+    """Return the caches that grow, or roll when they have grown, each once."""
+    if not any(node.op_type in _GROWS for _, _, node in nodes(model)):
+        return []
+    found: dict[str | None, Cache] = {}
+    for cache in find_caches(model, prove=False):
+        if (cache.is_growing or cache.is_rolling) and cache.kind in ("concat", "attention"):
+            found.setdefault(cache.past or cache.present, cache)
+    return list(found.values())
+
+
+def _without_capacity(cache: Cache, place: Location) -> Unraised:
+    if cache.is_rolling:
+        return _refusal(place, _rolling(cache))
+    text = f"`{cache.past}` grows with every step, and no `--capacity` says how many rows it is for"
+    return _refusal(place, Unproven("growing-cache", text))
+
+
+def _rolling(cache: Cache) -> Unproven:
+    return Unproven(
+        "rolling-window",
+        f"`{cache.present}` has only some of the rows of `{cache.past}` and the new ones, such as "
+        "those of a window, and a circular cache would have them in another order",
+    )
+
+
+def _refusal(place: Location, missing: Unproven) -> Unraised:
+    return Unraised(place, missing.code, missing.message, missing.assumption)
+
+
+def _proven(
+    model: ir.Model,
+    found: Iterable[Cache],
+    places: dict[ir.Node, Location],
+    opset: int,
+    outcome: RaiseOutcome,
+) -> Iterable[Growth]:
+    """Yield the caches that only grow; the others are refused."""
+    for cache in found:
+        place = places[cache.node]
+        try:
+            if cache.kind != "concat":
+                text = f"`{cache.node.op_type}` grows its cache itself, and is not taken apart"
+                raise Unproven("inside-attention", text)
+            if cache.is_rolling:
+                raise _rolling(cache)
+            if cache.calls:
+                raise Unproven("in-function", f"`{cache.past}` grows in a model-local function")
+            yield growth_of(cache, place, model, opset)
+        except Unproven as missing:
+            outcome.refused.append(_refusal(place, missing))
+        except MalformedNode as error:
+            outcome.refused.append(Unraised(place, error.code, error.message))
+
+
+def _edit(
+    model: ir.Model,
+    settings: RaiseSettings,
+    growths: Sequence[Growth],
+    sizes: Sizes,
+    position: Position,
+    outcome: RaiseOutcome,
+) -> None:
+    """Carry out the edits of all caches."""
+    capacity = settings.capacity
+    assert capacity is not None
+    opset = max(model.opset_imports[""], settings.opset)
+    edit = Edit(model, scopes_of(model), opset, capacity, sizes, position)
+    assumed = (*sizes.assumed, *([position.assumed] if position.assumed else ()))
+    edit.begin(growths)
+    for growth in growths:
+        proof = (*_sentences(growth, sizes, position), *(f"assumed: {text}" for text in assumed))
+        ends = [end for end in growth.ends if end.node is not None]
+        names = [(end.new.name or "", growth.present.name or "") for end in ends]
+        starts = edit.starts[growth].name
+        edit.run(growth)
+        past = growth.past.name or ""
+        for new, present in names:
+            outcome.raised.append(
+                Raised(
+                    growth.place,
+                    "growing",
+                    growth.axis,
+                    "linear",
+                    past,
+                    new,
+                    starts,
+                    present,
+                    proof,
+                    assumed,
+                )
+            )
+        outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", "concat"))
+    outcome.removed += remove_dead(edit.old)
+    if (added := position.report) is not None:
+        outcome.inputs_added.append(added)
+
+
+def _sentences(growth: Growth, sizes: Sizes, position: Position) -> Iterable[str]:
+    past, present = growth.past.name, growth.present.name
+    yield f"`{present}` is `{past}` with new rows behind it along axis {growth.axis}"
+    if len(growth.ends) > 1:
+        yield "a branch that does without the past hands out the first rows of a sequence"
+    yield f"nothing of `{past}` is read but its sizes"
+    if len(sizes.lengths) > 1:
+        yield "all caches are of one length before a step"
+    yield position.proof

@@ -1,0 +1,197 @@
+"""What looks like a cache that grows and is none, or cannot be proven, stays as it is."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+
+_HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+_PAST = "float[B,2,S,3] new, float[B,2,P,3] past"
+_GROWN = "rows = Neg (new) present = Concat <axis = 2> (past, rows)"
+
+CASES: dict[str, tuple[str, str, str, str | None, str | None]] = {
+    # name: (inputs, outputs, nodes, reason code; None where it is no candidate, assumption)
+    "new rows in front": (
+        _PAST,
+        "float[B,2,T,3] present",
+        "rows = Neg (new) present = Concat <axis = 2> (rows, past)",
+        None,
+        None,
+    ),
+    "the past read by attention": (
+        _PAST,
+        "float[B,2,T,3] present, float[B,2,P,3] y",
+        f"{_GROWN} y = Neg (past)",
+        "past-read",
+        None,
+    ),
+    "the past read behind an Identity": (
+        _PAST,
+        "float[B,2,T,3] present, float[B,2,P,3] y",
+        f"same = Identity (past) {_GROWN} y = Neg (same)",
+        "past-read",
+        None,
+    ),
+    "the past handed out": (
+        _PAST,
+        "float[B,2,T,3] present, float[B,2,P,3] y",
+        f"{_GROWN} y = Identity (past)",
+        "past-read",
+        None,
+    ),
+    "the number of elements of the past": (
+        _PAST,
+        "float[B,2,T,3] present, int64 y",
+        f"{_GROWN} y = Size (past)",
+        "past-read",
+        None,
+    ),
+    "the past twice": (
+        "float[B,2,P,3] past",
+        "float[B,2,T,3] present",
+        "present = Concat <axis = 2> (past, past)",
+        None,
+        None,
+    ),
+    "new rows that the past is read for": (
+        _PAST,
+        "float[B,2,T,3] present",
+        """rows = Neg (new) more = Concat <axis = 2> (rows, past)
+        present = Concat <axis = 2> (past, more)""",
+        "past-read",
+        None,
+    ),
+    "new rows on both sides": (
+        _PAST,
+        "float[B,2,T,3] present",
+        "present = Concat <axis = 2> (past, new, new)",
+        "past-read",
+        None,
+    ),
+    "a batch that grows": (
+        "float[S,2,4,3] new, float[P,2,4,3] past",
+        "float[T,2,4,3] present",
+        "present = Concat <axis = 0> (past, new)",
+        "batch-axis",
+        None,
+    ),
+    "features that are joined": (
+        "float[B,2,S,3] new, float[B,2,S,3] past",
+        "float[B,2,S,6] present",
+        "rows = Neg (new) present = Concat <axis = 3> (past, rows)",
+        "fixed-length",
+        None,
+    ),
+    "a past of four rows in every step": (
+        "float[B,2,S,3] new, float[B,2,4,3] past",
+        "float[B,2,T,3] present",
+        _GROWN,
+        "fixed-length",
+        None,
+    ),
+    "two inputs, of which either could be the cache": (
+        _PAST,
+        "float[B,2,T,3] present",
+        "present = Concat <axis = 2> (past, new)",
+        "two-inputs",
+        None,
+    ),
+    "two inputs in the other order, behind others": (
+        _PAST,
+        "float[B,2,T,3] present",
+        "same = Identity (past) present = Concat <axis = 2> (new, same)",
+        "two-inputs",
+        None,
+    ),
+    "the newest rows alone are handed on": (
+        _PAST,
+        "float[B,2,W,3] present",
+        """rows = Neg (new) grown = Concat <axis = 2> (past, rows)
+        most = Constant <value_ints = [9999]> ()
+        first = Constant <value_ints = [-4]> () axes = Constant <value_ints = [2]> ()
+        present = Slice (grown, first, most, axes)""",
+        "rolling-window",
+        None,
+    ),
+    "the grown rows are computed with before they leave": (
+        _PAST,
+        "float[B,2,T,3] present",
+        "rows = Neg (new) grown = Concat <axis = 2> (past, rows) present = Neg (grown)",
+        None,
+        None,
+    ),
+    "grown once for attention and once more for the next step": (
+        _PAST,
+        "float[B,2,T,3] present, float[B,2,T,3] y",
+        f"{_GROWN} again = Concat <axis = 2> (past, rows) y = Neg (again)",
+        "grown-rows-stay",
+        None,
+    ),
+    "two lengths": (
+        f"{_PAST}, float[B,2,Q,3] other",
+        "float[B,2,T,3] present, float[B,2,U,3] other_present",
+        f"{_GROWN} other_present = Concat <axis = 2> (other, rows)",
+        "sizes-unrelated",
+        "same-dim:P=Q",
+    ),
+    "a branch that hands on the past": (
+        f"{_PAST}, bool go",
+        "float[B,2,T,3] present",
+        """present = If (go) <then_branch = a () => (float[B,2,T,3] x) {
+            n = Neg (new) x = Concat <axis = 2> (past, n) },
+            else_branch = b () => (float[B,2,T,3] y) { y = Identity (past) }>""",
+        "past-read",
+        None,
+    ),
+    "a present that is read behind an If": (
+        f"{_PAST}, bool go",
+        "float[B,2,T,3] present, float[B,2,T,3] z",
+        """present = If (go) <then_branch = a () => (float[B,2,T,3] x) {
+            n = Neg (new) x = Concat <axis = 2> (past, n) },
+            else_branch = b () => (float[B,2,T,3] y) { y = Neg (new) }> z = Neg (present)""",
+        "present-read",
+        None,
+    ),
+    "rows that outlive a loop": (
+        f"{_PAST}, int64 n, bool go",
+        "float[B,2,T,3] present",
+        """present = Loop (n, go, past) <body = b (int64 i, bool c, float[B,2,Q,3] x) =>
+            (bool d, float[B,2,U,3] y) { d = Identity (c) y = Concat <axis = 2> (x, new) }>""",
+        "past-read",
+        None,
+    ),
+}
+
+
+def model_of(name: str) -> onnx.ModelProto:
+    inputs, outputs, nodes, *_ = CASES[name]
+    return onnx.parser.parse_model(f"{_HEAD} g ({inputs}) => ({outputs}) {{ {nodes} }}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_stays(name: str) -> None:
+    *_, code, assumption = CASES[name]
+    source = model_of(name)
+    result, report = kv.raise_(source, capacity=16, verify=False)
+    assert not report.raised
+    assert not report.inputs_added
+    assert {one.code for one in report.refused} == ({code} if code else set())
+    assert {one.assumption for one in report.refused} <= {assumption}
+    assert ir.to_proto(result).graph == ir.to_proto(ir.from_proto(source)).graph
+
+
+def test_a_mask_does_not_say_where_a_step_begins_that_adds_an_unknown_number_of_rows() -> None:
+    text = f"""{_HEAD} g (float[B,2,N,3] rows, float[B,2,P,3] past, int64[B,M] mask)
+        => (float[B,2,T,3] present) {{
+        flags = Cast <to = 9> (mask) which = NonZero (flags) count = Shape <start = 1> (which)
+        zero = Constant <value_ints = [0]> () axes = Constant <value_ints = [2]> ()
+        new = Slice (rows, zero, count, axes) present = Concat <axis = 2> (past, new) }}"""
+    source = onnx.parser.parse_model(text)
+    _, report = kv.raise_(source, capacity=16, assume=["covers-past:mask"], verify=False)
+    assert [one.code for one in report.refused] == ["step-unknown"]
+    _, report = kv.raise_(source, capacity=16, verify=False)
+    assert [one.name for one in report.inputs_added] == ["past_length"]
