@@ -23,6 +23,7 @@ from onnx_kvtool.core.choices import (
     LOWERED_OPSETS,
     NATIVE_OPSET,
     Bounds,
+    ContribChoice,
     IndexDtype,
     ReportFormat,
     Via,
@@ -118,6 +119,13 @@ def _operators(
     default="checked",
     show_default=True,
     help="Whether a negative start fails at run time, as TensorScatter does, or wraps.",
+    section="How",
+)
+@option(
+    "--contrib",
+    type=Word(words(ContribChoice)),
+    help="Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or stay;"
+    " with --target, those that the release does not import are written so, else they stay.",
     section="How",
 )
 @dim_option

@@ -20,6 +20,7 @@ from onnx_kvtool.core.choices import (
     DEFAULT_OPSET,
     LOWERED_OPSETS,
     Bounds,
+    ContribChoice,
     IndexDtype,
     Via,
     words,
@@ -56,6 +57,8 @@ class LowerRequest(RewriteRequest):
         via: Form of a lowered TensorScatter.
         index_dtype: Element type of scatter indices; None for int64.
         bounds: Whether a start that TensorScatter refuses must fail in the result.
+        contrib: Whether operators of onnxruntime are written with those of ONNX; None for those
+            that `target` does not import.
     """
 
     opset: int | None = None
@@ -64,6 +67,7 @@ class LowerRequest(RewriteRequest):
     via: Via = "auto"
     index_dtype: IndexDtype | None = None
     bounds: Bounds = "checked"
+    contrib: ContribChoice | None = None
 
 
 def lower(
@@ -75,6 +79,7 @@ def lower(
     via: Via = "auto",
     index_dtype: IndexDtype | None = None,
     bounds: Bounds = "checked",
+    contrib: ContribChoice | None = None,
     verify: bool | None = None,
     verify_steps: int | None = None,
     verify_budget: str | None = None,
@@ -93,6 +98,8 @@ def lower(
         via: Form of a lowered TensorScatter; `auto` chooses by the width of a row.
         index_dtype: Element type of scatter indices; int32 goes with ScatterElements only.
         bounds: Whether a negative start fails at run time, as TensorScatter does, or wraps.
+        contrib: `standard` writes operators of onnxruntime (com.microsoft) with those of ONNX,
+            `keep` leaves them alone; None writes those so that `target` does not import.
         verify: True forces the comparison, of the models as they are if the machine has the memory;
             False switches it off; None compares within the budget.
         verify_steps: Number of decode steps per case, at least 1; None for 2.
@@ -131,6 +138,7 @@ def lower(
         via=via,
         index_dtype=index_dtype,
         bounds=bounds,
+        contrib=contrib,
         verify=verify,
         verify_steps=verify_steps,
         verify_budget=verify_budget,
@@ -174,6 +182,8 @@ def check_request(request: LowerRequest) -> None:
     check_choice("via", request.via, words(Via))
     check_choice("index_dtype", request.index_dtype, words(IndexDtype))
     check_choice("bounds", request.bounds, words(Bounds))
+    if request.contrib is not None:
+        check_choice("contrib", request.contrib, words(ContribChoice))
     check_common(request)
     if request.index_dtype == "int32" and request.via == "scatternd":
         raise UsageError(
@@ -183,6 +193,12 @@ def check_request(request: LowerRequest) -> None:
     if request.only and request.opset is not None:
         raise UsageError(
             "`--only` keeps the opset of the model, so that `--opset` cannot be given with it",
+            help="leave one of them out",
+        )
+    if request.only and request.contrib == "standard":
+        raise UsageError(
+            "`--only` names the operators to replace, so that `--contrib standard` cannot add to "
+            "them",
             help="leave one of them out",
         )
     for name in request.only:
@@ -250,7 +266,14 @@ def _lower(
         opset, reasons = highest_opset(model, target.release, target.max_opset)
     progress("lowering")
     with collector_paused():
-        outcome = legalise(model, None if request.only else opset, options, request.only, release)
+        outcome = legalise(
+            model,
+            None if request.only else opset,
+            options,
+            request.only,
+            release,
+            contrib=request.contrib,
+        )
     report = _report(model, request, outcome)
     if target is not None:
         report.target = target.asked

@@ -7,14 +7,13 @@ last optional inputs and some attributes, a newer one may have more. Each has on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, Formal, OpFacts, op_facts
+from onnx_kvtool.ops.contrib_facts import CODES, FLOAT, FLOATS, HALVES, REQUIRED, facts
+from onnx_kvtool.ops.contrib_layers_schema import LAYERS
+from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 
 __all__ = ["CONTRIB_SCHEMAS", "DOMAIN", "OperatorName", "contrib_facts", "default_of"]
 
@@ -25,87 +24,23 @@ OperatorName = tuple[str, str]
 """Domain and name of an operator."""
 
 _INT, _FLOAT, _STRING = ir.AttributeType.INT, ir.AttributeType.FLOAT, ir.AttributeType.STRING
-_REQUIRED = object()
-"""In place of a default: a node must carry the attribute."""
-
-_F = "tensor(float)"
-_HALVES = f"{_F} tensor(float16) tensor(bfloat16)"
-_CODES = "tensor(int8) tensor(uint8)"
-_FLOATS = f"{_HALVES} tensor(double)"
-
-
-def _facts(
-    op_type: str, inputs: str, outputs: str, types: Mapping[str, str], **attributes: object
-) -> OpFacts:
-    """Return the facts of an operator.
-
-    Args:
-        op_type: Its name.
-        inputs: Its inputs in order, each `name:type`, or `name?:type` if it may be absent; the type
-            is one of `types`, or a literal one.
-        outputs: Its outputs, likewise.
-        types: The types that each type parameter takes, separated by spaces.
-        attributes: The type and the default of each attribute; a type alone has no default.
-    """
-    formals = [_formals(text, types) for text in (inputs, outputs)]
-    # Absent ones before the last that is needed still count.
-    fewest = [max(i for i, f in enumerate(side, start=1) if not f.optional) for side in formals]
-    return OpFacts(
-        op_type=op_type,
-        since_version=1,
-        deprecated=False,
-        inputs=formals[0],
-        outputs=formals[1],
-        attributes={name: _attribute(name, given) for name, given in attributes.items()},
-        min_inputs=fewest[0],
-        max_inputs=len(formals[0]),
-        min_outputs=fewest[1],
-        max_outputs=len(formals[1]),
-    )
-
-
-def _formals(text: str, types: Mapping[str, str]) -> tuple[Formal, ...]:
-    formals = []
-    for word in text.split():
-        name, _, kind = word.partition(":")
-        formals.append(
-            Formal(
-                name=name.removesuffix("?"),
-                optional=name.endswith("?"),
-                variadic=False,
-                homogeneous=True,
-                type_parameter=kind,
-                types=frozenset(types.get(kind, kind).split()),
-            )
-        )
-    return tuple(formals)
-
-
-def _attribute(name: str, given: object) -> AttributeFacts:
-    kind, default = given if isinstance(given, tuple) else (given, None)
-    assert isinstance(kind, ir.AttributeType)
-    value: AttributeValue = None if default is _REQUIRED else default
-    if isinstance(value, float):
-        value = float(np.float32(value))
-    return AttributeFacts(name, kind.value, default is _REQUIRED, value)
-
 
 _DEFAULT_DOMAIN = (
     # The optimiser makes it of a normalization below opset 17, where onnx has no such operator.
-    _facts(
+    facts(
         "LayerNormalization",
         "X:T Scale:V B?:V",
         "Y:V Mean?:U InvStdDev?:U",
-        {"T": _FLOATS, "U": f"{_F} tensor(double)", "V": _FLOATS},
+        {"T": FLOATS, "U": f"{FLOAT} tensor(double)", "V": FLOATS},
         axis=(_INT, -1),
         epsilon=(_FLOAT, 1e-5),
         stash_type=(_INT, 1),
     ),
-    _facts(
+    facts(
         "SimplifiedLayerNormalization",
         "X:T scale:V",
         "Y:V inv_std_var?:U",
-        {"T": _FLOATS, "U": f"{_F} tensor(double)", "V": _FLOATS},
+        {"T": FLOATS, "U": f"{FLOAT} tensor(double)", "V": FLOATS},
         axis=(_INT, -1),
         epsilon=(_FLOAT, 1e-5),
         stash_type=(_INT, 1),
@@ -113,72 +48,72 @@ _DEFAULT_DOMAIN = (
 )
 
 _MICROSOFT = (
-    _facts(
+    facts(
         "Attention",
         "input:T weights:T bias?:T mask_index?:M past?:T attention_bias?:T past_sequence_length?:M",
         "output:T present?:T",
-        {"T": _HALVES, "M": "tensor(int32)"},
+        {"T": HALVES, "M": "tensor(int32)"},
         do_rotary=_INT,
         mask_filter_value=_FLOAT,
-        num_heads=(_INT, _REQUIRED),
+        num_heads=(_INT, REQUIRED),
         past_present_share_buffer=_INT,
         qkv_hidden_sizes=ir.AttributeType.INTS,
         rotary_embedding_dim=_INT,
         scale=_FLOAT,
         unidirectional=(_INT, 0),
     ),
-    _facts("BiasGelu", "A:T B:T", "C:T", {"T": _FLOATS}),
-    _facts(
+    facts("BiasGelu", "A:T B:T", "C:T", {"T": FLOATS}),
+    facts(
         "DecoderMaskedMultiHeadAttention",
         "query:T key?:T value?:T mask_index?:M attention_bias?:T past_key?:T past_value?:T "
         "past_sequence_length?:M beam_width?:M cache_indirection?:M bias?:T",
         "output:T present_key?:T present_value?:T qk?:QK",
         {
-            "T": f"{_F} tensor(float16)",
-            "QK": f"{_F} tensor(float16)",
+            "T": f"{FLOAT} tensor(float16)",
+            "QK": f"{FLOAT} tensor(float16)",
             "M": "tensor(int32)",
         },
         mask_filter_value=_FLOAT,
-        num_heads=(_INT, _REQUIRED),
+        num_heads=(_INT, REQUIRED),
         output_qk=_INT,
         past_present_share_buffer=_INT,
         scale=_FLOAT,
     ),
-    _facts(
+    facts(
         "DynamicQuantizeMatMul",
         "A:T1 B:T2 b_scale:T1 b_zero_point?:T2 bias?:T1",
         "Y:T1",
-        {"T1": _F, "T2": _CODES},
+        {"T1": FLOAT, "T2": CODES},
     ),
-    _facts(
+    facts(
         "EmbedLayerNormalization",
         "input_ids:T1 segment_ids?:T1 word_embedding:T position_embedding:T "
         "segment_embedding?:T gamma:T beta:T mask?:T1 position_ids?:T1",
         "output:T mask_index?:T1 embedding_sum?:T",
-        {"T1": "tensor(int32)", "T": f"{_F} tensor(float16)"},
+        {"T1": "tensor(int32)", "T": f"{FLOAT} tensor(float16)"},
         epsilon=(_FLOAT, 1e-12),
         mask_index_type=_INT,
     ),
-    _facts("FastGelu", "X:T bias?:T", "Y:T", {"T": _FLOATS}),
-    _facts(
+    facts("FastGelu", "X:T bias?:T", "Y:T", {"T": FLOATS}),
+    facts(
         "FusedMatMul",
         "A:T B:T",
         "Y:T",
-        {"T": _FLOATS},
+        {"T": FLOATS},
         alpha=(_FLOAT, 1.0),
         transA=(_INT, 0),
         transB=(_INT, 0),
         transBatchA=(_INT, 0),
         transBatchB=(_INT, 0),
     ),
-    _facts(
+    facts(
         "GatherBlockQuantized",
         "data:T1 indices:Tind scales:T2 zero_points?:T1",
         "output:T2",
         {
             "T1": "tensor(int4) tensor(uint4) tensor(uint8) tensor(float8e4m3fn) "
             "tensor(float8e4m3fnuz) tensor(float8e5m2) tensor(float8e5m2fnuz) tensor(float4e2m1)",
-            "T2": _HALVES,
+            "T2": HALVES,
             "Tind": "tensor(int32) tensor(int64)",
         },
         bits=(_INT, 4),
@@ -186,8 +121,8 @@ _MICROSOFT = (
         gather_axis=(_INT, 0),
         quantize_axis=(_INT, 1),
     ),
-    _facts("Gelu", "X:T", "Y:T", {"T": _FLOATS}),
-    _facts(
+    facts("Gelu", "X:T", "Y:T", {"T": FLOATS}),
+    facts(
         "GroupQueryAttention",
         "query:T key?:T value?:T past_key?:T_CACHE past_value?:T_CACHE seqlens_k:M "
         "total_sequence_length:M cos_cache?:T sin_cache?:T position_ids?:tensor(int64) "
@@ -195,9 +130,9 @@ _MICROSOFT = (
         "q_norm_weight?:T k_norm_weight?:T query_seqlens?:M",
         "output:T present_key?:T_CACHE present_value?:T_CACHE output_qk?:T",
         {
-            "T": _HALVES,
-            "T_CACHE": f"{_HALVES} tensor(uint8) tensor(int8) tensor(float8e4m3fn)",
-            "T_KV_SCALE": _F,
+            "T": HALVES,
+            "T_CACHE": f"{HALVES} tensor(uint8) tensor(int8) tensor(float8e4m3fn)",
+            "T_KV_SCALE": FLOAT,
             "M": "tensor(int32)",
         },
         causal=(_INT, 1),
@@ -205,9 +140,9 @@ _MICROSOFT = (
         k_norm_epsilon=_FLOAT,
         k_quant_type=(_STRING, "NONE"),
         kv_cache_bit_width=_INT,
-        kv_num_heads=(_INT, _REQUIRED),
+        kv_num_heads=(_INT, REQUIRED),
         local_window_size=(_INT, -1),
-        num_heads=(_INT, _REQUIRED),
+        num_heads=(_INT, REQUIRED),
         q_norm_epsilon=_FLOAT,
         qk_norm_epsilon=(_FLOAT, 1e-6),
         qk_output=(_INT, 0),
@@ -218,64 +153,64 @@ _MICROSOFT = (
         softcap=_FLOAT,
         v_quant_type=(_STRING, "NONE"),
     ),
-    _facts(
+    facts(
         "MatMulIntegerToFloat",
         "A:T1 B:T2 a_scale:T3 b_scale:T3 a_zero_point?:T1 b_zero_point?:T2 bias?:T3",
         "Y:T3",
-        {"T1": _CODES, "T2": _CODES, "T3": f"{_F} tensor(float16)"},
+        {"T1": CODES, "T2": CODES, "T3": f"{FLOAT} tensor(float16)"},
     ),
-    _facts(
+    facts(
         "MatMulNBits",
         "A:T1 B:T2 scales:T1 zero_points?:T3 g_idx?:T4 bias?:T1",
         "Y:T1",
         {
-            "T1": _HALVES,
+            "T1": HALVES,
             "T2": "tensor(uint8)",
-            "T3": f"{_HALVES} tensor(uint8)",
+            "T3": f"{HALVES} tensor(uint8)",
             "T4": "tensor(int32)",
         },
-        K=(_INT, _REQUIRED),
-        N=(_INT, _REQUIRED),
+        K=(_INT, REQUIRED),
+        N=(_INT, REQUIRED),
         accuracy_level=(_INT, 0),
         bits=(_INT, 4),
-        block_size=(_INT, _REQUIRED),
+        block_size=(_INT, REQUIRED),
         weight_prepacked=(_INT, 0),
     ),
-    _facts(
+    facts(
         "MultiHeadAttention",
         "query:T key?:T value?:T bias?:T key_padding_mask?:M attention_bias?:T past_key?:T "
         "past_value?:T past_sequence_length?:M cache_indirection?:M",
         "output:T present_key?:T present_value?:T qk?:QK",
-        {"T": _HALVES, "QK": _HALVES, "M": "tensor(int32)"},
+        {"T": HALVES, "QK": HALVES, "M": "tensor(int32)"},
         mask_filter_value=_FLOAT,
-        num_heads=(_INT, _REQUIRED),
+        num_heads=(_INT, REQUIRED),
         scale=_FLOAT,
         unidirectional=(_INT, 0),
     ),
-    _facts("QuickGelu", "X:T", "Y:T", {"T": _FLOATS}, alpha=(_FLOAT, 1.702)),
-    _facts(
+    facts("QuickGelu", "X:T", "Y:T", {"T": FLOATS}, alpha=(_FLOAT, 1.702)),
+    facts(
         "RotaryEmbedding",
         "input:T position_ids:M cos_cache:T sin_cache:T",
         "output:T",
-        {"T": _HALVES, "M": "tensor(int64)"},
+        {"T": HALVES, "M": "tensor(int64)"},
         interleaved=_INT,
         is_packed_batching=_INT,
         num_heads=_INT,
         rotary_embedding_dim=_INT,
         scale=_FLOAT,
     ),
-    _facts(
+    facts(
         "SkipLayerNormalization",
         "input:T skip:T gamma:T beta?:T bias?:T",
         "output:T mean?:U inv_std_var?:U input_skip_bias_sum?:T",
-        {"T": _HALVES, "U": _F},
+        {"T": HALVES, "U": FLOAT},
         epsilon=(_FLOAT, 1e-12),
     ),
-    _facts(
+    facts(
         "SkipSimplifiedLayerNormalization",
         "input:T skip:T gamma:T bias?:T",
         "output:T mean?:U inv_std_var?:U input_skip_bias_sum?:T",
-        {"T": _HALVES, "U": _F},
+        {"T": HALVES, "U": FLOAT},
         epsilon=(_FLOAT, 1e-12),
     ),
 )
@@ -283,8 +218,8 @@ _MICROSOFT = (
 CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
     "schema of onnxruntime",
     [
-        *((("", facts.op_type), facts) for facts in _DEFAULT_DOMAIN),
-        *(((DOMAIN, facts.op_type), facts) for facts in _MICROSOFT),
+        *((("", one.op_type), one) for one in _DEFAULT_DOMAIN),
+        *(((DOMAIN, one.op_type), one) for one in (*_MICROSOFT, *LAYERS)),
     ],
 )
 """By domain and name: operators of `com.microsoft`, and those in the default domain."""

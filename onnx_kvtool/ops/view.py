@@ -28,11 +28,12 @@ class MalformedNode(KvtoolError):
 
 
 class NodeView:
-    """One node of the default domain, read through the schema of its opset.
+    """One node, read through the schema of its operator.
 
     Args:
         node: The node; it is not changed.
-        opset: Version of the default domain that the node was written for.
+        opset: Version of its domain that the node was written for.
+        facts: What is known of the operator; None for that of the default domain at `opset`.
 
     Raises:
         MalformedNode: If no such operator exists at `opset`; if the node has fewer inputs or
@@ -40,8 +41,8 @@ class NodeView:
             or one among the many that an operator such as Concat takes.
     """
 
-    def __init__(self, node: ir.Node, opset: int) -> None:
-        facts = op_facts(node.op_type, opset)
+    def __init__(self, node: ir.Node, opset: int, facts: OpFacts | None = None) -> None:
+        facts = facts or op_facts(node.op_type, opset)
         if facts is None:
             raise MalformedNode(
                 "unknown-operator",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.rewrite.contrib.standardise import standardise
 from onnx_kvtool.rewrite.engine.causes import by_cause
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
@@ -39,6 +42,8 @@ def legalise(
     options: Options,
     only: Sequence[str] = (),
     release: Release | None = None,
+    *,
+    contrib: ContribChoice | None = None,
 ) -> Outcome:
     """Make a model legal at an older opset, in place.
 
@@ -50,6 +55,8 @@ def legalise(
             are, and the opset is kept. Empty: everything that the target needs.
         release: The release of a runtime that must load the result, whose limits hold beside the
             opset; None when there is none. Not together with `only`.
+        contrib: Whether operators of onnxruntime are written with those of ONNX, all or none; None
+            for those that `release` does not import. `standard` does not go together with `only`.
     """
     normalise_domains(model)
     source = model.opset_imports.get("", 0)
@@ -68,22 +75,34 @@ def legalise(
     plan = _Plan(source, target, ir_version, frozenset(only), limits)
     names = Names(model)
     try:
+        origins = _standardise(model, contrib, release, names, outcome)
         _inline(model, plan, names, outcome)
     except Refusal as refusal:
         outcome.refused.append(objection(refusal.code, refusal.message, refusal.help))
         return outcome
     if limits is not None:
         outcome.notes += limits.leave_out_defaults(model, source)
+    if outcome.refused:
+        return outcome
     annotations = annotate(model, _reader_of_types(plan), fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
+    begun = len(outcome.lowered)
     _carry(model, plan, names, outcome, annotations)
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
     engine = Engine(context, LOWERINGS, frozenset(only), lost=annotations.lost)
     engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered
-    outcome.refused += by_cause(engine.refused, engine.causes)
+    # The report is of nodes of the source: what became of one that was written anew is its own.
+    outcome.lowered[begun:] = [
+        done for done in outcome.lowered[begun:] if done.location.node not in origins
+    ]
+    refused = [
+        replace(found, location=origins.get(found.location.node or "", found.location))
+        for found in engine.refused
+    ]
+    outcome.refused += by_cause(refused, engine.causes)
     outcome.notes += [
         f"{counted(number, f'`{op}` node')} rewritten: {reason}"
         for (op, reason), number in engine.avoided.items()
@@ -112,6 +131,40 @@ def _unfit(model: ir.Model, release: Release | None, *, whole: bool) -> list[Dia
         text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
         return [objection("old-opset", text, "export the model at a newer opset")]
     return []
+
+
+def _standardise(
+    model: ir.Model,
+    contrib: ContribChoice | None,
+    release: Release | None,
+    names: Names,
+    outcome: Outcome,
+) -> Mapping[str, Location]:
+    """Write the operators of onnxruntime that must not stay with operators of ONNX.
+
+    Returns:
+        By the name of each new node, where the node stood that it comes from.
+    """
+
+    def is_lacking(node: ir.Node) -> bool:
+        return release is not None and not release.imports(node.domain, node.op_type)
+
+    if contrib == "keep" or (contrib is None and (release is None or release.contrib is None)):
+        return {}
+    found = standardise(model, names, None if contrib == "standard" else is_lacking)
+    outcome.lowered += [Lowered(place, "inline") for place in found.inlined]
+    outcome.lowered += found.done
+    outcome.refused += [
+        refused if contrib == "standard" else _imported_by_none(release, refused)
+        for refused in found.refused
+    ]
+    return found.origins
+
+
+def _imported_by_none(release: Release | None, refused: Diagnostic) -> Diagnostic:
+    """Return why a release cannot be given an operator of onnxruntime that has no standard form."""
+    text = f"{release} imports no `{refused.location.op}`, and {refused.message}"
+    return replace(refused, code="target-limit", message=text)
 
 
 def _carry(

@@ -27,6 +27,7 @@ DEFAULTS = {
     "via": "auto",
     "index_dtype": None,
     "bounds": "checked",
+    "contrib": None,
     "verify": None,
     "verify_steps": None,
     "verify_budget": None,

@@ -21,6 +21,7 @@ from onnx_kvtool.shapes.control import CONTROL
 from onnx_kvtool.symbolic.rules.element_table import INDEX_RULES
 from onnx_kvtool.symbolic.rules.table import SHAPE_RULES
 from onnx_kvtool.targets.target import Limit, releases
+from tests.pages import contrib
 from tests.pages.markdown import contract, joined, prose, table
 from tests.pages.operator_facts import (
     attributes,
@@ -53,6 +54,8 @@ the facts of one.
 - **rules**: the rules of [`kvtool check`](../commands/check.md) about it.
 - **limits**: how many limits [releases of runtimes](../targets/index.md) have with it.
 
+What onnxruntime has beside them stands on [a page of its own](contrib.md).
+
 `python -m tests.pages` writes these pages.
 """
 
@@ -68,6 +71,7 @@ def pages() -> dict[str, str]:
     )
     known = [_about(op) for op in sorted({*operators(), *UPGRADES}) if versions(op)]
     return {
+        "contrib.md": contrib.page(),
         "index.md": f"{_INDEX}\n{table(_HEADER, map(_row, known))}\n",
         **{f"{one.op}.md": "\n\n".join(_page(one, refused)) + "\n" for one in known},
     }

@@ -85,5 +85,5 @@ class NoKernel(TargetRule):
             yield self.found(
                 place,
                 f"{runtime_words(target)} imports no `{place.op}`",
-                help="export the model without it, or write it with operators of ONNX",
+                help=f"{lowering_command(target)} writes it with operators of ONNX if it can",
             )

@@ -153,6 +153,29 @@ class Emitter:
             self._constants[key] = known
         return known
 
+    def weight(self, key: Hashable, build: Callable[[], ir.TensorProtocol], hint: str) -> ir.Value:
+        """Return a tensor as an initializer of the root graph; what it holds is not looked at.
+
+        Args:
+            key: What it is made of; tensors of one key are one initializer.
+            build: Makes the tensor.
+            hint: First part of the name when it is new.
+        """
+        key = ("weight", key)
+        known = self._constants.get(key)
+        if known is None:
+            known = self.scope.root.shared.get(key)
+        if known is None:
+            tensor = build()
+            known = self._constants[key] = ir.Value(
+                name=self.scope.names.fresh(hint),
+                type=ir.TensorType(tensor.dtype),
+                shape=ir.Shape(tensor.shape.numpy()),
+                const_value=tensor,
+            )
+            tensor.name = known.name
+        return known
+
     def adopt(self, node: ir.Node, hint: str) -> None:
         """Add a node that was built elsewhere, under fresh names for itself and its outputs."""
         node.name = self.scope.names.fresh(f"{self.prefix}/{hint}")

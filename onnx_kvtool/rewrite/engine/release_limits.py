@@ -137,7 +137,7 @@ class ReleaseLimits:
             and (node.domain, node.op_type) not in local
             and not self.release.imports(node.domain, node.op_type)
         )
-        help = "export the model without it, or write it with operators of ONNX"
+        help = "leave `--contrib keep` out, or export the model without it"
         return [
             Diagnostic(
                 "target-limit", "error", place, f"{self.release} imports no `{place.op}`", help

@@ -21,10 +21,10 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
     group_query_attention,
     multi_head_attention,
 )
-from onnx_kvtool.symbolic.rules.elementwise import like
+from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import product_shape
 from onnx_kvtool.symbolic.rules.reduction import normalized
-from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.rules.windows import conv
 from onnx_kvtool.symbolic.sizes import Shape
 
@@ -90,20 +90,74 @@ def fused_mat_mul(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (product_shape(site, shapes[0], shapes[1], 1),)
 
 
+def coded(*places: int) -> ShapeRule:
+    """Return the rule of an operator on codes that broadcasts the inputs at `places`."""
+
+    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
+        return (broadcast_shapes(site, [(place, site.shape(place)) for place in places]),)
+
+    return rule
+
+
+def fused_gemm(right: int) -> ShapeRule:
+    """Return the rule of (M, K) and (K, N) at `right`, each perhaps transposed."""
+
+    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
+        a, b = site.shape(0), site.shape(right)
+        if len(a) != 2 or len(b) != 2:
+            raise Unknown("malformed", f"`{site.node.op_type}` takes matrices")
+        return ((a[1 if site.integer("transA") else 0], b[0 if site.integer("transB") else 1]),)
+
+    return rule
+
+
+def q_linear_concat(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """QLinearConcat: every third input from the third on, one after another."""
+    places = range(2, len(site.node.inputs), 3)
+    shapes = [site.shape(place) for place in places]
+    if not shapes or any(len(shape) != len(shapes[0]) for shape in shapes):
+        raise Unknown("malformed", "`QLinearConcat` takes parts of one rank")
+    axis = placed(site.integer("axis"), len(shapes[0]))
+    total = shapes[0][axis]
+    for shape in shapes[1:]:
+        total = total + shape[axis]
+    return ((*shapes[0][:axis], total, *shapes[0][axis + 1 :]),)
+
+
+def q_linear_global_average_pool(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """QLinearGlobalAveragePool: all axes but batch and channels become 1."""
+    shape = site.shape(0)
+    channels = len(shape) - 1 if site.integer("channels_last") else 1
+    return (tuple(s if axis in (0, channels) else integer(1) for axis, s in enumerate(shape)),)
+
+
 _LIKE_FIRST = having(Trait.KEEPS_SHAPE, domain=DOMAIN) - having(Trait.NORMALIZES, domain=DOMAIN)
+_TYPES: Mapping[str, Mapping[int, tuple[int, ...] | ir.DataType]] = {
+    "BiasDropout": {1: ir.DataType.BOOL},
+    "DequantizeLinear": {0: (1,)},
+    "QuantizeLinear": {0: (2,)},
+}
+"""Of operators whose shape is that of input 0."""
 
 CONTRIB: Table[str, Contrib] = Table(
     "contrib shape rule",
     [
-        *((op, Contrib(like(0))) for op in sorted(_LIKE_FIRST)),
+        *((op, Contrib(like(0), _TYPES.get(op, {}))) for op in sorted(_LIKE_FIRST)),
         ("Attention", Contrib(fused_attention)),
         ("BiasAdd", Contrib(like(0))),
         ("BiasSplitGelu", Contrib(bias_split_gelu)),
         ("FusedConv", Contrib(conv())),
+        ("FusedGemm", Contrib(fused_gemm(1))),
         ("FusedMatMul", Contrib(fused_mat_mul)),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
         ("MatMulNBits", Contrib(mat_mul_nbits)),
         ("MultiHeadAttention", Contrib(multi_head_attention)),
+        ("QGemm", Contrib(fused_gemm(3), {0: (8, 1)})),
+        ("QLinearAdd", Contrib(coded(0, 3))),
+        ("QLinearConcat", Contrib(q_linear_concat, {0: (1,)})),
+        ("QLinearGlobalAveragePool", Contrib(q_linear_global_average_pool)),
+        ("QLinearMul", Contrib(coded(0, 3))),
+        ("QLinearWhere", Contrib(coded(0, 1, 4), {0: (1,)})),
         (
             "SimplifiedLayerNormalization",
             Contrib(simplified_layer_normalization, {0: (1, 0), 1: ir.DataType.FLOAT}),

@@ -231,9 +231,14 @@ def test_a_reduction_that_tensorrt_lacks_is_refused_with_its_reason() -> None:
     assert refusal.message == "tensorrt 10.0 supports no `reduction` of ScatterND"
 
 
-def test_operators_that_tensorrt_does_not_import_are_refused() -> None:
+def test_operators_that_tensorrt_does_not_import_are_refused_if_they_shall_stay() -> None:
     with pytest.raises(Refused) as refused:
-        lower("fixtures/models/genai/genai_llama_fp32_cpu.onnx", target="tensorrt", verify=False)
+        lower(
+            "fixtures/models/genai/genai_llama_fp32_cpu.onnx",
+            target="tensorrt",
+            contrib="keep",
+            verify=False,
+        )
     report = refused.value.report
     assert {(one.code, one.message) for one in report.reasons} == {
         ("target-limit", f"tensorrt 11.0 imports no `{operator}`")
@@ -244,6 +249,36 @@ def test_operators_that_tensorrt_does_not_import_are_refused() -> None:
         )
     }
     assert len(report.reasons) == 7
+
+
+_STRANGERS = """
+    <ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+    m (float[3, 3] x) => (float[3, 3] y) {
+        [gelu] g = com.microsoft.FastGelu (x)
+        [inverse] y = com.microsoft.Inverse (g)
+    }
+"""
+
+
+def test_what_has_no_standard_form_is_refused_for_a_release_that_does_not_import_it() -> None:
+    source = ir.from_proto(onnx.parser.parse_model(_STRANGERS))
+    with pytest.raises(Refused) as refused:
+        lower(source, target="tensorrt@10.1", verify=False)
+    (found,) = refused.value.report.refused
+    assert (found.code, found.location.node) == ("target-limit", "inverse")
+    assert found.message == (
+        "tensorrt 10.1 imports no `com.microsoft::Inverse`, and kvtool cannot write "
+        "`com.microsoft::Inverse` with operators of ONNX"
+    )
+
+
+def test_a_release_that_imports_an_operator_keeps_it() -> None:
+    text = _STRANGERS.replace("Inverse (g)", "Gelu (g)")
+    for target, rules in (("tensorrt@10.1", ["fast_gelu", "gelu"]), ("onnxruntime@1.17", [])):
+        source = ir.from_proto(onnx.parser.parse_model(text))
+        lowered, report = lower(source, target=target, verify=False)
+        assert [done.rule for done in report.lowered] == rules
+        assert ("com.microsoft" in lowered.opset_imports) == (not rules)
 
 
 def test_functions_of_the_model_and_operators_of_plugins_are_not_refused() -> None:

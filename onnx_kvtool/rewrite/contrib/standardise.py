@@ -1,0 +1,186 @@
+"""Writing a model's operators of onnxruntime with operators of ONNX, by the table of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.choices import NATIVE_OPSET
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
+from onnx_kvtool.ops.contrib_schema import DOMAIN, contrib_facts
+from onnx_kvtool.ops.schema import is_standard, op_facts
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
+from onnx_kvtool.rewrite.engine.edits import replace_node
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
+from onnx_kvtool.rewrite.engine.guards import illegal_in
+from onnx_kvtool.rewrite.engine.inline import inline_functions
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
+from onnx_kvtool.rewrite.report import Lowered
+from onnx_kvtool.shapes.infer import annotate
+
+__all__ = ["Standardised", "is_contrib", "standardise"]
+
+
+@dataclass(slots=True)
+class Standardised:
+    """What became of the operators of onnxruntime in a model.
+
+    Attributes:
+        done: Every node that was rewritten, in order.
+        refused: Every node that was not, and why; they stay as they were.
+        inlined: The place of every call of a function that was inlined.
+        origins: By the name of a new node, the place of the node that it comes from.
+        notes: Remarks for people.
+    """
+
+    done: list[Lowered] = field(default_factory=list)
+    refused: list[Diagnostic] = field(default_factory=list)
+    inlined: list[Location] = field(default_factory=list)
+    origins: dict[str, Location] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def is_contrib(node: ir.Node, opset: int) -> bool:
+    """Return whether a node is of an operator that onnxruntime has beside those of ONNX.
+
+    Args:
+        node: A node that calls no function of its model.
+        opset: Version of the default domain that the graph was written for.
+    """
+    if node.domain == DOMAIN or node.domain.startswith((f"{DOMAIN}.", "com.ms.")):
+        return True
+    if node.domain != "":
+        return False
+    if not is_standard(node):
+        return True
+    # onnxruntime has it below the opset that brought it to ONNX.
+    known = op_facts(node.op_type, opset if node.version is None else node.version) is not None
+    return not known and contrib_facts("", node.op_type) is not None
+
+
+def standardise(
+    model: ir.Model, names: Names, wanted: Callable[[ir.Node], bool] | None = None
+) -> Standardised:
+    """Write operators of onnxruntime with operators of ONNX, in place.
+
+    The new nodes are of opset 24, or of that of the model if it is later, and say so by their tag;
+    lowering or upgrading brings them to another one. Functions that hold such operators are
+    inlined, as types are known at calls only.
+
+    Args:
+        model: The model, its domains normalised.
+        names: Its fresh names.
+        wanted: Which operators of onnxruntime to write so; None for all.
+
+    Raises:
+        Refusal: If a function cannot be inlined.
+    """
+    found = Standardised()
+    source = model.opset_imports.get("", 0)
+    local = {key[:2] for key in model.functions}
+
+    def meant(node: ir.Node) -> bool:
+        return (
+            (node.domain, node.op_type) not in local
+            and is_contrib(node, source)
+            and (wanted is None or wanted(node))
+        )
+
+    if not any(meant(node) for _, _, node in nodes(model)):
+        return found
+    if model.functions:
+        found.inlined, _ = inline_functions(
+            model, lambda function: any(meant(n) for n in function.all_nodes()), names
+        )
+    annotations = annotate(model, meant, fully=True)
+    run = _Run(meant, max(NATIVE_OPSET, source), found)
+    run.graph(model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names))
+    annotations.remove()
+    run.remove_unread()
+    if not any(node.domain == DOMAIN for _, _, node in nodes(model)):
+        model.opset_imports.pop(DOMAIN, None)
+    return found
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run over a model."""
+
+    meant: Callable[[ir.Node], bool]
+    opset: int
+    found: Standardised
+    freed: list[ir.Value] = field(default_factory=list)
+
+    def graph(self, graph: ir.Graph, path: str, scope: ScopedValues) -> None:
+        for index, node in enumerate(tuple(graph)):
+            if node.attributes.data:
+                for name, inner in subgraphs(node):
+                    inner_path = step_path(path, node.name, index, name)
+                    self.graph(inner, inner_path, ScopedValues(inner, scope, scope.names))
+            if self.meant(node):
+                self._node(node, Location.of(path, node, index), scope)
+
+    def _node(self, node: ir.Node, place: Location, scope: ScopedValues) -> None:
+        em = Emitter(scope, self.opset, node.name or node.op_type)
+        try:
+            rule, replacement = self._replacement(node, em)
+        except (Refusal, MalformedNode) as error:
+            em.discard()
+            self.found.refused.append(
+                Diagnostic(error.code, "error", place, error.message, error.help)
+            )
+            return
+        except BaseException:
+            em.discard()
+            raise
+        read = [v for v in node.inputs if v is not None]
+        emitted = replace_node(node, em, replacement)
+        self.found.origins.update({new.name: place for new in emitted if new.name})
+        self.freed += read
+        self.found.done.append(Lowered(place, rule))
+
+    def _replacement(self, node: ir.Node, em: Emitter) -> tuple[str, Replacement]:
+        key = (node.domain, node.op_type)
+        rule, facts = CONTRIB_RULES.get(key), contrib_facts(*key)
+        if rule is None or facts is None:
+            raise Refusal(
+                "no-standard-form",
+                f"kvtool cannot write `{_name(node)}` with operators of ONNX",
+                help="export the model without it",
+            )
+        if len(node.inputs) > facts.max_inputs and any(node.inputs[facts.max_inputs :]):
+            raise Refusal(
+                "contrib-form",
+                f"`{node.op_type}` has {len(node.inputs)} inputs, of which kvtool knows "
+                f"{facts.max_inputs}",
+            )
+        replacement = rule.apply(NodeView(node, 1, facts), em)
+        illegal = illegal_in(em)
+        if illegal is not None:
+            raise Refusal(illegal.code, f"`{_name(node)}` has no standard form: {illegal.text}")
+        return rule.name, replacement
+
+    def remove_unread(self) -> None:
+        """Remove the constants that nobody reads any more."""
+        for value in self.freed:
+            if value.uses() or value.is_graph_output() or value.graph is None:
+                continue
+            producer = value.producer()
+            if producer is not None:
+                if producer.op_type == "Constant":
+                    value.graph.remove(producer)
+            elif (
+                not value.is_graph_input()
+                and (name := value.name or "") in value.graph.initializers
+            ):
+                del value.graph.initializers[name]
+
+
+def _name(node: ir.Node) -> str:
+    return f"{node.domain}::{node.op_type}" if node.domain else node.op_type

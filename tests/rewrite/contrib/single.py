@@ -1,0 +1,150 @@
+"""One node of onnxruntime, written with operators of ONNX and run beside onnxruntime's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+from onnx import numpy_helper
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.rewrite.engine.rule import Options
+from onnx_kvtool.rewrite.lower import legalise
+from onnx_kvtool.rewrite.report import Outcome
+from onnx_kvtool.runtime import onnxruntime, reference
+from tests.runtime.kernels.contrib.node import node_model, ours
+
+__all__ = ["Array", "demand_same", "normal", "refusal", "standard"]
+
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, "Array | None"]
+
+TOLERANCE = {"float32": 2e-5, "float64": 1e-5, "float16": 8e-3, "bfloat16": 6e-2}
+"""Of 16-bit types, onnxruntime rounds once where ONNX rounds after each operator."""
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 3) -> Array:
+    """Return seeded numbers."""
+    return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(dtype)
+
+
+def standard(
+    op_type: str,
+    inputs: Arrays,
+    outputs: Sequence[str] = ("y",),
+    domain: str = "com.microsoft",
+    *,
+    at: int = 24,
+    constants: Sequence[str] = (),
+    **attributes: Any,
+) -> tuple[ir.Model, Outcome]:
+    """Return a model of one node after it came to an opset with standard operators only."""
+    proto = _proto(op_type, inputs, outputs, domain, constants, attributes)
+    if domain != "" or op_type != "LayerNormalization":
+        proto.opset_import[0].version = max(at, proto.opset_import[0].version)
+    model = ir.from_proto(proto)
+    outcome = legalise(model, at, Options(), contrib="standard")
+    return model, outcome
+
+
+def demand_same(
+    op_type: str,
+    inputs: Arrays,
+    outputs: Sequence[str] = ("y",),
+    domain: str = "com.microsoft",
+    *,
+    at: int = 24,
+    constants: Sequence[str] = (),
+    steps: int = 0,
+    limit: float | None = None,
+    expected: Mapping[str, Array] | None = None,
+    **attributes: Any,
+) -> ir.Model:
+    """Hold the standard form of a node against onnxruntime's kernel, or ours where it has none.
+
+    Args:
+        op_type: The operator.
+        inputs: Values of its inputs in order, by name; None for an absent one.
+        outputs: Names of its outputs; "" for an absent one.
+        domain: Its domain.
+        at: The opset of the result.
+        constants: Inputs that are initializers.
+        steps: By how many codes integers may differ.
+        limit: Absolute and relative tolerance; None for that of the element type.
+        expected: What must come out, where no kernel says it.
+        attributes: Of the node.
+    """
+    arguments = (op_type, inputs, outputs, domain)
+    feeds = {n: v for n, v in inputs.items() if v is not None and n not in constants}
+    if expected is None:
+        try:
+            source = _proto(*arguments, constants, attributes)
+            expected = _theirs(source, feeds)
+        except Exception as error:
+            if "NOT_IMPLEMENTED" not in str(error) and "bfloat16" not in str(error):
+                raise
+            expected = ours(*arguments, **attributes)
+    model, outcome = standard(*arguments, at=at, constants=constants, **attributes)
+    assert not outcome.refused, outcome.refused[0]
+    assert not [n for n in model.graph.all_nodes() if n.domain != ""]
+    assert "com.microsoft" not in model.opset_imports
+    data = serialize(model)
+    try:
+        found = onnxruntime.Session(data, "").run(feeds)
+    except KvtoolError:  # onnxruntime lacks kernels of some element types
+        found = reference.Session(data, "").run(feeds)
+    for name, value in expected.items():
+        got = found[name]
+        assert (got.dtype, got.shape) == (value.dtype, value.shape), name
+        if value.dtype.kind in "iub" and value.dtype != ml_dtypes.bfloat16:
+            difference = np.abs(got.astype(np.int64) - value.astype(np.int64))
+            assert difference.max(initial=0) <= steps, name
+            continue
+        bound = TOLERANCE[value.dtype.name] if limit is None else limit
+        np.testing.assert_allclose(
+            got.astype(np.float64), value.astype(np.float64), bound, bound, err_msg=name
+        )
+    return model
+
+
+def _proto(
+    op_type: str,
+    inputs: Arrays,
+    outputs: Sequence[str],
+    domain: str,
+    constants: Sequence[str],
+    attributes: Mapping[str, Any],
+) -> onnx.ModelProto:
+    """Return a model of one node at opset 16, some inputs being initializers."""
+    proto = node_model(op_type, inputs, outputs, domain, attributes)
+    for name in constants:
+        value = inputs[name]
+        assert value is not None
+        proto.graph.initializer.append(numpy_helper.from_array(value, name))
+        proto.graph.input.remove(next(i for i in proto.graph.input if i.name == name))
+    return proto
+
+
+def _theirs(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what onnxruntime computes on a CPU, the node as it is."""
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [output.name for output in proto.graph.output]
+    return dict(zip(names, session.run(None, dict(feeds)), strict=True))
+
+
+def refusal(op_type: str, inputs: Arrays, *arguments: Any, **options: Any) -> str:
+    """Return why a node cannot be written with operators of ONNX."""
+    _, outcome = standard(op_type, inputs, *arguments, **options)
+    (found,) = outcome.refused
+    return f"{found.code}: {found.message}"
