@@ -29,7 +29,7 @@ from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
-from onnx_kvtool.symbolic.rules.table import OTHER_RULES, SHAPE_RULES
+from onnx_kvtool.symbolic.rules.table import OTHER_RULES, shape_rule
 from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, dimensions_in, is_invented, read_size
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -246,7 +246,7 @@ class Forward:
                 return self._stranger(node, site)
             opset, site = fitting, replace(site, opset=fitting)
         types = output_types(node, opset, knowledge.types.get)
-        rule = SHAPE_RULES.get(node.op_type)
+        rule = shape_rule(node.op_type)
         if rule is None:
             return _by_onnx(site, types)
         shapes = _guarded(site, rule, node.outputs)

@@ -40,8 +40,8 @@ from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.rules.constants import stored
 from onnx_kvtool.symbolic.rules.element_site import ElementSite, Unrelated
-from onnx_kvtool.symbolic.rules.element_table import INDEX_RULES
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
+from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
 from onnx_kvtool.symbolic.sizes import is_invented
 from onnx_kvtool.symbolic.substitute import substitute
 
@@ -157,7 +157,7 @@ class IndexMaps:
 
     def _operands(self, value: ir.Value) -> list[ir.Value]:
         node = value.producer()
-        if node is None or node.domain != "" or node.op_type not in INDEX_RULES:
+        if node is None or node.domain != "" or element_rule(node.op_type) is None:
             return []
         if Trait.READS_SHAPE in traits(node):
             return [v for v in node.inputs if v is not None and v.dtype in (None, *WHOLE_TYPES)]
@@ -187,9 +187,9 @@ class IndexMaps:
 
     def _produced(self, value: ir.Value) -> IndexMap | None:
         node = value.producer()
-        if node is None or node.domain != "" or node.op_type not in INDEX_RULES:
+        rule = element_rule(node.op_type) if node is not None and node.domain == "" else None
+        if node is None or rule is None:
             return None
-        rule = INDEX_RULES[node.op_type]
         try:
             view = NodeView(node, node.version if node.version is not None else self._opset)
             if not node.attributes.keys() <= view.facts.attributes.keys():
@@ -222,8 +222,6 @@ class IndexMaps:
         )
 
     def _inferred(self, view: NodeView, value: ir.Value) -> tuple[Expr, ...] | None:
-        from onnx_kvtool.symbolic.rules.table import SHAPE_RULES  # which takes a while to build
-
         knowledge = self._around
         knowledge.shapes.clear()
         knowledge.conflicts.clear()
@@ -233,8 +231,9 @@ class IndexMaps:
             if operand is not None and shape is not None:
                 knowledge.shapes[operand] = shape
         site = ShapeSite(view.node, view.opset, _NOWHERE, knowledge, self._below, True, view)
+        rule = shape_rule(view.node.op_type)
         try:
-            shapes = SHAPE_RULES[view.node.op_type](site)
+            shapes = () if rule is None else rule(site)
         except Unknown:
             shapes = ()
         if knowledge.conflicts:

@@ -69,9 +69,9 @@ def add_lines() -> None:
     elementwise.LINES += (("Halve", (Kernel(NEWEST, halve),)),)
     movement.LINES += (("EveryOther", (Kernel(NEWEST, every_other),)),)
 
-    from onnx_kvtool.symbolic.rules.table import SHAPE_RULES
+    from onnx_kvtool.symbolic.rules.table import RULES, OperatorRules
 
-    SHAPE_RULES._lines["EveryOther"] = every_other_shape
+    RULES._lines["EveryOther"] = OperatorRules(every_other_shape, None)
 
     from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 

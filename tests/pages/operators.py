@@ -18,8 +18,7 @@ from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.shapes.control import CONTROL
-from onnx_kvtool.symbolic.rules.element_table import INDEX_RULES
-from onnx_kvtool.symbolic.rules.table import SHAPE_RULES
+from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
 from onnx_kvtool.targets.target import Limit, releases
 from tests.pages import contrib
 from tests.pages.markdown import contract, joined, prose, table
@@ -189,11 +188,11 @@ def _raising(op: str) -> Iterator[str]:
 
 def _inference(op: str) -> Iterator[str]:
     said = []
-    if op in SHAPE_RULES or op in CONTROL:
+    if shape_rule(op) is not None or op in CONTROL:
         said.append(
             "[`kvtool infer`](../commands/infer.md) has a rule of its own for its types and shapes."
         )
-    if op in INDEX_RULES:
+    if element_rule(op) is not None:
         said.append(
             "What its integers hold at each coordinate is followed through it, so that positions "
             "that it computes can be proven."

@@ -1,14 +1,17 @@
-"""The table of shape rules, by operator of the default domain."""
+"""The table of rules, by operator of the default domain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from dataclasses import dataclass
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.schema import op_history
-from onnx_kvtool.ops.traits import Trait, having
+from onnx_kvtool.ops.traits import Trait, having, traits_of
 from onnx_kvtool.symbolic.rules import (
     caches,
+    constants,
+    elementwise,
     linear,
     movement,
     padding,
@@ -20,87 +23,140 @@ from onnx_kvtool.symbolic.rules import (
     sources,
     windows,
 )
-from onnx_kvtool.symbolic.rules.elementwise import broadcast, like, one_shape
+from onnx_kvtool.symbolic.rules.element_site import ElementRule
 from onnx_kvtool.symbolic.rules.site import ShapeRule
 
-__all__ = ["OTHER_RULES", "SHAPE_RULES"]
+__all__ = ["OTHER_RULES", "RULES", "OperatorRules", "element_rule", "shape_rule"]
 
-_OWN: Table[str, ShapeRule] = Table(
-    "shape rule of one operator",
+
+@dataclass(frozen=True, slots=True)
+class OperatorRules:
+    """What an operator says of its outputs beyond its traits.
+
+    Attributes:
+        shape: Their shapes; None where its traits say them, or nothing does.
+        elements: What each of them holds; None where its elements are unknown.
+    """
+
+    shape: ShapeRule | None
+    elements: ElementRule | None
+
+
+def _of(
+    op_type: str, shape: ShapeRule | None = None, elements: ElementRule | None = None
+) -> tuple[str, OperatorRules]:
+    return op_type, OperatorRules(shape, elements)
+
+
+RULES: Table[str, OperatorRules] = Table(
+    "rule of an operator",
     [
-        ("ArgMax", reduction.arg_reduce),
-        ("ArgMin", reduction.arg_reduce),
-        ("Attention", caches.attention),
-        ("AveragePool", windows.pool),
-        ("Concat", select.concat),
-        ("Constant", sources.constant),
-        ("ConstantOfShape", sources.constant_of_shape),
-        ("Conv", windows.conv()),
-        ("ConvInteger", windows.conv()),
-        ("ConvTranspose", windows.conv_transpose),
-        ("DeformConv", windows.deform_conv),
-        ("DepthToSpace", resizing.depth_to_space),
-        ("Dropout", like(0, outputs=2)),
-        ("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
-        ("Expand", movement.expand),
-        ("Flatten", movement.flatten),
-        ("Gather", select.gather),
-        ("GatherElements", like(1)),
-        ("GatherND", select.gather_nd),
-        ("Gemm", linear.gemm),
-        ("LayerNormalization", reduction.layer_normalization),
-        ("LpPool", windows.pool),
-        ("MatMul", linear.mat_mul()),
-        ("MatMulInteger", linear.mat_mul()),
-        ("MaxPool", windows.pool),
-        ("NonZero", sources.non_zero),
-        ("OneHot", sources.one_hot),
-        ("Pad", padding.pad),
-        ("QLinearConv", windows.conv(weight=3)),
-        ("QLinearMatMul", linear.mat_mul(right=3)),
-        ("Range", sources.range_),
-        ("Reshape", reshape.reshape),
-        ("Resize", resizing.resize),
-        ("Shape", sources.shape_vector),
-        ("Size", sources.scalar),
-        ("Slice", slicing.slice_),
-        ("SpaceToDepth", resizing.space_to_depth),
-        ("Split", slicing.split),
-        ("Squeeze", movement.squeeze),
-        ("SwiGLU", one_shape),
-        ("TensorScatter", caches.tensor_scatter),
-        ("Tile", movement.tile),
-        ("TopK", padding.top_k),
-        ("Transpose", movement.transpose),
-        ("Upsample", resizing.upsample),
-        ("Unsqueeze", movement.unsqueeze),
+        _of("Abs", elements=elementwise.absolute_elements),
+        _of("Add", elements=elementwise.add_elements),
+        _of("And", elements=elementwise.multiply_elements),
+        _of("ArgMax", reduction.arg_reduce),
+        _of("ArgMin", reduction.arg_reduce),
+        _of("Attention", caches.attention),
+        _of("AveragePool", windows.pool),
+        _of("Cast", elements=elementwise.cast_elements),
+        _of("CastLike", elements=elementwise.cast_elements),
+        _of("Clip", elements=elementwise.clip_elements),
+        _of("Concat", select.concat, select.concat_elements),
+        _of("Constant", sources.constant, constants.constant_elements),
+        _of("ConstantOfShape", sources.constant_of_shape, sources.constant_of_shape_elements),
+        _of("Conv", windows.conv()),
+        _of("ConvInteger", windows.conv()),
+        _of("ConvTranspose", windows.conv_transpose),
+        _of("CumSum", elements=select.cumulative_sum_elements),
+        _of("DeformConv", windows.deform_conv),
+        _of("DepthToSpace", resizing.depth_to_space),
+        _of("Div", elements=elementwise.divide_elements),
+        _of("Dropout", elementwise.like(0, outputs=2)),
+        _of("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
+        _of("Equal", elements=elementwise.equal_elements),
+        _of("Expand", movement.expand, movement.expand_elements),
+        _of("Flatten", movement.flatten),
+        _of("Gather", select.gather, select.gather_elements),
+        _of("GatherElements", elementwise.like(1)),
+        _of("GatherND", select.gather_nd),
+        _of("Gemm", linear.gemm),
+        _of("Greater", elements=elementwise.comparison_elements(less=True, swap=True)),
+        _of("GreaterOrEqual", elements=elementwise.comparison_elements(less=False, swap=False)),
+        _of("Identity", elements=movement.identity_elements),
+        _of("LayerNormalization", reduction.layer_normalization),
+        _of("Less", elements=elementwise.comparison_elements(less=True, swap=False)),
+        _of("LessOrEqual", elements=elementwise.comparison_elements(less=False, swap=True)),
+        _of("LpPool", windows.pool),
+        _of("MatMul", linear.mat_mul()),
+        _of("MatMulInteger", linear.mat_mul()),
+        _of("Max", elements=elementwise.largest_of_elements),
+        _of("MaxPool", windows.pool),
+        _of("Min", elements=elementwise.smallest_of_elements),
+        _of("Mod", elements=elementwise.mod_elements),
+        _of("Mul", elements=elementwise.multiply_elements),
+        _of("Neg", elements=elementwise.negate_elements),
+        _of("NonZero", sources.non_zero),
+        _of("Not", elements=elementwise.not_elements),
+        _of("OneHot", sources.one_hot, sources.one_hot_elements),
+        _of("Or", elements=elementwise.either_elements),
+        _of("Pad", padding.pad),
+        _of("QLinearConv", windows.conv(weight=3)),
+        _of("QLinearMatMul", linear.mat_mul(right=3)),
+        _of("Range", sources.range_, sources.range_elements),
+        _of("Reshape", reshape.reshape, reshape.reshape_elements),
+        _of("Resize", resizing.resize),
+        _of("ScatterElements", elements=select.scattered_elements),
+        _of("Shape", sources.shape_vector, sources.shape_elements),
+        _of("Size", sources.scalar, sources.size_elements),
+        _of("Slice", slicing.slice_, slicing.slice_elements),
+        _of("SpaceToDepth", resizing.space_to_depth),
+        _of("Split", slicing.split, slicing.split_elements),
+        _of("Squeeze", movement.squeeze, movement.squeeze_elements),
+        _of("Sub", elements=elementwise.subtract_elements),
+        _of("Sum", elements=elementwise.add_elements),
+        _of("SwiGLU", elementwise.one_shape),
+        _of("TensorScatter", caches.tensor_scatter),
+        _of("Tile", movement.tile, movement.tile_elements),
+        _of("TopK", padding.top_k),
+        _of("Transpose", movement.transpose, movement.transpose_elements),
+        _of("Unsqueeze", movement.unsqueeze, movement.unsqueeze_elements),
+        _of("Upsample", resizing.upsample),
+        _of("Where", elements=elementwise.where_elements),
+        _of("Xor", elements=elementwise.xor_elements),
     ],
 )
-"""What the traits of an operator do not say."""
-
-
-def _by_traits() -> Iterator[tuple[str, ShapeRule]]:
-    for op in sorted(having(Trait.BROADCASTS)):
-        yield op, broadcast
-    for op in sorted(having(Trait.REDUCES) - having(Trait.DECIDES)):
-        yield op, reduction.reduce
-    for op in sorted(having(Trait.KEEPS_SHAPE) - having(Trait.BROADCASTS)):
-        facts = op_history(op)
-        if facts and facts[0].max_outputs == 1:
-            yield op, like(0)
-
-
-SHAPE_RULES: Table[str, ShapeRule] = Table(
-    "shape rule",
-    [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
-)
-"""An operator that is not here is left to onnx's own rule for a single node."""
+"""Operators whose shape their traits do not say, and those that index arithmetic goes through."""
 
 OTHER_RULES: Table[str, ShapeRule] = Table(
     "shape rule of another domain",
     [
-        (f"ai.onnx.ml::{op}", like(0))
+        (f"ai.onnx.ml::{op}", elementwise.like(0))
         for op in sorted(having(Trait.KEEPS_SHAPE, domain="ai.onnx.ml"))
     ],
 )
 """Of operators of other domains of ONNX, for which onnx has no rule."""
+
+
+@functools.cache
+def shape_rule(op_type: str) -> ShapeRule | None:
+    """Return what says the shapes of an operator's outputs: a rule of its own, or its traits.
+
+    None for an operator that is left to onnx's own rule for a single node.
+    """
+    own = RULES.get(op_type)
+    if own is not None and own.shape is not None:
+        return own.shape
+    kinds = traits_of(op_type)
+    if Trait.BROADCASTS in kinds:
+        return elementwise.broadcast
+    if Trait.REDUCES in kinds and Trait.DECIDES not in kinds:
+        return reduction.reduce
+    facts = op_history(op_type) if Trait.KEEPS_SHAPE in kinds else ()
+    return elementwise.like(0) if facts and facts[0].max_outputs == 1 else None
+
+
+@functools.cache
+def element_rule(op_type: str) -> ElementRule | None:
+    """Return what says the elements of an operator's outputs; None where they are unknown."""
+    own = RULES.get(op_type)
+    return None if own is None else own.elements

@@ -22,7 +22,7 @@ from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
-from onnx_kvtool.symbolic.rules.element_table import INDEX_RULES
+from onnx_kvtool.symbolic.rules.table import element_rule
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["Seen", "Sight"]
@@ -118,7 +118,8 @@ class Sight:
         kind = traits(node)
         if Trait.REARRANGES not in kind and Trait.REPEATS not in kind:
             return None
-        if node.op_type not in INDEX_RULES or len(node.outputs) != 1:
+        rule = element_rule(node.op_type)
+        if rule is None or len(node.outputs) != 1:
             return None
         view, before, after = self.view(node), self.shape(source), self.shape(output)
         if view is None or before is None or after is None:
@@ -131,7 +132,7 @@ class Sight:
 
         try:
             site = ElementSite(view, operand, self.shape, output.dtype, after, output)
-            found = INDEX_RULES[node.op_type](site)
+            found = rule(site)
         except MalformedNode:
             return None
         element = None if found is None or found.element is None else found.element.atom
