@@ -22,15 +22,15 @@ from tests.runtime.recorded import needs_24
 
 pytestmark = [pytest.mark.long, needs_24]
 
-MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
-GPT2 = "concat/gpt2_dynamic__ts_op17"
-LLAMA = "concat/llama_dynamic__dynamo_op18"
-OPTIMUM = "optimum/llama__optimum"
+GPT2 = "models/concat/gpt2_dynamic__ts_op17"
+LLAMA = "growing/llama_dynamic__dynamo_op18"
+OPTIMUM = "growing/llama__optimum"
 
 
 def source(name: str) -> ir.Model:
-    return read(MODELS / f"{name}.onnx")
+    return read(FIXTURES / f"{name}.onnx")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""The exporters, called as their users call them, and the optimisers that come after them."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.exports.decoders import Decoder
+
+__all__ = ["after_tool", "dynamo", "optimum", "torchscript"]
+
+_NEW, _PAST, _BATCH, _MEMORY = 3, 4, 2, 7
+"""Sizes at which a model is traced."""
+
+
+def _example(decoder: Decoder) -> tuple[list[torch.Tensor], list[dict[int, str]], list[str]]:
+    """Return tensors to trace with, the names of their dynamic dimensions, and their names."""
+    config = decoder.model.config
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    if getattr(config, "multi_query", False):
+        heads = 1
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    known = {
+        "input_ids": (torch.arange(1, 1 + _BATCH * _NEW).reshape(_BATCH, _NEW), "batch seq"),
+        "attention_mask": (torch.ones(_BATCH, _PAST + _NEW, dtype=torch.int64), "batch total"),
+        "position_ids": (_PAST + torch.arange(_NEW).expand(_BATCH, _NEW), "batch seq"),
+        "encoder_hidden_states": (torch.ones(_BATCH, _MEMORY, config.hidden_size), "batch memory"),
+    }
+    tensors = [known[name][0] for name in decoder.names]
+    axes = [dict(enumerate(known[name][1].split())) for name in decoder.names]
+    names = list(decoder.names)
+    dtype = next(decoder.model.parameters()).dtype
+    for layer in range(config.num_hidden_layers):
+        for part in ("key", "value"):
+            names.append(f"past_key_values.{layer}.{part}")
+            tensors.append(torch.randn(_BATCH, heads, _PAST, width).to(dtype))
+            axes.append({0: "batch", 2: "past"})
+    return tensors, axes, names
+
+
+def _outputs(names: list[str]) -> list[str]:
+    pasts = [name for name in names if name.startswith("past_key_values")]
+    return ["logits", *(name.replace("past_key_values", "present") for name in pasts)]
+
+
+def dynamo(decoder: Decoder, path: Path, opset: int) -> None:
+    """Export with `torch.onnx.export(dynamo=True)`."""
+    tensors, axes, names = _example(decoder)
+    dynamic = [dict.fromkeys(dims, torch.export.Dim.AUTO) for dims in axes]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            decoder, tuple(tensors), input_names=names, output_names=_outputs(names),
+            dynamic_shapes=(tuple(dynamic),), opset_version=opset, dynamo=True, verbose=False,
+        )  # fmt: skip
+    program.save(path)
+
+
+def torchscript(decoder: Decoder, path: Path, opset: int) -> None:
+    """Export with `torch.onnx.export(dynamo=False)`."""
+    tensors, axes, names = _example(decoder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            decoder, tuple(tensors), str(path), input_names=names, output_names=_outputs(names),
+            dynamic_axes=dict(zip(names, axes, strict=True)), opset_version=opset, dynamo=False,
+        )  # fmt: skip
+
+
+def optimum(model: Any, path: Path) -> None:
+    """Export with optimum, as `optimum-cli export onnx --task text-generation-with-past` does."""
+    from optimum.exporters.onnx import onnx_export_from_model
+
+    onnx_export_from_model(
+        model, path.parent, task="text-generation-with-past", do_validation=False, opset=18
+    )
+    if not path.exists():
+        raise FileNotFoundError(", ".join(entry.name for entry in path.parent.iterdir()))
+
+
+def after_tool(tool: str, path: Path) -> None:
+    """Rewrite a file as one of the tools that users run on exports does."""
+    if tool == "onnxslim":
+        import onnx
+        import onnxslim
+
+        onnx.save(onnxslim.slim(onnx.load(path)), path)
+    elif tool == "onnxsim":
+        import onnx
+        import onnxsim
+
+        model, right = onnxsim.simplify(onnx.load(path))
+        assert right
+        onnx.save(model, path)
+    else:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(path.with_suffix(".ort.onnx"))
+        onnxruntime.InferenceSession(path, options)
+        shutil.move(path.with_suffix(".ort.onnx"), path)
