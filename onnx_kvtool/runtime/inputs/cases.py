@@ -31,6 +31,7 @@ class Case:
             (in circular mode across it).
         padding: Which rows a mask leaves out that has a column for each of all rows.
         chunks: New rows of each step that follows; None for steps of one row, as many as wanted.
+        sizes: Sizes of names in shapes that are those of this case alone.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Case:
     start: Start
     padding: Padding = "usual"
     chunks: tuple[int, ...] | None = None
+    sizes: tuple[tuple[str, int], ...] = ()
 
 
 CASES: tuple[Case, ...] = (

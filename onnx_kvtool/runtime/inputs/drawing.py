@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, padded
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.roles import Write
-from onnx_kvtool.runtime.inputs.symbols import sizes_for
+from onnx_kvtool.runtime.inputs.symbols import sizes_for, tokens_before
 from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
 
@@ -53,7 +53,7 @@ def draw(
         TooLarge: If a run would take more memory than there is for it.
     """
     layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length, memory)
-    drawer = _Drawer(plan, case, layout, np.random.default_rng(seed))
+    drawer = _Drawer(plan, case, layout, np.random.default_rng(seed), dims or {})
     drawn = {spec.name: drawer.value(spec) for spec in plan.inputs}
     return drawn if case.padding == "usual" else {**drawn, **counted_positions(plan, drawn)}
 
@@ -67,12 +67,19 @@ class _Drawer:
     """
 
     def __init__(
-        self, plan: InputPlan, case: Case, layout: Layout, rng: np.random.Generator
+        self,
+        plan: InputPlan,
+        case: Case,
+        layout: Layout,
+        rng: np.random.Generator,
+        sizes: Mapping[str, int],
     ) -> None:
+        self._sizes = sizes
         self._plan = plan
         self._case = case
         self._layout = layout
         self._rng = rng
+        self._before = self._tokens_before()
         self._covers = None if case.padding == "usual" else covering_mask(plan)
         self.starts = self._starts()
         self.wrapped = self._wrapped()
@@ -89,6 +96,8 @@ class _Drawer:
                 values = per_sequence(self._written(spec.uses.writes), shape)
             case "nonpad_kv_seqlen":
                 values = per_sequence(self._valid(spec), shape)
+            case "past_length":
+                values = np.full(shape, self._before)
             case "seqlens_k":
                 values = per_sequence(self._tokens() - 1, shape)
             case "total_sequence_length":
@@ -103,12 +112,29 @@ class _Drawer:
                 return moderate(self._rng, spec.dtype, shape)
         return values.astype(spec.dtype.numpy())
 
+    def _tokens_before(self) -> int | None:
+        """Return the tokens before the run, where they are the same for all sequences."""
+        plan, case, layout = self._plan, self._case, self._layout
+        if case.padding == "usual" and not plan.with_role("past_length"):
+            return None
+        shapes = {spec.name: spec.shape for spec in plan.inputs}
+        own = dict(case.sizes)  # of caches that hold the last rows only
+        for pair in plan.pairs:
+            if pair.kind == "fixed" or pair.axis is None:
+                continue
+            dim = shapes[pair.past][pair.axis]
+            if isinstance(dim, str) and dim not in own:
+                return layout.shapes[pair.past][pair.axis]
+        return tokens_before(plan, case, self._sizes, layout.length)
+
     def _starts(self) -> Integers:
         """Draw a start per sequence, for at least as many as any input has."""
         layout, rng, case = self._layout, self._rng, self._case
         count = max((size for shape in layout.shapes.values() for size in shape[:2]), default=1)
         following = self._plan.with_role("write_indices", "position_ids")
         writes = [write for spec in following for write in spec.uses.writes]
+        if self._before is not None:
+            return np.full(count, self._before, np.int64)
         if not writes and layout.past:
             return np.full(count, layout.past, np.int64)
         known = [last for spec in following if (last := layout.last_start(spec)) is not None]

@@ -15,9 +15,12 @@ from onnx_kvtool.runtime.inputs.roles import Role, Uses, uses_of
 from onnx_kvtool.runtime.inputs.seen_windows import windows_of
 from onnx_kvtool.runtime.inputs.windows import Windows
 
-__all__ = ["InputPlan", "InputSpec", "plan"]
+__all__ = ["COUNTER", "InputPlan", "InputSpec", "plan"]
 
 Dim = int | str
+
+COUNTER = r"^past_length(_\d+)?$"
+"""The name of the input that `raise` adds: the tokens before a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ def _spec(value: ir.Value, flow: Flow, caches: Caches) -> InputSpec:
     role = uses.role or named
     if named == "position_ids" and role in ("token_ids", "write_indices"):
         role = named  # positions, too, are looked up in tables, and starts are the first of them
+    if named == "past_length" and len(shape) < 2:
+        role = named  # a start is what becomes of it
     if any(pair.past == name for pair in caches.pairs):
         role = "past_cache"
     return InputSpec(name, dtype, shape, role, uses)
@@ -138,6 +143,7 @@ def _dtype(value: ir.Value) -> ir.DataType | None:
 
 
 _NAMES: tuple[tuple[Role, str], ...] = (
+    ("past_length", COUNTER),
     ("write_indices", r"write_ind"),
     ("nonpad_kv_seqlen", r"nonpad"),
     ("attention_mask", r"mask"),

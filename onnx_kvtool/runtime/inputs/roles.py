@@ -27,6 +27,7 @@ Role = Literal[
     "total_sequence_length",
     "token_ids",
     "attention_mask",
+    "past_length",
     "free",
 ]
 

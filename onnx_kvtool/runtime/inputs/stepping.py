@@ -53,7 +53,8 @@ def advance(
     presents = {pair.past: outputs[pair.present] for pair in plan.pairs}
     if old is None or not presents:
         return None
-    sizes = _next_sizes(plan, old, inputs, presents, dims or {}, length)
+    before = rows_of(plan, inputs)[0]
+    sizes = _next_sizes(plan, old, inputs, presents, dims or {}, length, before)
     new = _layout(plan, sizes, old.length)
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
@@ -77,14 +78,16 @@ def advance(
 
 
 def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
-    """Return how many rows growing caches hold in a run, and how many new ones it brings.
+    """Return how many tokens went before a run, and how many new ones it brings.
 
     Raises:
         CannotDraw: If the inputs do not say.
     """
     sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
     layout = Layout(plan, sizes_for(plan, CASES[0], sizes), 1)
-    return layout.past, layout.length
+    counter = next((spec for spec in plan.with_role("past_length")), None)
+    before = layout.past if counter is None else int(inputs[counter.name].reshape(-1)[0])
+    return before, layout.length
 
 
 def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | None:
@@ -112,16 +115,21 @@ def _next_sizes(
     presents: Mapping[str, Array],
     dims: Mapping[str, int],
     length: int,
+    before: int,
 ) -> dict[str, int]:
     kinds = kinds_of(plan)
     sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    totals: list[str] = []
     for name in list(sizes):
         kind = kinds.get(name)
         if kind == "length" and name not in dims:
             sizes[name] = length
-        elif kind == "total" and sizes[name] == old.past + old.length:
-            del sizes[name]  # it follows the sum
+        elif kind == "total" and sizes[name] == before + old.length:
+            totals.append(name)
     sizes.update(_sizes(plan, {past: array.shape for past, array in presents.items()}))
+    lengths = [sizes[name] for name, kind in kinds.items() if kind == "length" and name in sizes]
+    new = lengths[0] if lengths else old.length
+    sizes.update(dict.fromkeys(totals, before + old.length + new))
     return sizes
 
 
@@ -147,6 +155,8 @@ class _Stepper:
                 values = old.astype(np.int64) + self._new.length
                 limit = self._new.valid_limit(spec)
                 values = values if limit is None else np.minimum(values, limit)
+            case "past_length":
+                values = old.astype(np.int64) + self._old.length
             case "seqlens_k":
                 values = old.astype(np.int64) + self._new.length
             case "total_sequence_length":
@@ -176,7 +186,7 @@ def _longer_mask(old: Integers, shape: tuple[int, ...]) -> Integers:
 
 def _is_full(spec: InputSpec, layout: Layout, values: Array) -> bool:
     """Return whether the new rows of the starts or positions in `values` would find no room."""
-    if spec.role not in ("write_indices", "position_ids") or not values.size:
+    if spec.role not in ("write_indices", "position_ids", "past_length") or not values.size:
         return False
     last = layout.last_start(spec)
     starts = values[..., :1] if layout.is_sequence(spec) else values

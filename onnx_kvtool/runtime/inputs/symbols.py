@@ -11,7 +11,7 @@ from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Re
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.symbolic.sizes import names_in
 
-__all__ = ["CAPACITY", "attempts", "kinds_of", "sizes_for"]
+__all__ = ["CAPACITY", "attempts", "kinds_of", "sizes_for", "tokens_before"]
 
 
 def attempts(
@@ -36,7 +36,7 @@ def attempts(
     seen: list[object] = []
     for reading, found in _readings(plan, known):
         changed = reading.apply(case)
-        sizes = {**sizes_for(plan, changed, dims, reading), **found, **dims}
+        sizes = {**sizes_for(plan, changed, dims, reading), **found, **dims, **dict(case.sizes)}
         # All else that is drawn follows from these.
         drawn = sizes, changed.start, changed.length
         if drawn not in seen:
@@ -112,7 +112,7 @@ def sizes_for(
     values: dict[Kind, int] = {
         "batch": bound.get("batch", case.batch),
         "length": length,
-        "past": bound.get("past", case.past),
+        "past": bound.get("past", tokens_before(plan, case, dims, length)),
         "capacity": bound.get("capacity", CAPACITY),
     }
     values["total"] = values["past"] + length
@@ -126,6 +126,20 @@ def sizes_for(
         else:
             sizes[name] = next(others, _SIZES[-1]) if reading.size is None else reading.size
     return {**sizes, **dims}
+
+
+def tokens_before(plan: InputPlan, case: Case, dims: Mapping[str, int], length: int) -> int:
+    """Return how many tokens went before a run of `case`, where growing caches do not say.
+
+    Fixed caches have room for them and for the new rows, unless a case with padding of its own
+    says how many they are.
+    """
+    if case.padding != "usual" or not plan.with_role("past_length"):
+        return case.past
+    names = [name for name, kind in kinds_of(plan).items() if kind == "capacity"]
+    named = [dims.get(name, CAPACITY) for name in names]
+    room = max(min([*_fixed_capacities(plan), *named], default=CAPACITY) - length, 0)
+    return room if case.start == "end" else min(case.past, room)
 
 
 def _fixed_capacities(plan: InputPlan) -> Iterator[int]:

@@ -34,18 +34,18 @@ def source(name: str) -> ir.Model:
 
 
 @pytest.mark.parametrize(
-    ("name", "capacity", "rows"),
+    ("name", "capacity", "rows", "runs"),
     [
-        pytest.param(LLAMA, 60, 60, id="a number, a length of its own for each past"),
-        pytest.param(OPTIMUM, "max_length", 13, id="a name, positions that the host counts"),
-        pytest.param(GPT2, 7, 7, id="fewer rows than cases would like"),
-        pytest.param(LLAMA, 2, 2, id="two rows"),
+        pytest.param(LLAMA, 60, 60, 19, id="a number, a length of its own for each past"),
+        pytest.param(OPTIMUM, "max_length", 13, 19, id="a name, positions that the host counts"),
+        pytest.param(GPT2, 7, 7, 16, id="fewer rows than cases would like"),
+        pytest.param(LLAMA, 2, 2, 7, id="two rows"),
     ],
 )
-def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int) -> None:
+def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int, runs: int) -> None:
     growing = source(name)
     found = kv.verify(growing, fixed_form(growing, capacity))
-    assert (found.status, found.detail, found.cases) == ("equal", None, 7)
+    assert (found.status, found.detail, found.cases, found.steps) == ("equal", None, 7, runs)
     assert all(output.bit_equal for output in found.outputs)
     grows, padding, end = found.notes
     assert grows.endswith(f"those of B hold {rows} rows: the rows in use were compared")
@@ -141,7 +141,7 @@ def test_models_are_a_pair_by_their_interfaces_only() -> None:
     pair = growing_pair(side(growing), side(fixed), {})
     assert pair is not None
     assert (pair.capacity, len(pair.caches)) == (40, 4)
-    assert pair.past_length is not None
+    assert pair.is_counter_fed
     assert growing_pair(side(fixed), side(growing), {}) is None
     assert growing_pair(side(growing), side(growing), {}) is None
     assert growing_pair(side(fixed), side(fixed), {}) is None

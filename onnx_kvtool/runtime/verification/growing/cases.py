@@ -24,13 +24,34 @@ def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tu
         count: How many cases; None for the usual ones, more for others in other sizes.
         steps: Decode steps after the first run of each; None for those of the cases.
     """
-    usual = _usual(pair.capacity, _sides(pair), is_counted=pair.plan.is_counted)
+    room = pair.capacity if pair.capacity is not None else 2 * (pair.window or 0) + 3
+    usual = _usual(room, _sides(pair), pair.window, is_counted=pair.plan.is_counted)
     cases = list(usual if count is None else usual[:count])
     while count is not None and len(cases) < count:
-        cases.append(_varied(usual[len(cases) % len(usual)], len(cases), pair.capacity))
+        cases.append(_varied(usual[len(cases) % len(usual)], len(cases), room))
+    cases = [_sized(case, pair) for case in cases]
     if steps is not None:
         cases = [replace(case, chunks=(1,) * steps) for case in cases]
     return tuple(cases)
+
+
+def _sized(case: Case, pair: GrowingPair) -> Case:
+    """Return a case with sizes for caches of A that hold the last rows only.
+
+    Where one of them shares the name of its size with a cache that holds all rows, the case has no
+    more rows than both hold.
+    """
+    shapes = {spec.name: spec.shape for spec in pair.plan.inputs}
+    named = [(cache, str(shapes[cache.past][cache.axis])) for cache in pair.caches]
+    every = {dim for cache, dim in named if cache.most is None}
+    most = min((c.most for c, dim in named if c.most and dim in every), default=case.past)
+    case = replace(case, past=min(case.past, most))
+    sizes = {
+        dim: min(case.past, cache.most)
+        for cache, dim in named
+        if cache.most is not None and cache.arrangement == "grows" and dim not in every
+    }
+    return replace(case, sizes=tuple(sizes.items()))
 
 
 def _sides(pair: GrowingPair) -> tuple[Padding, ...]:
@@ -40,7 +61,9 @@ def _sides(pair: GrowingPair) -> tuple[Padding, ...]:
     return ("right",) if pair.plan.is_counted else ("left", "right")
 
 
-def _usual(capacity: int, sides: tuple[Padding, ...], *, is_counted: bool) -> tuple[Case, ...]:
+def _usual(
+    capacity: int, sides: tuple[Padding, ...], window: int | None, *, is_counted: bool
+) -> tuple[Case, ...]:
     last = sides[:1] or ("none",)
     cases = [
         _case("a prompt for two empty caches", 2, 3, 0, capacity, chunks=(1, 1)),
@@ -60,6 +83,11 @@ def _usual(capacity: int, sides: tuple[Padding, ...], *, is_counted: bool) -> tu
     else:
         case = _case("chunks behind padding", 2, 2, 5, capacity, last[0], chunks=(_CHUNK, 1))
     cases.append(case)
+    if window is not None:
+        past, chunks = max(min(window, capacity) - 2, 0), (1, 1, 1)
+        cases.append(_case("tokens over the end of a window", 2, 1, past, capacity, chunks=chunks))
+        case = _case("a chunk over the end of a window", 1, _CHUNK, past, capacity, chunks=(1,))
+        cases.append(case)
     length = min(chunk, capacity)
     past = max(capacity - length - 2, 0)
     steps = (1,) * (capacity - length - past)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.comparison.judge import Account
 from onnx_kvtool.runtime.inputs.cases import CASES, Case
 from onnx_kvtool.runtime.inputs.fitting import fitting, least_memory
 from onnx_kvtool.runtime.inputs.padding import dead_rows, padding_input
+from onnx_kvtool.runtime.inputs.pairs import CachePair
+from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.stepping import rows_of
 from onnx_kvtool.runtime.sessions import Arrays
 from onnx_kvtool.runtime.verification.growing.cases import growing_cases
 from onnx_kvtool.runtime.verification.growing.hosts import FixedHost, GrowingHost, query_axes
 from onnx_kvtool.runtime.verification.growing.pair import GrowingPair, Side, growing_pair
+from onnx_kvtool.runtime.verification.growing.probe import kept_rows_of
+from onnx_kvtool.runtime.verification.growing.rows import Arrangement
 from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.subject import Subject
 
@@ -59,12 +64,19 @@ class Grown:
         found = dead_rows(self.pair.plan, inputs, length)
         return 0 if found is None else int(found[0].sum() + found[1].sum())
 
+    def _sizes(self) -> Iterator[str]:
+        for is_circular, what in (
+            (False, "caches of {} grow, those of {} hold {} rows: the rows in use were compared"),
+            (True, "caches of {} roll, those of {} are circular of {} rows: compared by position"),
+        ):
+            rows = {c.capacity for c in self.pair.caches if c.is_circular == is_circular}
+            if rows:
+                sizes = " or ".join(map(str, sorted(rows)))
+                yield what.format(self.a.name, self.b.name, sizes)
+
     def notes(self, account: Account) -> list[str]:
         """Return what a reader should know of the comparison."""
-        rows = sorted({cache.capacity for cache in self.pair.caches})
-        sizes = " or ".join(map(str, rows))
-        what = f"the caches of {self.a.name} grow, those of {self.b.name} hold {sizes} rows"
-        notes = [f"{what}: the rows in use were compared"]
+        notes = list(self._sizes())
         loose = [
             cache.present
             for cache in self.pair.caches
@@ -84,9 +96,18 @@ class Grown:
 
 def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
     """Return two models ready to be compared; None if they are no such pair."""
-    pair = growing_pair(Side(a.interface, a.plan), Side(b.interface, b.plan), settings.dims)
+    dims = settings.dims
+
+    def probe(
+        plan: InputPlan, pair: CachePair, axis: int, capacity: int
+    ) -> tuple[Arrangement, int] | None:
+        return kept_rows_of(a, plan, pair, axis, capacity, dims)
+
+    pair = growing_pair(Side(a.interface, a.plan), Side(b.interface, b.plan), dims, probe)
     if pair is None:
         return None
     shapes = {port.name: port.shape for port in a.interface.outputs}
     reader = GrowingHost(pair, query_axes(pair, shapes))
-    return Grown(pair, a.with_host(reader), b.with_host(FixedHost(pair, reader)))
+    return Grown(
+        pair, replace(a.with_host(reader), plan=pair.plan), b.with_host(FixedHost(pair, reader))
+    )

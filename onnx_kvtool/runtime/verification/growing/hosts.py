@@ -13,9 +13,10 @@ from onnx_kvtool.runtime.inputs.stepping import rows_of
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.inputs.values import moderate
 from onnx_kvtool.runtime.sessions import Array, Arrays
-from onnx_kvtool.runtime.verification.growing.pair import FixedCache, GrowingPair
+from onnx_kvtool.runtime.verification.growing.pair import GrowingPair
+from onnx_kvtool.runtime.verification.growing.rows import FixedCache
 
-__all__ = ["FixedHost", "GrowingHost"]
+__all__ = ["FixedHost", "GrowingHost", "query_axes"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -33,8 +34,12 @@ class GrowingHost:
     axes: Mapping[str, tuple[int, int]]
 
     def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the inputs as they are."""
-        return dict(inputs)
+        """Return the inputs of the model; rows of caches that are not in use are zeros."""
+        before, _ = rows_of(self.pair.plan, inputs)
+        fed = {name: value for name, value in inputs.items() if name != self.pair.counter.name}
+        for cache in self.pair.caches:
+            fed[cache.past] = cache.without_rest(inputs[cache.past], before)
+        return fed
 
     def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
         """Return the outputs with zeros for all rows that hold no token.
@@ -42,20 +47,22 @@ class GrowingHost:
         A right model may compute anything there, and hands the rows of caches on to nobody but
         attention, which a mask keeps from looking at them.
         """
-        _, length = rows_of(self.pair.plan, inputs)
+        before, length = rows_of(self.pair.plan, inputs)
+        read = dict(outputs)
+        for cache in self.pair.caches:
+            read[cache.present] = cache.without_rest(outputs[cache.present], before + length)
         dead = dead_rows(self.pair.plan, inputs, length)
         if dead is None:
-            return outputs
+            return read
         caches = {pair.present: pair.axis for pair in self.pair.plan.pairs}
-        live: Arrays = {}
-        for name, value in outputs.items():
+        for name, value in read.items():
             if name in caches:
-                live[name] = _without(value, dead[1], 0, caches[name])
+                read[name] = _without(value, dead[1], 0, caches[name])
             elif name in self.axes:
-                live[name] = _without(value, dead[0], *self.axes[name])
+                read[name] = _without(value, dead[0], *self.axes[name])
             else:
-                live[name] = _without(value, dead[0], 0, 1)
-        return live
+                read[name] = _without(value, dead[0], 0, 1)
+        return read
 
 
 def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
@@ -101,31 +108,27 @@ class FixedHost:
         before, _ = rows_of(self.pair.plan, inputs)
         fed = dict(inputs)
         for number, cache in enumerate(self.pair.caches):
-            fed[cache.past] = self._buffer(cache, inputs[cache.past], before, number)
+            rows = inputs[cache.past]
+            fed[cache.past] = cache.fixed(rows, before, self._rest(cache, rows, before, number))
         mask = covering_mask(self.pair.plan)
         if mask is not None and self.pair.mask_columns is not None:
             old = inputs[mask.name]
             missing = max(self.pair.mask_columns - old.shape[-1], 0)
             fed[mask.name] = np.pad(old, [(0, 0), (0, missing)])
-        if (count := self.pair.past_length) is not None:
-            shape = [dim if isinstance(dim, int) else 1 for dim in count.shape]
-            fed[count.name] = np.full(shape, before, count.dtype.numpy())
+        if not self.pair.is_counter_fed:
+            del fed[self.pair.counter.name]
         return fed
 
-    def _buffer(self, cache: FixedCache, rows: Array, before: int, number: int) -> Array:
+    def _rest(self, cache: FixedCache, rows: Array, before: int, number: int) -> Array:
         shape = list(rows.shape)
         shape[cache.axis] = cache.capacity
-        if before:
-            spec = next(s for s in self.pair.plan.inputs if s.name == cache.past)
-            buffer = moderate(np.random.default_rng([before, number]), spec.dtype, tuple(shape))
-        else:
-            buffer = np.zeros(shape, rows.dtype)
-        in_use = _first(rows.ndim, cache.axis, rows.shape[cache.axis])
-        buffer[in_use] = rows
-        return buffer
+        if not before:
+            return np.zeros(shape, rows.dtype)
+        spec = next(s for s in self.pair.plan.inputs if s.name == cache.past)
+        return moderate(np.random.default_rng([before, number]), spec.dtype, tuple(shape))
 
     def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
-        """Return the outputs with caches of the rows that are in use.
+        """Return the outputs with caches of the rows that are in use, as the other model has them.
 
         A cache of another shape than it went in with stays as it is.
         """
@@ -135,13 +138,10 @@ class FixedHost:
             value, past = outputs[cache.present], inputs[cache.past]
             shape = list(past.shape)
             shape[cache.axis] = cache.capacity
-            if list(value.shape) == shape:
-                read[cache.present] = value[_first(value.ndim, cache.axis, before + length)]
+            is_past_the_end = not cache.is_circular and before + length > cache.capacity
+            if list(value.shape) == shape and not is_past_the_end:
+                read[cache.present] = cache.kept(value, before + length)
         return self.reader.outputs(inputs, read)
-
-
-def _first(rank: int, axis: int, count: int) -> tuple[slice, ...]:
-    return tuple(slice(count) if index == axis else slice(None) for index in range(rank))
 
 
 def query_axes(

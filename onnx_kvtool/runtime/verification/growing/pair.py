@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+
+import onnx_ir as ir
 
 from onnx_kvtool.runtime.inputs.interface import Interface, Port, interface_difference
 from onnx_kvtool.runtime.inputs.padding import covering_mask
 from onnx_kvtool.runtime.inputs.pairs import CachePair
 from onnx_kvtool.runtime.inputs.plan import Dim, InputPlan, InputSpec
+from onnx_kvtool.runtime.inputs.roles import Uses
 from onnx_kvtool.runtime.inputs.symbols import CAPACITY, kinds_of
+from onnx_kvtool.runtime.verification.growing.rows import Arrangement, FixedCache
 
-__all__ = ["FixedCache", "GrowingPair", "Side", "growing_pair"]
+__all__ = ["GrowingPair", "Probe", "Side", "growing_pair"]
+
+Probe = Callable[[InputPlan, CachePair, int, int], "tuple[Arrangement, int] | None"]
+"""Says how A keeps the rows of a cache; see `probe.kept_rows_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,54 +30,48 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedCache:
-    """A cache that grows in A and has a fixed number of rows in B.
-
-    Attributes:
-        past: Name of the input of both models.
-        present: Name of the output of both models.
-        axis: The sequence axis, counted from the front.
-        capacity: Rows that it has in B.
-    """
-
-    past: str
-    present: str
-    axis: int
-    capacity: int
-
-
-@dataclass(frozen=True, slots=True)
 class GrowingPair:
-    """A model with caches that grow, and another one that is to be its form with fixed ones.
+    """A model with caches that grow or roll, and another that is to be its form with fixed ones.
 
     Attributes:
-        plan: What the inputs of A mean.
-        caches: The caches that grow in A only.
-        capacity: Rows of the smallest of them.
-        past_length: The input of B alone: the number of tokens before a step; None without.
+        plan: What the inputs of A mean, and behind them `counter`.
+        counter: The tokens before a step: the input of B alone, or one of neither.
+        caches: The caches that A keeps in another way than B.
+        capacity: Rows of the smallest cache that holds no more; None if all are circular.
+        is_counter_fed: Whether `counter` is an input of B.
         mask_columns: Columns of the mask of all rows in B, where that is a number; else None.
-        dims: Sizes that B has as numbers, for the names that they have in A.
+        dims: Sizes that the user has bound, and those that B has as numbers.
     """
 
     plan: InputPlan
+    counter: InputSpec
     caches: tuple[FixedCache, ...]
-    capacity: int
-    past_length: InputSpec | None
+    capacity: int | None
+    is_counter_fed: bool
     mask_columns: int | None
     dims: Mapping[str, int]
 
+    @property
+    def window(self) -> int | None:
+        """Rows of the smallest circular cache; None without."""
+        return min((cache.capacity for cache in self.caches if cache.is_circular), default=None)
 
-def growing_pair(a: Side, b: Side, dims: Mapping[str, int]) -> GrowingPair | None:
-    """Return how A, whose caches grow, and B, whose caches do not, belong together.
+
+def growing_pair(
+    a: Side, b: Side, dims: Mapping[str, int], probe: Probe = lambda *_: None
+) -> GrowingPair | None:
+    """Return how A, whose caches grow or roll, and B, whose caches do not, belong together.
 
     Args:
-        a: The model with caches that grow.
-        b: The other one: the same inputs, outputs and caches, of which some that grow in A have a
-            fixed number of rows, and at most one input more, the number of tokens before a step.
+        a: The model with caches that grow, or that drop their first rows for new ones.
+        b: The other one: the same inputs, outputs and caches, of which some have a fixed number of
+            rows that are written where they stand, and at most one input more, the number of tokens
+            before a step.
         dims: Sizes that the user has bound.
+        probe: Says how A keeps the rows of a cache that is circular in B.
 
     Returns:
-        The pair; None for models that differ in anything else, or of which no cache is fixed.
+        The pair; None for models that differ in anything else, or have all caches alike.
     """
     if a.plan is None or b.plan is None:
         return None
@@ -82,45 +82,78 @@ def growing_pair(a: Side, b: Side, dims: Mapping[str, int]) -> GrowingPair | Non
     if interface_difference(a.interface, common) is not None:
         return None
     other = {spec.name: spec for spec in b.plan.inputs}
-    outputs = {port.name: port for port in b.interface.outputs}
-    grown = [p for p in a.plan.pairs if p.kind == "growing" and p.axis is not None]
-    fixed = [pair for pair in grown if _is_fixed(pair, other, outputs, b.plan)]
-    if not fixed:
+    # What B writes there has other sizes than the caches of A.
+    counter = replace(more[0], uses=Uses(None)) if more else _COUNTER
+    plan = replace(a.plan, inputs=(*a.plan.inputs, counter))
+    find = _Finding(a, b, {**_bound(a.plan, other), **dims})
+    caches = tuple(find.caches(plan, probe))
+    if not caches:
         return None
-    caches = tuple(
-        FixedCache(pair.past, pair.present, axis, _size(other[pair.past].shape[axis], dims))
-        for pair in fixed
-        if (axis := pair.axis) is not None
-    )
+    linear = [cache.capacity for cache in caches if not cache.is_circular]
     return GrowingPair(
-        plan=a.plan,
+        plan=plan,
+        counter=counter,
         caches=caches,
-        capacity=min(cache.capacity for cache in caches),
-        past_length=more[0] if more else None,
+        capacity=min(linear, default=None),
+        is_counter_fed=bool(more),
         mask_columns=_mask_columns(a.plan, other),
-        dims={**_bound(a.plan, other), **dims},
+        dims=find.dims,
     )
+
+
+_COUNTER = InputSpec(" tokens", ir.DataType.INT64, (1,), "past_length", Uses(None))
+"""The tokens before a step where no input of B is that; a name that exporters do not give."""
 
 
 def _counts_tokens(spec: InputSpec) -> bool:
-    return (
-        spec.dtype.is_integer()
-        and len(spec.shape) < 2
-        and re.fullmatch(r"past_length(_\d+)?", spec.name) is not None
-    )
+    return spec.role == "past_length"
 
 
-def _is_fixed(
-    pair: CachePair, other: Mapping[str, InputSpec], outputs: Mapping[str, Port], plan: InputPlan
-) -> bool:
-    """Return whether a cache that grows in A comes out of B with as many rows as it goes in."""
-    assert pair.axis is not None
-    shape = outputs[pair.present].shape
-    size = other[pair.past].shape[pair.axis]
-    if shape is not None and (present := shape[pair.axis]) is not None:
-        return size == present
-    found = plan.pair_of(pair.past)
-    return found is not None and found.kind == "fixed"
+class _Finding:
+    """Finds the caches that two models keep in different ways."""
+
+    def __init__(self, a: Side, b: Side, dims: Mapping[str, int]) -> None:
+        assert a.plan is not None and b.plan is not None
+        self._a, self._b = a.plan, b.plan
+        self.dims = dims
+        self._ports: dict[str, Port] = {port.name: port for port in b.interface.outputs}
+        self._sizes_a = {spec.name: spec.shape for spec in a.plan.inputs}
+        self._sizes_b = {spec.name: spec.shape for spec in b.plan.inputs}
+
+    def caches(self, plan: InputPlan, probe: Probe) -> Iterator[FixedCache]:
+        """Yield the caches, in the order of the inputs."""
+        for pair in self._a.pairs:
+            twin = self._b.pair_of(pair.past)
+            axis = pair.axis if pair.axis is not None else None if twin is None else twin.axis
+            if axis is None or not self._is_fixed(pair, twin, axis):
+                continue
+            capacity = _size(self._sizes_b[pair.past][axis], self.dims)
+            cache = FixedCache(pair.past, pair.present, axis, capacity)
+            if self._is_circular(twin, capacity):
+                found = None if pair.mode == "circular" else probe(plan, pair, axis, capacity)
+                if found is not None:
+                    arrangement, most = found
+                    yield replace(cache, is_circular=True, arrangement=arrangement, most=most)
+            elif pair.kind == "growing" and isinstance(self._sizes_a[pair.past][axis], str):
+                yield cache
+
+    def _is_fixed(self, pair: CachePair, twin: CachePair | None, axis: int) -> bool:
+        """Return whether a cache comes out of B with as many rows as it goes in."""
+        shape = self._ports[pair.present].shape
+        if shape is not None and (present := shape[axis]) is not None:
+            return self._sizes_b[pair.past][axis] == present
+        return twin is not None and twin.kind == "fixed"
+
+    def _is_circular(self, twin: CachePair | None, capacity: int) -> bool:
+        """Return whether rows are written modulo the capacity in B, and are not in A."""
+        if twin is not None and twin.mode is not None:
+            return twin.mode == "circular"
+        return _wraps(self._b, capacity) and not _wraps(self._a, capacity)
+
+
+def _wraps(plan: InputPlan, capacity: int) -> bool:
+    writes = [write for spec in plan.inputs for write in spec.uses.writes]
+    return any(write.mode == "circular" and write.capacity == capacity for write in writes)
 
 
 def _size(dim: Dim, dims: Mapping[str, int]) -> int:
@@ -135,14 +168,12 @@ def _mask_columns(plan: InputPlan, other: Mapping[str, InputSpec]) -> int | None
 
 def _bound(plan: InputPlan, other: Mapping[str, InputSpec]) -> dict[str, int]:
     """Return the sizes that B has as numbers, by their names in A, but for rows of all tokens."""
-    return dict(_numbers(plan, other))
-
-
-def _numbers(plan: InputPlan, other: Mapping[str, InputSpec]) -> Iterator[tuple[str, int]]:
     kinds = kinds_of(plan)
-    for spec in plan.inputs:
-        for dim, size in zip(spec.shape, other[spec.name].shape, strict=True):
-            if not isinstance(dim, str) or not isinstance(size, int):
-                continue
-            if kinds.get(dim) in ("batch", "length", "size", "lone"):
-                yield dim, size
+    return {
+        dim: size
+        for spec in plan.inputs
+        for dim, size in zip(spec.shape, other[spec.name].shape, strict=True)
+        if isinstance(dim, str)
+        and isinstance(size, int)
+        and kinds.get(dim) in ("batch", "length", "size", "lone")
+    }
