@@ -184,6 +184,52 @@ WRITTEN: dict[str, str] = {
 }
 
 
+ATTENTION = '<ir_version: 10, opset_import: ["" : 23]>'
+_FOUR = f"""{ATTENTION} g (float[B,4,S,8] new_q, float[B,2,S,8] new_k, float[B,2,S,6] new_v,
+    float[B,2,P,8] past_k, float[B,2,P,6] past_v, int64[B,M] attention_mask)
+    => (float[B,4,S,6] y, float[B,2,T,8] present_k, float[B,2,T,6] present_v) {{
+    k = Neg (new_k) v = Neg (new_v) """
+_MASK = """kept = Cast <to = 9> (attention_mask) axes = Constant <value_ints = [1, 2]> ()
+    narrow = Unsqueeze (kept, axes) one = Constant <value_ints = [1]> ()
+    rows = Shape <start = 2, end = 3> (new_q) wide = Concat <axis = 0> (one, one, rows, one)
+    mask = Expand (narrow, wide)"""
+_THREE = f"""{ATTENTION} g (float[B,S,32] new_q, float[B,S,16] new_k, float[B,S,12] new_v,
+    float[B,2,P,8] past_k, float[B,2,P,6] past_v)
+    => (float[B,S,24] y, float[B,2,T,8] present_k, float[B,2,T,6] present_v) {{
+    k = Neg (new_k) v = Neg (new_v) """
+INSIDE: dict[str, str] = {
+    "causal": f"""{_FOUR} y, present_k, present_v = Attention <is_causal = 1>
+        (new_q, k, v, , past_k, past_v) }}""",
+    "with a mask": f"""{_FOUR} {_MASK}
+        y, present_k, present_v = Attention <scale = 0.5, softcap = 3.0>
+        (new_q, k, v, mask, past_k, past_v) }}""",
+    "causal and with a mask": f"""{_FOUR} {_MASK}
+        y, present_k, present_v = Attention <is_causal = 1>
+        (new_q, k, v, mask, past_k, past_v) }}""",
+    "three dimensions": f"""{_THREE} y, present_k, present_v = Attention
+        <q_num_heads = 4, kv_num_heads = 2> (new_q, k, v, , past_k, past_v) }}""",
+    "three dimensions, causal": f"""{_THREE} y, present_k, present_v = Attention
+        <q_num_heads = 4, kv_num_heads = 2, is_causal = 1> (new_q, k, v, , past_k, past_v) }}""",
+    "the present read elsewhere": f"""{_FOUR.replace("=> (", "=> (float[B,2,T,8] z, ")}
+        y, present_k, present_v = Attention <is_causal = 1> (new_q, k, v, , past_k, past_v)
+        z = Neg (present_k) }}""",
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_attention_that_grows_its_cache_reads_the_rows_in_use(name: str) -> None:
+    source = onnx.parser.parse_model(INSIDE[name])
+    for value in source.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == "M":
+                dim.dim_param = "P + S"  # which the parser does not take
+    result, report = raised(source)
+    assert not report.refused
+    assert [cache.source for cache in report.caches] == ["attention", "attention"]
+    for batch in (1, 3):
+        assert not differences(source, result, ROWS, batch)
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_reads_the_cache_reads_the_rows_in_use(name: str) -> None:
     source = onnx.parser.parse_model(WRITTEN[name])

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
-from onnx_kvtool.rewrite.raising.growing.growth import End, Growth
+from onnx_kvtool.rewrite.raising.growing.attended import attend, in_heads
+from onnx_kvtool.rewrite.raising.growing.ends import End
+from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.position import Position
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
@@ -24,7 +27,8 @@ class Edit:
     Attributes:
         model: The model.
         scopes: Where to build nodes of each graph.
-        opset: Version of the default domain of new nodes.
+        source_opset: Version of the default domain of the nodes that are there.
+        opset: That of new nodes.
         capacity: Rows of the caches: a number, or a name.
         sizes: What is known of sizes.
         position: Where a step begins.
@@ -37,6 +41,7 @@ class Edit:
 
     model: ir.Model
     scopes: Mapping[ir.Graph, ScopedValues]
+    source_opset: int
     opset: int
     capacity: int | str
     sizes: Sizes
@@ -46,6 +51,7 @@ class Edit:
     number: ir.Value = field(init=False)
     starts: dict[Growth, ir.Value] = field(default_factory=dict)
     _folder: Folder = field(default_factory=Folder)
+    _rows: dict[ir.Node, dict[int, ir.Value]] = field(default_factory=dict)
 
     def begin(self, growths: Sequence[Growth]) -> None:
         """Put in front of everything what all caches share: where the step begins, and ends."""
@@ -72,7 +78,7 @@ class Edit:
 
     def _total(self, em: Emitter, growth: Growth, end: End) -> ir.Value | None:
         """Return the rows in use after the step, (1,); None where no input says them."""
-        step = self.sizes.step(end.new, growth.axis)
+        step = self.sizes.step(end)
         if step is None or end.node is None:
             return None
         total = self.position.start + step
@@ -102,10 +108,11 @@ class Edit:
         em = Emitter(self.scopes[graph], self.opset, (node and node.name) or "kvtool/raise")
         dtype = growth.past.dtype or output.dtype or ir.DataType.UNDEFINED
         starts = [self.starts[growth]] if node is not None else []
+        new = end.new if end.axis == growth.axis else in_heads(em, end.new, self._heads(end))
         present = em.op(
             "TensorScatter",
             growth.past,
-            end.new,
+            new,
             *starts,
             attributes={"axis": growth.axis},
             dtype=dtype,
@@ -121,27 +128,47 @@ class Edit:
         if node is None:
             graph.extend(em.commit())
             return scatter
-        grown = node.outputs[0]
-        if grown.uses() or grown.is_graph_output():
+        grown, rows = end.grown, None
+        is_attention = node.op_type == "Attention"
+        if is_attention or grown.uses() or grown.is_graph_output():
             rows = self._in_use(em, growth, end, present)
             rows.type, rows.shape = grown.type or rows.type, grown.shape
             ir.convenience.replace_all_uses_with(grown, rows, replace_graph_outputs=True)
             if grown is output:
                 rows.name, grown.name = grown.name, None
         graph.insert_before(node, em.commit())
+        self.old.append(node)
+        if is_attention and rows is not None:
+            self._rows.setdefault(node, {})[grown.index() or 0] = rows
+            return scatter
         scatter.metadata_props.update(node.metadata_props)
         scatter.doc_string = node.doc_string
         if node.name:
             scatter.name, node.name = node.name, None
-        self.old.append(node)
         return scatter
+
+    def finish(self) -> None:
+        """Let every Attention that put its cache together itself read the rows in use."""
+        for node, rows in self._rows.items():
+            graph = node.graph
+            assert graph is not None
+            em = Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
+            attend(em, node, Attention(node, self.source_opset), rows[1], rows[2])
+            graph.insert_before(node, em.commit())
+
+    def _heads(self, end: End) -> int:
+        """Return the heads of the new rows of an Attention, (B, S, KV * D)."""
+        assert end.node is not None
+        heads = Attention(end.node, self.source_opset).heads()
+        assert heads is not None  # checked before any edit
+        return heads[1]
 
     def _in_use(self, em: Emitter, growth: Growth, end: End, present: ir.Value) -> ir.Value:
         """Return the rows of a present that are in use: what the Concat made."""
         axis = growth.axis
         total = self._total(em, growth, end)
         if total is None:
-            limits = {"start": axis, "end": axis + 1}
+            limits = {"start": end.axis, "end": end.axis + 1}
             added = em.op("Shape", end.new, attributes=limits, hint="rows")
             total = em.op("Add", self.length, added, hint="rows")
         dtype = present.dtype or ir.DataType.UNDEFINED

@@ -8,29 +8,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.walk import subgraphs
-from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
+from onnx_kvtool.rewrite.raising.growing.ends import PASTS, End, Ends, handed_on
 
-__all__ = ["End", "Growth", "growth_of", "handed_on"]
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """One way in which a present comes about; an If has one for each branch.
-
-    Attributes:
-        graph: The graph that hands the present out: the main graph, or the branch of an If.
-        index: As which of its outputs.
-        new: The rows behind those of the past; all rows where the branch does without the past.
-        node: The Concat that puts both together; None where the branch does without the past.
-    """
-
-    graph: ir.Graph
-    index: int
-    new: ir.Value
-    node: ir.Node | None
+__all__ = ["Growth", "growth_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +71,7 @@ def growth_of(cache: Cache, place: Location, model: ir.Model, opset: int) -> Gro
         raise Unproven("unknown-rank", f"the rank of `{past.name}` is unknown")
     reading = _Reading(past, opset)
     reading.run()
-    ends = _Ends(past, reading.appends)
+    ends = Ends(past, reading.appends, reading.axis())
     positions = [i for i, v in enumerate(model.graph.outputs) if v is output]
     ends.follow(model.graph, positions[0], is_choice=False)
     left_over = set(reading.appends) - {end.node for end in ends.found if end.node is not None}
@@ -113,20 +95,6 @@ def growth_of(cache: Cache, place: Location, model: ir.Model, opset: int) -> Gro
     )
 
 
-def handed_on(node: ir.Node) -> ir.Value | None:
-    """Return the input that the first output of a node is, in every element and in type."""
-    if node.domain != "" or not node.inputs or node.inputs[0] is None:
-        return None
-    source = node.inputs[0]
-    if Trait.SAME in traits(node) and len(node.inputs) == 1:
-        return source
-    if node.op_type == "Concat" and len(node.inputs) == 1:
-        return source
-    if node.op_type == "Cast" and source.dtype is not None:
-        return source if node.outputs[0].dtype == source.dtype else None
-    return None
-
-
 @dataclass(slots=True)
 class _Reading:
     """All that reads the past of one cache.
@@ -134,7 +102,7 @@ class _Reading:
     Attributes:
         past: The past.
         opset: Version of the default domain.
-        appends: The Concats that put rows behind it, each with the axis along which it does.
+        appends: The nodes that put rows behind it, each with the number of the input that it is.
         shapes: The nodes that read its sizes.
         aliases: The nodes that only hand it on.
     """
@@ -158,13 +126,15 @@ class _Reading:
                 raise self._read(f"`{value.name}`, which is an output")
             for use in value.uses():
                 node = use.node
+                if node in self.appends:
+                    raise self._read(f"`{node.name or node.op_type}` more than once")
                 if handed_on(node) is value:
                     self.aliases.append(node)
                     pending.append(node.outputs[0])
                 elif node.op_type == "Shape" and node.domain == "":
                     self.shapes.append(node)
                 elif self._appends(node, use.idx):
-                    self.appends[node] = self._axis(node)
+                    self.appends[node] = use.idx
                 else:
                     raise self._read(f"`{node.name or node.op_type}` ({node.op_type})")
         self.axis()
@@ -175,7 +145,7 @@ class _Reading:
         Raises:
             Unproven: If there is none, it is that of the batch, or its size is fixed.
         """
-        axes = set(self.appends.values())
+        axes = {self._axis(node) for node in self.appends}
         shape = self.past.shape
         assert shape is not None
         if len(axes) != 1:
@@ -192,11 +162,17 @@ class _Reading:
 
     def _appends(self, node: ir.Node, index: int) -> bool:
         """Return whether a node puts something behind the past."""
-        is_pair = node.op_type == "Concat" and node.domain == "" and len(node.inputs) == 2
+        if node.domain != "":
+            return False
+        if node.op_type == "Attention":
+            return index in PASTS
+        is_pair = node.op_type == "Concat" and len(node.inputs) == 2
         return is_pair and index == 0 and node.inputs[1] is not node.inputs[0]
 
     def _axis(self, node: ir.Node) -> int:
         rank = len(self.past.shape or ())
+        if node.op_type == "Attention":
+            return 2
         axis = NodeView(node, self.opset).integer("axis")
         if not -rank <= axis < rank:
             raise Unproven("no-one-axis", f"axis {axis} of `{node.name}` is none of {rank}")
@@ -205,87 +181,6 @@ class _Reading:
     def _read(self, reader: str) -> Unproven:
         return Unproven(
             "past-read",
-            f"`{self.past.name}` is read by {reader}, expected Shape and a Concat that puts new "
+            f"`{self.past.name}` is read by {reader}, expected Shape and one node that puts new "
             "rows behind it",
         )
-
-
-@dataclass(slots=True)
-class _Ends:
-    """The ways in which the present of one cache comes about.
-
-    Attributes:
-        past: The past.
-        appends: The Concats that put rows behind it.
-        found: The ways so far.
-        choices: Outputs of If that were passed.
-    """
-
-    past: ir.Value
-    appends: dict[ir.Node, int]
-    found: list[End] = field(default_factory=list)
-    choices: list[ir.Value] = field(default_factory=list)
-
-    def follow(self, graph: ir.Graph, index: int, *, is_choice: bool) -> None:
-        """Follow an output of a graph up to where the rows are appended.
-
-        Args:
-            graph: The main graph, or the branch of an If.
-            index: The position of the output.
-            is_choice: Whether it is a branch, which may begin the cache anew.
-
-        Raises:
-            Unproven: If it is computed otherwise.
-        """
-        output = graph.outputs[index]
-        value = output
-        node = value.producer()
-        while node is not None and (source := handed_on(node)) is not None:
-            value, node = source, source.producer()
-        if node is not None and node in self.appends and node.graph is graph:
-            new = node.inputs[1]
-            assert new is not None
-            self._check_new(new)
-            self.found.append(End(graph, index, new, node))
-        elif node is not None and node.op_type == "If" and value is output:
-            self._branches(node, value)
-        elif is_choice:
-            self._begin(graph, index, output)
-        else:
-            raise Unproven(
-                "present-computed",
-                f"`{output.name}` is not what a Concat makes of `{self.past.name}` and new rows",
-            )
-
-    def _check_new(self, new: ir.Value) -> None:
-        """Refuse rows that are an input: either of the two could be the past of the other."""
-        value: ir.Value | None = new
-        while value is not None:
-            node, new = value.producer(), value
-            value = None if node is None else handed_on(node)
-        if new.is_graph_input() and new.producer() is None:
-            raise Unproven(
-                "two-inputs",
-                f"`{self.past.name}` and `{new.name}` are inputs that are joined, and either could "
-                "be the cache",
-            )
-
-    def _branches(self, node: ir.Node, value: ir.Value) -> None:
-        if value.uses():
-            text = f"`{value.name}` is read behind `{node.name}`, where its rows in use are unknown"
-            raise Unproven("present-read", text)
-        self.choices.append(value)
-        position = value.index()
-        assert position is not None
-        for _, body in subgraphs(node):
-            self.follow(body, position, is_choice=True)
-
-    def _begin(self, graph: ir.Graph, index: int, rows: ir.Value) -> None:
-        """Take what a branch hands out for the first rows of the cache."""
-        past = self.past
-        if rows.dtype != past.dtype or rows.shape is None or past.shape is None:
-            raise Unproven("unknown-rank", f"the type or rank of `{rows.name}` is unknown")
-        if len(rows.shape) != len(past.shape):
-            text = f"`{rows.name}` has rank {len(rows.shape)}, expected {len(past.shape)}"
-            raise Unproven("present-computed", f"{text} as `{past.name}`")
-        self.found.append(End(graph, index, rows, None))

@@ -32,12 +32,14 @@ class Position:
         proof: Why it is that number.
         assumed: The assumption that this rests on.
         added: The input that says it, where none did; it is not part of the graph yet.
+        whole: The size that is granted to be that of the past and the new tokens.
     """
 
     start: Expr
     proof: str
     assumed: str | None = None
     added: ir.Value | None = None
+    whole: Expr | None = None
 
     @property
     def report(self) -> InputAdded | None:
@@ -64,7 +66,7 @@ def position_of(
     for value in model.graph.inputs:
         if value.name in granted:
             return _granted(value, growths, sizes)
-    for value, axis in sizes.inputs(model, growths):
+    for value, axis in sizes.inputs():
         rest = sizes.behind(value, axis)
         if rest is not None:
             dim = (dims_of(value) or ())[axis]
@@ -84,7 +86,7 @@ def _granted(value: ir.Value, growths: Sequence[Growth], sizes: Sizes) -> Positi
     dims = dims_of(value)
     if not dims:
         raise Unproven("unknown-rank", f"the rank of `{value.name}` is unknown or 0")
-    steps = {sizes.step(end.new, g.axis) for g in growths for end in g.ends if end.node is not None}
+    steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None}
     step = steps.pop()
     if step is None or steps:
         raise Unproven(
@@ -92,6 +94,7 @@ def _granted(value: ir.Value, growths: Sequence[Growth], sizes: Sizes) -> Positi
             f"no input says how many rows a step adds, so `{value.name}` does not say how many "
             "were there before",
         )
+    mask = sizes.knowledge.shapes[value][-1]
     start = variable(Extent(value, integer(len(dims) - 1))) - step
     text = f"`{value.name}` is as long as the past and the new tokens"
-    return Position(start, text, f"covers-past:{value.name}")
+    return Position(start, text, f"covers-past:{value.name}", whole=mask)

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.growing.ends import End
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.proof import same_dim
 from onnx_kvtool.rewrite.raising.start import Measures
@@ -30,6 +31,7 @@ class Sizes:
     """Sizes of a model whose caches grow, at steps of at least one token and one sequence.
 
     Attributes:
+        model: The model.
         knowledge: What inference finds.
         equal: Which sizes are one.
         assumed: The assumptions that were used.
@@ -37,6 +39,7 @@ class Sizes:
         lengths: The length of each past, as it is declared.
     """
 
+    model: ir.Model
     knowledge: Knowledge
     equal: SizeEqualities
     assumed: list[str]
@@ -59,6 +62,7 @@ class Sizes:
         of_pasts = {(growth.past, growth.axis) for growth in growths}
         maps = IndexMaps(opset)
         sizes = Sizes(
+            model,
             knowledge,
             SizeEqualities(),
             [],
@@ -77,18 +81,18 @@ class Sizes:
         """The length of all pasts, as the first one declares it."""
         return next(iter(self.lengths.values()))
 
-    def step(self, new: ir.Value, axis: int) -> Expr | None:
+    def step(self, end: End) -> Expr | None:
         """Return how many rows a step adds, from sizes of inputs; None where they do not say."""
-        known = self.knowledge.shapes.get(new)
-        if known is None or len(known) <= axis:
+        known = self.knowledge.shapes.get(end.new)
+        if known is None or len(known) <= end.axis:
             return None
-        size = known[axis]
+        size = known[end.axis]
         return size if self._is_measured(size) else None
 
-    def inputs(self, model: ir.Model, growths: Sequence[Growth]) -> Iterator[tuple[ir.Value, int]]:
-        """Yield each axis of an input of a model that is no cache."""
-        pasts = {growth.past for growth in growths}
-        for value in model.graph.inputs:
+    def inputs(self) -> Iterator[tuple[ir.Value, int]]:
+        """Yield each axis of an input of the model that is no cache."""
+        pasts = {growth.past for growth in self.lengths}
+        for value in self.model.graph.inputs:
             if value not in pasts:
                 yield from ((value, axis) for axis in range(len(dims_of(value) or ())))
 

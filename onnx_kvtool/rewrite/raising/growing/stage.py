@@ -12,9 +12,10 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
-from onnx_kvtool.rewrite.raise_report import Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.dead import remove_dead
+from onnx_kvtool.rewrite.raising.growing.attended import check_attention
 from onnx_kvtool.rewrite.raising.growing.edit import Edit
 from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
 from onnx_kvtool.rewrite.raising.growing.position import Position, position_of
@@ -62,6 +63,9 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
             position = position_of(model, growths, sizes, settings.assumptions)
         except Unproven as missing:
             outcome.refused += [_refusal(growth.place, missing) for growth in growths]
+            return False
+        growths = _attended(growths, sizes, opset, position, outcome)
+        if not growths:
             return False
         outcome.blocked = objections(model, "raise")
         if not outcome.blocked:
@@ -112,7 +116,7 @@ def _proven(
     for cache in found:
         place = places[cache.node]
         try:
-            if cache.kind != "concat":
+            if cache.node.domain != "":
                 text = f"`{cache.node.op_type}` grows its cache itself, and is not taken apart"
                 raise Unproven("inside-attention", text)
             if cache.is_rolling:
@@ -138,7 +142,8 @@ def _edit(
     capacity = settings.capacity
     assert capacity is not None
     opset = max(model.opset_imports[""], settings.opset)
-    edit = Edit(model, scopes_of(model), opset, capacity, sizes, position)
+    source_opset = model.opset_imports[""]
+    edit = Edit(model, scopes_of(model), source_opset, opset, capacity, sizes, position)
     assumed = (*sizes.assumed, *([position.assumed] if position.assumed else ()))
     edit.begin(growths)
     for growth in growths:
@@ -163,10 +168,44 @@ def _edit(
                     assumed,
                 )
             )
-        outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", "concat"))
+        outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", _source(growth)))
+    edit.finish()
     outcome.removed += remove_dead(edit.old)
     if (added := position.report) is not None:
         outcome.inputs_added.append(added)
+
+
+def _attended(
+    growths: Sequence[Growth], sizes: Sizes, opset: int, position: Position, outcome: RaiseOutcome
+) -> list[Growth]:
+    """Return the caches but for those of an Attention that cannot be taken apart."""
+    grown: dict[ir.Node, list[Growth]] = {}
+    for growth in growths:
+        for end in growth.ends:
+            if end.node is not None and end.node.op_type == "Attention":
+                grown.setdefault(end.node, []).append(growth)
+    refused: dict[Growth, Unproven] = {}
+    for node, of_node in grown.items():
+        missing = _lacking(node, of_node, sizes, opset, position)
+        refused.update((growth, missing) for growth in of_node if missing is not None)
+    outcome.refused += [_refusal(growth.place, missing) for growth, missing in refused.items()]
+    return [growth for growth in growths if growth not in refused]
+
+
+def _lacking(
+    node: ir.Node, growths: Sequence[Growth], sizes: Sizes, opset: int, position: Position
+) -> Unproven | None:
+    """Return why an Attention cannot be taken apart; None where it can."""
+    try:
+        check_attention(node, growths, sizes, opset, position.whole)
+    except Unproven as missing:
+        return missing
+    return None
+
+
+def _source(growth: Growth) -> CacheSource:
+    inside = any(end.node is not None and end.node.op_type == "Attention" for end in growth.ends)
+    return "attention" if inside else "concat"
 
 
 def _sentences(growth: Growth, sizes: Sizes, position: Position) -> Iterable[str]:
