@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -36,7 +35,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """
     option = config.option
     # A worker runs this hook as well, and is not to have workers of its own.
-    if not config.pluginmanager.hasplugin("xdist") or "PYTEST_XDIST_WORKER" in os.environ:
+    if not config.pluginmanager.hasplugin("xdist") or _is_worker():
         return
     if option.numprocesses is not None:
         return
@@ -56,7 +55,7 @@ def _asks(config: pytest.Config, mark: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say what a property draws, and where processes that tests start keep their bytecode.
+    """Say what a property draws, and where bytecode is kept.
 
     A property that fails prints how to run the very example again; time limits are for benchmarks.
     CI draws the same examples each time, so that what lands does not depend on luck; every other
@@ -64,18 +63,40 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     settings.register_profile(
         "kvtool",
-        drawn(whole=_asks(config, "exhaustive")),
+        drawn(exhaustive=_asks(config, "exhaustive"), slow=_asks(config, "slow")),
         deadline=None,
         print_blob=True,
         derandomize="CI" in os.environ,
     )
     settings.load_profile("kvtool")
-    if "PYTHONDONTWRITEBYTECODE" in os.environ and "PYTHONPYCACHEPREFIX" not in os.environ:
-        # Hundreds of them would compile all of kvtool. Workers inherit the directory.
-        directory = tempfile.mkdtemp(prefix="kvtool-bytecode-")
-        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
-        os.environ["PYTHONPYCACHEPREFIX"] = directory
-        del os.environ["PYTHONDONTWRITEBYTECODE"]
+    if sys.dont_write_bytecode and not _has_workers(config):
+        _keep_bytecode(config)
+
+
+def _keep_bytecode(config: pytest.Config) -> None:
+    """Keep the bytecode of tests, and of the processes that they start, in the cache of pytest.
+
+    Where nothing is to be written beside the sources, every run rewrites the assertions of each
+    module of tests, and each of hundreds of processes compiles all of kvtool: a quarter of a run.
+    """
+    if not hasattr(config, "cache"):  # `-p no:cacheprovider`
+        return
+    # What is installed has bytecode, which is not looked for once this is set.
+    import onnx_ir  # noqa: F401
+    import onnxruntime  # noqa: F401
+
+    directory = str(config.cache.mkdir("bytecode"))
+    sys.pycache_prefix, sys.dont_write_bytecode = directory, False
+    os.environ["PYTHONPYCACHEPREFIX"] = directory
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def _has_workers(config: pytest.Config) -> bool:
+    return bool(getattr(config.option, "numprocesses", None)) and not _is_worker()
+
+
+def _is_worker() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
 
 
 def _processors() -> int:
@@ -105,6 +126,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     kept = {id(item) for item in first.values()}
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = first.values()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the tests themselves, a million objects, out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

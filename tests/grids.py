@@ -1,20 +1,34 @@
-"""Grids and searches of which each run takes a part, and `pytest -m exhaustive` all or the rest."""
+"""Tables, grids and searches: what a run takes of them, and what `pytest -m exhaustive` does."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-__all__ = ["EXAMPLES", "drawn", "grid", "part", "rest", "search", "thinned", "thins_out"]
+__all__ = [
+    "EXAMPLES",
+    "drawn",
+    "each",
+    "grid",
+    "part",
+    "rest",
+    "runs_a_part",
+    "search",
+    "thinned",
+    "thins_out",
+]
 
 EXAMPLES = 100
 """Examples of a property that does not ask for more or fewer."""
 _SHARE, _FEWEST = 6, 10
 _is_whole = False
+_is_part = False
 
 
 def grid(keep: int, **factors: Collection[Any]) -> pytest.MarkDecorator:
@@ -35,6 +49,40 @@ def grid(keep: int, **factors: Collection[Any]) -> pytest.MarkDecorator:
         values = [value for _, (_, value) in numbered]
         lines.append(pytest.param(*values, id=str(name), marks=_marks(total, keep)))
     return pytest.mark.parametrize(tuple(factors), lines)
+
+
+def each(
+    names: str | Sequence[str], lines: Collection[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Hold all lines of a table in one test: for lines that take less time than a case of pytest.
+
+    A failure names its line, and the others are held all the same. Fixtures are the same for all.
+
+    Args:
+        names: Argument of the test, or several.
+        lines: What each line gives them; a mapping holds it by what the line is called.
+    """
+    arguments = [names] if isinstance(names, str) else names
+
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(**fixtures: Any) -> None:
+            failed = []
+            for name, line in _named(lines):
+                values = [line] if isinstance(names, str) else line
+                try:
+                    test(**dict(zip(arguments, values, strict=True)), **fixtures)
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - it is named
+                    failed.append(f"{name}: {type(error).__name__}: {error}")
+            assert lines, "the table is empty"
+            assert not failed, "\n".join(failed)
+
+        signature = inspect.signature(test)
+        fixtures = [p for name, p in signature.parameters.items() if name not in arguments]
+        run.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
+        return run
+
+    return decorated
 
 
 def thinned(lines: Collection[Any], keep: int) -> list[Any]:
@@ -93,11 +141,16 @@ def search(examples: int) -> settings:
     return settings(max_examples=examples if _is_whole else max(examples // _SHARE, _FEWEST))
 
 
-def drawn(whole: bool) -> settings:
-    """Say whether searches are whole, and return the settings of those that ask for nothing."""
-    global _is_whole  # noqa: PLW0603 - before the first module of tests is imported
-    _is_whole = whole
+def drawn(*, exhaustive: bool, slow: bool) -> settings:
+    """Say what is run, and return the settings of searches that ask for nothing."""
+    global _is_whole, _is_part  # before the first module of tests is imported
+    _is_whole, _is_part = exhaustive, not exhaustive and not slow
     return search(EXAMPLES)
+
+
+def runs_a_part() -> bool:
+    """Return whether tests run that are neither exhaustive nor slow."""
+    return _is_part
 
 
 def _marks(number: int, keep: int) -> Sequence[pytest.MarkDecorator]:

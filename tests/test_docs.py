@@ -12,6 +12,7 @@ import pytest
 
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.app import COMMANDS, app
+from tests.grids import each
 from tests.page_examples import blocks, normalised
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -111,7 +112,7 @@ def test_the_changelog_begins_with_this_version() -> None:
     assert len(versions) == text.count("\n## ")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@each("document", DOCUMENTS)
 def test_links_lead_somewhere(document: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
         if "://" not in link:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.grids import grid, part, rest, thinned
+from tests.grids import each, grid, part, rest, thinned
 
 
 def values_of(lines: list[Any], *, by_default: bool) -> list[tuple[Any, ...]]:
@@ -55,3 +56,28 @@ def test_a_part_of_stacked_values_runs(
     is_left = any(mark.name == "exhaustive" for mark in request.node.iter_markers())
     assert is_left == bool((a + c + (1 - flag)) % 3)
     assert b == -a
+
+
+def test_a_failure_names_its_lines_and_the_others_are_held() -> None:
+    held = []
+
+    @each("size", {"two": 2, "three": 3, "five": 5})
+    def test(size: int, base: int) -> None:
+        held.append(size)
+        assert size % base == 1, "even"
+
+    with pytest.raises(AssertionError, match=r"^two: AssertionError: even\nassert") as caught:
+        test(base=2)
+    assert "three" not in str(caught.value)
+    assert held == [2, 3, 5]
+
+
+@each(("a", "b"), [(2, 4), (3, 9)])
+def test_fixtures_are_given_to_each_line(a: int, b: int, tmp_path: Path) -> None:
+    assert a**2 == b
+    assert tmp_path.is_dir()
+
+
+def test_a_table_without_lines_is_no_proof() -> None:
+    with pytest.raises(AssertionError, match="the table is empty"):
+        each("a", [])(lambda a: None)()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml  # comes with pre-commit
 
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.lint.settings.config import load
+from tests.grids import each
 from tests.page_examples import ROOT, SHELLS, Block, blocks
 from tests.test_page_examples import help_examples
 
@@ -26,7 +28,7 @@ DOCUMENTS = {
 PROGRAMS = r"(?:\$ |kvtool |pip |python3? |mkdocs |pytest|\.venv/)"
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@each("name", DOCUMENTS.keys())
 def test_every_block_is_fenced_and_of_a_known_kind(name: str) -> None:
     text = DOCUMENTS[name]
     found = blocks(text)
@@ -53,11 +55,15 @@ def commands_of_text(name: str, text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@functools.cache
+def shown_in_help() -> set[str]:
+    return {code for command in COMMANDS.values() for code in help_examples(command)}
+
+
+@each("name", DOCUMENTS.keys())
 def test_blocks_of_text_hold_no_other_command_than_those_of_the_help(name: str) -> None:
-    shown = {code for command in COMMANDS.values() for code in help_examples(command)}
     lines = commands_of_text(name, DOCUMENTS[name])
-    assert [line for line in lines if re.split(r"  +", line)[0] not in shown] == []
+    assert [line for line in lines if re.split(r"  +", line)[0] not in shown_in_help()] == []
 
 
 def of_language(language: str) -> list[object]:

@@ -11,16 +11,17 @@ import pytest
 
 from onnx_kvtool.cli.app import COMMANDS, app
 from onnx_kvtool.runtime.verification.report import VerifyReport
+from tests.grids import each
 
 
-def options() -> list:
+def options() -> dict[str, click.Option]:
     commands = {"kvtool": app, **COMMANDS}
-    return [
-        pytest.param(param, id=f"{name} {param.opts[0]}")
+    return {
+        f"{name} {param.opts[0]}": param
         for name, command in commands.items()
         for param in command.params
         if isinstance(param, click.Option)
-    ]
+    }
 
 
 def examples() -> list:
@@ -31,7 +32,7 @@ def examples() -> list:
     ]
 
 
-@pytest.mark.parametrize("option", options())
+@each("option", options())
 def test_option_has_help(option: click.Option) -> None:
     assert option.help
     assert option.help[0].isupper()
@@ -122,7 +123,7 @@ def test_a_short_list_of_options_is_one_section(kvtool) -> None:
     assert kvtool("targets", "--help").stdout.count("\nOptions:\n") == 1
 
 
-@pytest.mark.parametrize("option", options())
+@each("option", options())
 def test_help_names_the_default_and_the_range(option: click.Option) -> None:
     record = option.get_help_record(click.Context(app))
     assert record is not None

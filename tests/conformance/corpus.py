@@ -6,12 +6,19 @@ import functools
 import warnings
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
+from onnx.backend.test.case import base
 
-__all__ = ["Case", "cases", "few"]
+from tests.grids import runs_a_part
+
+__all__ = ["Case", "cases", "collected", "few"]
+
+_HEAVY = {f"export_{pool}_3d_default" for pool in ("averagepool", "lppool", "maxpool")}
+"""What takes five of the six seconds in which all cases are made: a loop over 90,000 windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +44,37 @@ class Case:
 
 
 @functools.cache
+def collected() -> list[Any]:
+    """Return all cases as onnx makes them; without the heaviest three where a part is run.
+
+    A class of cases makes them when it is defined. What each is documented with, which takes as
+    long again, is not looked for.
+    """
+    define = base._Exporter.__init__
+
+    def light(cls: Any, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> None:
+        left_out = _HEAVY if runs_a_part() else set()
+        define(cls, name, bases, {k: v for k, v in members.items() if k not in left_out})
+
+    with (
+        mock.patch.object(base._Exporter, "__init__", light),
+        mock.patch.object(base, "process_snippet", return_value=("", "")),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # the generators overflow and divide by zero on purpose
+        from onnx.backend.test.case.node import collect_testcases
+
+        return list(collect_testcases(None))
+
+
+@functools.cache
 def cases() -> tuple[Case, ...]:
     """Return every case that imports the default domain, but for the expanded variants.
 
     An expanded variant is the same case with the operator replaced by its function body.
     """
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the generators overflow and divide by zero on purpose
-        collected = collect_testcases(None)
     found = []
-    for case in collected:
+    for case in collected():
         if case.model is None or "_expanded" in case.name or not case.data_sets:
             continue
         versions = {entry.domain: entry.version for entry in case.model.opset_import}

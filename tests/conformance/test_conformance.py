@@ -10,13 +10,12 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 import pytest
-from onnx.backend.test.case.node import collect_testcases
 
 from onnx_kvtool.ops.legality import examine
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
-from tests.conformance.corpus import cases, few
+from tests.conformance.corpus import cases, collected, few
 from tests.conformance.summary import TARGETS, page, verdicts
 from tests.conformance.verdict import Verdict
 
@@ -102,7 +101,7 @@ def _refused(target: int, whole: bool) -> dict[str, Verdict]:
 def test_the_backend_cases_of_onnx_are_legal() -> None:
     """No false alarm on a model that onnx itself ships."""
     seen = 0
-    for case in collect_testcases(None):
+    for case in collected():
         model: ir.Model = ir.from_proto(case.model)
         opset = model.opset_imports.get("", 0)
         for node in model.graph:

@@ -37,6 +37,7 @@ from tests.faults.scarce import (
 )
 from tests.faults.scenarios import SCENARIOS, stage
 from tests.faults.writing import Attempt, Bench
+from tests.grids import rest
 
 pytestmark = pytest.mark.long
 
@@ -193,7 +194,14 @@ def test_corrupted_models(runner: Runner, tmp_path: Path) -> None:
         assert not problems, (number, reading.kind, arguments)
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+_FIRST = {arguments[0]: arguments for arguments in reversed(COMMANDS)}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [*_FIRST.values(), *rest(*(a for a in COMMANDS if a not in _FIRST.values()))],
+    ids=" ".join,
+)
 def test_functions_that_call_each_other_a_million_times(
     runner: Runner, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:

@@ -17,6 +17,7 @@ from onnx_kvtool.lint.example import example_message
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import ModelRule, NodeRule, Rule, RunRule, TargetRule
 from onnx_kvtool.lint.table import RULES
+from tests.grids import each
 from tests.lint.cases import Case, findings
 from tests.lint.models import CLEAN, save
 
@@ -24,7 +25,8 @@ CODES = list(RULES)
 HEADINGS = ["What it does", "Why is this bad?", "Fix safety", "References"]
 GROUPS = ("KV0", "KV1", "KV2", "KV3", "MD4", "XD5", "ON6")
 
-each_rule = pytest.mark.parametrize("rule", RULES.values(), ids=CODES)
+each_rule = each("rule", RULES)
+by_rule = pytest.mark.parametrize("rule", RULES.values(), ids=CODES)
 
 
 def example(rule: Rule, text: str, directory: Path) -> list[Finding]:
@@ -81,12 +83,12 @@ def test_the_docstring_has_its_headings_in_order(rule: Rule) -> None:
     assert not re.search(r"^```", rule.text, re.MULTILINE), "examples are `bad` and `good`"
 
 
-@each_rule
+@by_rule
 def test_the_bad_example_triggers_the_rule(rule: Rule, tmp_path: Path) -> None:
     assert {finding.code for finding in example(rule, rule.bad, tmp_path)} == {rule.code}
 
 
-@each_rule
+@by_rule
 def test_the_good_example_does_not(rule: Rule, tmp_path: Path) -> None:
     assert example(rule, rule.good, tmp_path) == []
 
@@ -106,7 +108,7 @@ def test_a_rule_is_of_one_kind(rule: Rule) -> None:
     assert rule.runtime == "any" or rule.example_target.startswith(rule.runtime)
 
 
-@each_rule
+@by_rule
 def test_the_fix_is_declared(rule: Rule, tmp_path: Path) -> None:
     fixes = [f.fix for f in example(rule, rule.bad, tmp_path) if f.fix is not None]
     assert bool(fixes) == (rule.fix is not None)

@@ -22,6 +22,7 @@ from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.ops.trait_table import TRAITS
 from onnx_kvtool.ops.traits import OPAQUE, Trait, Traits, having, traits_of
 from tests.conformance.corpus import Case, cases
+from tests.grids import each
 
 T = Trait
 
@@ -67,7 +68,7 @@ def test_what_is_not_in_the_table_is_opaque() -> None:
     assert traits_of("Reshape", "ai.onnx") is traits_of("Reshape")
 
 
-@pytest.mark.parametrize(("domain", "op_type"), TRAITS)
+@each(("domain", "op_type"), TRAITS.keys())
 def test_names_are_those_of_some_version(domain: str, op_type: str) -> None:
     traits, schemas = TRAITS[domain, op_type], history().get((domain, op_type), [])
     inputs = {formal.name for schema in schemas for formal in schema.inputs}
@@ -77,7 +78,7 @@ def test_names_are_those_of_some_version(domain: str, op_type: str) -> None:
     assert traits.element_type is None or traits.element_type.attribute in attributes
 
 
-@pytest.mark.parametrize("op_type", standard())
+@each("op_type", standard())
 def test_the_element_type_is_that_of_an_attribute_where_the_schema_leaves_it_open(
     op_type: str,
 ) -> None:
@@ -116,7 +117,7 @@ TYPED_OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("op_type", standard(T.BROADCASTS))
+@each("op_type", standard(T.BROADCASTS))
 def test_broadcasting_is_documented(op_type: str) -> None:
     schema = onnx.defs.get_schema(op_type)
     assert "numpy-style) broadcasting" in schema.doc.lower() or op_type in (
@@ -139,7 +140,7 @@ def test_what_documents_broadcasting_of_all_inputs_broadcasts() -> None:
     assert documented - having(T.BROADCASTS) == set()
 
 
-@pytest.mark.parametrize("op_type", standard(T.BROADCASTS))
+@each("op_type", standard(T.BROADCASTS))
 def test_the_output_of_what_broadcasts_has_the_type_of_an_input_or_is_decided(op_type: str) -> None:
     facts = facts_of(op_type)
     output = facts.outputs[0]
@@ -148,7 +149,7 @@ def test_the_output_of_what_broadcasts_has_the_type_of_an_input_or_is_decided(op
     assert (is_same or is_boolean) != (T.DECIDES in traits_of(op_type))
 
 
-@pytest.mark.parametrize("op_type", standard(T.MOVES))
+@each("op_type", standard(T.MOVES))
 def test_what_moves_gives_the_type_of_what_it_moves(op_type: str) -> None:
     facts = facts_of(op_type)
     moved = facts.outputs[0].type_parameter
@@ -157,7 +158,7 @@ def test_what_moves_gives_the_type_of_what_it_moves(op_type: str) -> None:
         assert facts.inputs[0].type_parameter == moved
 
 
-@pytest.mark.parametrize("op_type", standard(T.DECIDES))
+@each("op_type", standard(T.DECIDES))
 def test_what_is_decided_is_no_float(op_type: str) -> None:
     assert facts_of(op_type).outputs[0].types <= DISCRETE
 

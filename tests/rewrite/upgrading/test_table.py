@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import onnx.defs
-import pytest
 
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.rewrite.upgrade import OLDEST
 from onnx_kvtool.rewrite.upgrading.table import EARLY, UPGRADES
+from tests.grids import each
 
 _FEWER_TYPES = {
     ("Erf", 13),
@@ -59,9 +59,7 @@ def _breaks(old: OpFacts, new: OpFacts) -> str | None:
 _STEPS = list(_steps())
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), _STEPS, ids=[f"{new.op_type}-{new.since_version}" for _, new in _STEPS]
-)
+@each(("old", "new"), {f"{new.op_type}-{new.since_version}": (old, new) for old, new in _STEPS})
 def test_every_break_that_a_schema_shows_has_a_rule(old: OpFacts, new: OpFacts) -> None:
     broken = _breaks(old, new)
     if broken is None:
@@ -83,7 +81,7 @@ def test_types_are_lost_on_known_steps_only() -> None:
     assert lost - {("Scan", 9)} == {step for step in _FEWER_TYPES if step[1] <= NEWEST}
 
 
-@pytest.mark.parametrize("op", UPGRADES)
+@each("op", UPGRADES.keys())
 def test_the_changes_of_a_rule_are_versions_of_its_operator(op: str) -> None:
     versions = {
         schema.since_version
@@ -93,7 +91,7 @@ def test_the_changes_of_a_rule_are_versions_of_its_operator(op: str) -> None:
     assert set(UPGRADES[op].changes) <= versions
 
 
-@pytest.mark.parametrize("op", EARLY)
+@each("op", EARLY.keys())
 def test_an_early_operator_is_one_that_came_later(op: str) -> None:
     facts = op_facts(op, EARLY[op])
     assert facts is not None and facts.since_version == EARLY[op]

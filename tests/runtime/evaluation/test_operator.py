@@ -14,6 +14,7 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.evaluation.operator import SingleOperator, single_operator
 from onnx_kvtool.runtime.evaluation.spec import read_spec
+from tests.grids import each
 
 
 def single(
@@ -117,7 +118,7 @@ def test_an_older_version() -> None:
     assert [array.tolist() for array in run(one)] == [[5]]
 
 
-@pytest.mark.parametrize("op", sorted(operators()))
+@each("op", sorted(operators()))
 def test_every_operator_can_be_named(op: str) -> None:
     """Without inputs an operator is told what it lacks, or it needs nothing at all."""
     facts = op_facts(op, NEWEST)

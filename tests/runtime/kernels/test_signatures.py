@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Iterator
-from typing import Any
 
 import onnx.defs
-import pytest
 
 from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.traits import Trait, traits_of
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 from onnx_kvtool.runtime.kernels.table import KERNELS, find_kernel
+from tests.grids import each
 
 _EXTRA = {"context", "in_place"}
 """Keywords that are no attributes."""
 
 
-def served() -> Iterator[Any]:
-    """Yield each version of each operator of the table that a kernel serves."""
+@functools.cache
+def served() -> dict[str, tuple[Kernel, OpFacts]]:
+    """Return each version of each operator of the table that a kernel serves."""
+    found = {}
     versions: dict[str, set[int]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         # GroupNormalization-18 is deprecated and yet defined; models have it.
@@ -31,11 +31,12 @@ def served() -> Iterator[Any]:
             kernel = find_kernel(op_type, version)
             facts = op_facts(op_type, version)
             if kernel is not None and facts is not None:
-                yield pytest.param(kernel, facts, id=f"{op_type}-{version}")
+                found[f"{op_type}-{version}"] = (kernel, facts)
         assert all(kernel.since in versions[op_type] for kernel in kernels), op_type
+    return found
 
 
-@pytest.mark.parametrize(("kernel", "facts"), list(served()))
+@each(("kernel", "facts"), served())
 def test_a_kernel_takes_what_its_schemas_say(kernel: Kernel, facts: OpFacts) -> None:
     parameters = inspect.signature(kernel.function).parameters
     positional = [
@@ -61,26 +62,25 @@ def test_a_kernel_takes_what_its_schemas_say(kernel: Kernel, facts: OpFacts) -> 
     assert ("in_place" in keywords) == (Trait.UPDATES in traits_of(facts.op_type))
 
 
-@pytest.mark.parametrize("op_type", KERNELS)
+@each("op_type", KERNELS.keys())
 def test_the_versions_of_an_operator_are_in_order(op_type: str) -> None:
     versions = [kernel.since for kernel in KERNELS[op_type]]
     assert versions == sorted(set(versions))
 
 
 @functools.cache
-def names_of(op_type: str) -> set[str]:
-    """Return what the attributes and inputs of an operator are called in any of its versions."""
-    return {
-        name
-        for schema in onnx.defs.get_all_schemas_with_history()
-        if schema.domain == "" and schema.name == op_type
-        for name in (*schema.attributes, *(i.name for i in schema.inputs))
-    }
+def names() -> dict[str, set[str]]:
+    """Return what the attributes and inputs of each operator are called in any of its versions."""
+    found: dict[str, set[str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "":
+            given = (*schema.attributes, *(i.name for i in schema.inputs))
+            found.setdefault(schema.name, set()).update(given)
+    return found
 
 
-@pytest.mark.parametrize(("kernel", "facts"), list(served()))
+@each(("kernel", "facts"), served())
 def test_a_keyword_beyond_one_version_stands_in_another(kernel: Kernel, facts: OpFacts) -> None:
-    names = names_of(facts.op_type)
     given = inspect.signature(kernel.function).parameters
     taken = {n for n, p in given.items() if p.kind is not p.VAR_POSITIONAL}
-    assert taken - _EXTRA <= names
+    assert taken - _EXTRA <= names()[facts.op_type]
