@@ -1,4 +1,9 @@
-"""What operators do to small integer tensors of which some elements are unknown."""
+"""What operators do to small integer tensors of which some elements are unknown.
+
+The rules of `symbolic` say more, but only of runs that do not fail, and nothing of tables without a
+pattern. What is folded here replaces nodes: an index out of range, or a sum that leaves int32, is
+unknown.
+"""
 
 from __future__ import annotations
 
