@@ -78,8 +78,9 @@ See also:
     metavar="WHAT",
     shell_complete=offers("assumptions"),
     help="Take for granted what the graph does not say: `contiguous[:VALUE]`, `same-dim:A=B`,"
-    " `in-range[:VALUE]`, `finite[:VALUE]` or `covers-past:VALUE`; a refusal names what it lacks."
-    " Without a value, for every input. Repeatable.",
+    " `in-range[:VALUE]`, `finite[:VALUE]`, `rotated-rows[:VALUE]` or"
+    " `covers-past:VALUE`; a refusal names what it lacks. Without a value, for every input."
+    " Repeatable.",
     section="What to raise",
 )
 @option(

@@ -77,7 +77,8 @@ def raise_(
             name of a symbolic dimension that the model does not have; None leaves such caches as
             they are, and reports them as refused.
         assume: What may be taken for granted where the graph does not say it: `contiguous[:VALUE]`,
-            `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`, `covers-past:VALUE`.
+            `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`, `covers-past:VALUE`,
+            `rotated-rows[:VALUE]`.
         require_all: Whether a candidate that cannot be raised is a failure.
         verify: True forces the comparison, of the models as they are if the machine has the memory;
             False switches it off; None compares within the budget.
@@ -168,7 +169,7 @@ def _check_request(request: RaiseRequest) -> None:
 
 def _has_other_caches(report: RaiseReport) -> bool:
     """Return whether the caches of the result have another size than those of the source."""
-    return any(cache.source != "fixed" for cache in report.caches)
+    return any(cache.source not in ("fixed", "rolling") for cache in report.caches)
 
 
 def _unverified(
@@ -260,5 +261,6 @@ def _raise(
         progress,
         dims=dims_to_run(outcome.equal_dims, request.dims),
         positions=outcome.positions,
+        rotated=outcome.rotated,
     )
     return report

@@ -11,6 +11,7 @@ import onnx
 import onnx.checker
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
 from onnx_kvtool.commands.output import Written, check_output, write_result
 from onnx_kvtool.core.budget import Budget
@@ -174,6 +175,7 @@ def proven(
     *,
     dims: Mapping[str, int] | None = None,
     positions: Collection[str] = (),
+    rotated: Collection[RotatedCache] = (),
 ) -> Verification:
     """Hold a result against onnx's checker, and against its source by running both.
 
@@ -185,6 +187,7 @@ def proven(
         progress: Told of what is begun.
         dims: Sizes at which the source is known to run, where none was asked for.
         positions: Inputs that are taken to be positions which count up by one.
+        rotated: Caches whose rows the source keeps in order, and the result rotated.
 
     Raises:
         AssertionError: If the checker rejects the result of a source that it accepts.
@@ -193,7 +196,7 @@ def proven(
     _check_result(model, source, notes)
     if verifier is None:
         return Verification("skipped", detail="switched off with `--no-verify`")
-    return verifier.compare(model, dims=dims, positions=positions)
+    return verifier.compare(model, dims=dims, positions=positions, rotated=rotated)
 
 
 def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.errors import Unverified
 from onnx_kvtool.core.progress import Progress, silent
@@ -71,6 +72,7 @@ class Verifier:
         *,
         dims: Mapping[str, int] | None = None,
         positions: Collection[str] = (),
+        rotated: Collection[RotatedCache] = (),
     ) -> Verification:
         """Run the source and `result` on the same inputs and compare every output.
 
@@ -78,6 +80,7 @@ class Verifier:
             result: The rewritten model; it is not changed.
             dims: Sizes at which the source is known to run, where none was asked for.
             positions: Inputs that are taken to be positions which count up by one.
+            rotated: Caches whose rows the source keeps in order, and the result rotated.
 
         Returns:
             `equal`, `different` with the first difference, or `skipped` with the reason.
@@ -89,6 +92,7 @@ class Verifier:
             self._settings,
             dims={**(dims or {}), **self._settings.dims},
             positions=frozenset(positions),
+            rotated=tuple(rotated),
         )
         judged = Candidate.of(result, _RESULT, settings)
         report = compare_candidates(self._source, judged, settings)

@@ -15,7 +15,7 @@ from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.symbolic.dims import Dim, product
 from onnx_kvtool.symbolic.sizes import bind_dim
 
-__all__ = ["Cache", "CacheKind", "InPlace", "bound"]
+__all__ = ["Cache", "CacheKind", "InPlace", "RotatedCache", "bound"]
 
 CacheKind = Literal[
     "tensor_scatter",
@@ -28,6 +28,31 @@ CacheKind = Literal[
 ]
 """What updates the cache. `attention` is ONNX's Attention or one of onnxruntime's that is not
 GroupQueryAttention; `where` is any elementwise choice between the new row and the old cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedCache:
+    """A window that one model keeps in order, and another one as a circular cache.
+
+    The row of position p is row `p mod W` of the circular cache of W rows.
+
+    Attributes:
+        past: Name of the input of both models.
+        present: Name of the output of both models.
+        axis: The sequence axis.
+        rows: New rows of a step: a number, or the input and its axis that are as long.
+        position: Name of the input whose first element is the number of tokens before a step; the
+            model that keeps the rows in order may lack it.
+        is_filled_first: Whether the rows in order begin at row 0 until all W are filled; else the
+            newest is always the last one.
+    """
+
+    past: str
+    present: str
+    axis: int
+    rows: int | tuple[str, int]
+    position: str
+    is_filled_first: bool
 
 
 @dataclass(frozen=True, slots=True)

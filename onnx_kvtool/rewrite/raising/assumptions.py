@@ -18,8 +18,8 @@ from onnx_kvtool.symbolic.sizes import normal
 
 __all__ = ["KINDS", "Assumptions", "Kind", "Unproven", "ValueKind"]
 
-ValueKind = Literal["contiguous", "in-range", "finite", "covers-past"]
-Kind = Literal["contiguous", "same-dim", "in-range", "finite", "covers-past"]
+ValueKind = Literal["contiguous", "in-range", "finite", "covers-past", "rotated-rows"]
+Kind = Literal["contiguous", "same-dim", "in-range", "finite", "covers-past", "rotated-rows"]
 
 KINDS: dict[Kind, str] = {
     "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
@@ -27,6 +27,8 @@ KINDS: dict[Kind, str] = {
     "in-range": "in-range[:VALUE]: positions computed from a value lie within the cache",
     "finite": "finite[:VALUE]: a tensor holds neither NaN, infinities nor negative zeros",
     "covers-past": "covers-past:VALUE: the last axis of an input is as long as past and new tokens",
+    "rotated-rows": "rotated-rows[:VALUE]: nobody outside depends on the order of the rows of a"
+    " cache that keeps a window, and steps go on where the one before ended",
 }
 """Every assumption, with what it says."""
 

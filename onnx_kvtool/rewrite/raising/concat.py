@@ -8,18 +8,16 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
+from onnx_kvtool.rewrite.raising.cuts import cut_of
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.positions import check_start
-from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
+from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.rewrite.raising.where import is_cache
 from onnx_kvtool.symbolic.atoms import Element
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.words import text
 
 __all__ = ["raise_concat"]
-
-_TO_THE_END = 2**31 - 1
-"""What exporters write for an end, or more."""
 
 
 def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
@@ -44,7 +42,7 @@ def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     axis %= rank
     parts = _parts(proof, node, axis)
     if parts is None:
-        return None
+        return _appended(proof, node, axis, rank)
     cache, update = parts.cache, parts.update
     sizes, given = proof.maps.shape(cache), proof.maps.shape(update)
     if sizes is None or not is_cache(proof, cache) or len(sizes) != rank:
@@ -76,6 +74,30 @@ def raise_concat(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
     return ProvenUpdate(cache, update, known, output, axis, places, start, "linear")
 
 
+def _appended(proof: Proof, node: ir.Node, axis: int, rank: int) -> ProvenUpdate | None:
+    """Return the update of a window that is `cache[L:]` and then L new rows."""
+    if len(node.inputs) != 2 or None in node.inputs:
+        return None
+    kept, update = node.inputs
+    assert kept is not None and update is not None
+    cut = cut_of(proof, kept, axis)
+    given = proof.maps.shape(update)
+    if cut is None or cut.is_head or not cut.is_tail or given is None or len(given) != rank:
+        return None
+    sizes = proof.maps.shape(cut.source)
+    if (other := cut_of(proof, update, axis)) is not None and other.source is cut.source:
+        return None  # rows of the cache alone, rolled
+    if cut.low != given[axis] or sizes is None or not is_cache(proof, cut.source):
+        return None
+    proof.roll = Roll(cut.source, cut.low, node)
+    proof.say("the other axes have one size in all parts, which Concat demands")
+    known = tuple((given[k],) if k == axis else (given[k], sizes[k]) for k in range(rank))
+    start = sizes[axis] - given[axis]
+    places = tuple(range(rank))
+    output = node.outputs[0]
+    return ProvenUpdate(cut.source, update, known, output, axis, places, start, "linear")
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What a Concat puts together.
@@ -95,16 +117,16 @@ class _Parts:
 
 def _parts(proof: Proof, node: ir.Node, axis: int) -> _Parts | None:
     values = [value for value in node.inputs if value is not None]
-    cuts = [_cut(proof, value, axis) for value in values]
+    cuts = [cut_of(proof, value, axis) for value in values]
     if len(values) != len(node.inputs):
         return None
     if len(values) == 3:
         first, last, update = cuts[0], cuts[2], values[1]
-        if first is None or last is None or first.cache is not last.cache:
+        if first is None or last is None or first.source is not last.source:
             return None
     elif len(values) == 2:
         first, last = cuts[0], cuts[1]
-        if first is not None and last is not None and first.cache is last.cache:
+        if first is not None and last is not None and first.source is last.source:
             return None  # rows of the cache alone, perhaps rolled
         if first is not None and first.is_head:
             last, update = None, values[1]
@@ -119,7 +141,7 @@ def _parts(proof: Proof, node: ir.Node, axis: int) -> _Parts | None:
     known = first or last
     assert known is not None
     start = None if first is None else first.high
-    return _Parts(known.cache, update, start, None if last is None else last.low)
+    return _Parts(known.source, update, start, None if last is None else last.low)
 
 
 def _check_size(proof: Proof, start: Expr, output: ir.Value, axis: int, size: Expr) -> None:
@@ -141,67 +163,3 @@ def _check_size(proof: Proof, start: Expr, output: ir.Value, axis: int, size: Ex
         raise Unproven("size-of-result", missing)
     for value in values:
         proof.assume("in-range", value, "position-in-range", missing)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """The slice `cache[..., low:high, ...]` along an axis of `size`, whole along all others."""
-
-    cache: ir.Value
-    low: Expr
-    high: Expr
-    size: Expr
-
-    @property
-    def is_head(self) -> bool:
-        return self.low.number == 0
-
-    @property
-    def is_tail(self) -> bool:
-        return self.high == self.size or (self.high.number or 0) >= _TO_THE_END
-
-
-def _cut(proof: Proof, value: ir.Value, axis: int) -> _Cut | None:
-    """Return the slice along `axis` that a value is; None for anything else."""
-    node = value.producer()
-    if node is None or node.domain != "" or node.op_type != "Slice":
-        return None
-    opset = node.version if node.version is not None else proof.opset
-    view = NodeView(node, opset)
-    source = node.inputs[0]
-    shape = None if source is None else proof.maps.shape(source)
-    if source is None or shape is None:
-        return None
-    starts, ends = _numbers(proof, view, "starts"), _numbers(proof, view, "ends")
-    if starts is None or ends is None or len(starts) != 1 or len(ends) != 1:
-        return None
-    axes, steps = _numbers(proof, view, "axes"), _numbers(proof, view, "steps")
-    place = 0 if axes is None else axes[0].number
-    if place is None or place % len(shape) != axis:
-        return None
-    if steps is not None and steps[0].number != 1:
-        return None
-    size = shape[axis]
-    return _Cut(source, _from_front(starts[0], size), _from_front(ends[0], size), size)
-
-
-def _from_front(place: Expr, size: Expr) -> Expr:
-    """Return a place that is counted from the end of an axis as one from its start.
-
-    A slice that begins before the axis begins with it; the result is shorter or longer than the
-    cache then, so that nothing is proven of it.
-    """
-    return place + size if (place.number or 0) < 0 else place
-
-
-def _numbers(proof: Proof, view: NodeView, name: str) -> tuple[Expr, ...] | None:
-    """Return an operand of a Slice element by element; None when it is absent or unknown."""
-    if name in view.facts.attributes:
-        given = view.attribute(name)
-        if not isinstance(given, tuple):
-            return None
-        return tuple(integer(n) for n in given if isinstance(n, int))
-    if all(formal.name != name for formal in view.facts.inputs):
-        return None
-    value = view.input(name)
-    return None if value is None else proof.maps.of(value).vector()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from itertools import count
+
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.model import clone
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Refusal
-from onnx_kvtool.rewrite.raise_report import Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raise_report import CacheSource, InputAdded, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.in_functions import (
     functions_with,
@@ -17,11 +21,16 @@ from onnx_kvtool.rewrite.raising.in_functions import (
     remove_tags,
     tag_nodes,
 )
+from onnx_kvtool.rewrite.raising.plan import Plan
 from onnx_kvtool.rewrite.raising.proving import Planned, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.replace import Replaced, replace_update
+from onnx_kvtool.rewrite.raising.rolling import Window, first_of, rows_of
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.symbolic.atoms import Element
 from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["raise_fixed"]
 
@@ -97,22 +106,88 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
     scopes = scopes_of(proving.model)
     replaced: Replaced = {}
     old: list[ir.Node] = []
-    for planned in proving.plans:
+    windows = _Windows(proving, outcome)
+    for planned in map(windows.placed, proving.plans):
         one = planned.plan
         graph = one.node.graph
         assert graph is not None
         em = Emitter(scopes[graph], target, one.node.name or "kvtool/raise")
         old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
+        if one.window is not None:
+            outcome.rotated.append(_rotated(one, one.window))
         scatter = replace_update(one, em, replaced)
         raised = _raised(planned, scatter)
         outcome.raised.append(raised)
         past = dims_of(scatter.inputs[0])
         rows = None if past is None else past[one.axis]
-        outcome.caches.append(RaisedCache(raised.past, raised.present, rows, one.mode, "fixed"))
+        source: CacheSource = "fixed" if one.window is None else "rolling"
+        outcome.caches.append(RaisedCache(raised.past, raised.present, rows, one.mode, source))
         outcome.equal_dims += one.implied
         outcome.positions += one.counting
     outcome.equal_dims += proving.assumptions.dims
     outcome.removed += remove_dead(old)
+
+
+@dataclass(slots=True)
+class _Windows:
+    """Finds the position of a step for windows that need none in the source."""
+
+    proving: Proving
+    outcome: RaiseOutcome
+    position: Expr | None = None
+    why: str = ""
+
+    def placed(self, planned: Planned) -> Planned:
+        """Return a plan with its start, and with what that rests on in its proof."""
+        one = planned.plan
+        if one.window is None or one.window.position is not None:
+            return planned
+        if self.position is None:
+            self.position, self.why = self._beside() or self._added()
+        plan = replace(one, start=self.position, sentences=(*one.sentences, self.why))
+        return replace(planned, plan=plan)
+
+    def _beside(self) -> tuple[Expr, str] | None:
+        """Return the start of a cache that keeps all rows: how many tokens there are before."""
+        inputs = set(self.proving.model.graph.inputs)
+        for planned in self.proving.plans:
+            one = planned.plan
+            if one.window is not None or one.mode != "linear" or one.start.axes:
+                continue
+            if first_of(one.start) in inputs:
+                why = (
+                    f"the tokens before a step are `{text(one.start)}`, where `{one.past.name}` is "
+                )
+                return one.start, why + "written"
+        return None
+
+    def _added(self) -> tuple[Expr, str]:
+        """Return a new input of the model."""
+        graph = self.proving.model.graph
+        taken = {value.name for value in values(self.proving.model)}
+        name = next(n for k in count() if (n := "past_length" + f"_{k}" * (k > 0)) not in taken)
+        tensor = ir.TensorType(ir.DataType.INT64)
+        value = ir.Value(name=name, type=tensor, shape=ir.Shape([1]))
+        graph.inputs.append(value)
+        self.outcome.inputs_added.append(InputAdded(name, "int64", (1,), "tokens before this step"))
+        why = f"the tokens before a step are the new input `{name}`"
+        return variable(Element(value, (integer(0),))), why
+
+
+def _rotated(plan: Plan, window: Window) -> RotatedCache:
+    position = first_of(plan.start)
+    rows = rows_of(plan.sizes.carriers, window)
+    assert position is not None and position.name and rows is not None and plan.past.name
+    present = next(value.name for value in plan.presents if value.is_graph_output())
+    assert present
+    return RotatedCache(
+        past=plan.past.name,
+        present=present,
+        axis=plan.axis,
+        rows=rows,
+        position=position.name,
+        is_filled_first=window.position is not None,
+    )
 
 
 def _raised(planned: Planned, scatter: ir.Node) -> Raised:

@@ -6,9 +6,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.raising.arrangement import Arrangement, seen_through
+from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.proof import Proof
+from onnx_kvtool.rewrite.raising.rolling import roll_of
 
 __all__ = ["cache_of", "is_state"]
 
@@ -20,6 +21,8 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
     preferred, which is the cache as the graph gets it, so that the transposes around the scatter
     can go; else the nearest one whose first axis is not the sequence.
 
+    Rows that move up before they are updated are those of a window; its roll is noted.
+
     Args:
         proof: The attempt.
         data: The tensor that is written to, of known rank.
@@ -30,6 +33,14 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
             sequence comes first wherever it is looked at.
     """
     ways = list(seen_through(data, proof.maps, proof.opset))
+    along = ways[-1].axes[axis]
+    roll = None if along is None else roll_of(proof, ways[-1].base, along)
+    if roll is not None:
+        proof.roll, moved = roll, ways[-1].axes
+        ways = [
+            Arrangement(way.base, way.rank, compose(moved, way.axes))
+            for way in seen_through(roll.source, proof.maps, proof.opset)
+        ]
     _check_state(proof, ways[-1], ways[-1].axes[axis])
     for way in reversed(ways):
         if way.axes[axis] != 0:

@@ -18,6 +18,7 @@ from onnx_kvtool.rewrite.raising.arrangement import (
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
+from onnx_kvtool.rewrite.raising.rolling import Window, windowed
 from onnx_kvtool.rewrite.raising.run_dims import implied
 from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
 from onnx_kvtool.symbolic.bounds import Facts
@@ -50,6 +51,8 @@ class Plan:
         counting: Values that are assumed to hold positions which count up by one.
         sentences: The proof.
         assumed: The assumptions that it used.
+        window: How a window becomes circular, whose `start` may still have to be found; None for
+            a cache whose rows stay.
     """
 
     node: ir.Node
@@ -68,6 +71,7 @@ class Plan:
     counting: tuple[str, ...]
     sentences: tuple[str, ...]
     assumed: tuple[str, ...]
+    window: Window | None = None
 
     @property
     def is_expanded(self) -> bool:
@@ -106,6 +110,13 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
     start = substitute(found.start, moved, Facts(shape))
     squeezed = [(shape[k], integer(1)) for k in range(len(shape)) if k not in past.axes]
     sizes = Measures(proof.maps, proof.carriers)
+    presents = _presents(proof, found.output, past.axes, len(shape))
+    window = None
+    if proof.roll is not None:
+        if not any(value.is_graph_output() for value in presents):
+            presents += [copy for value in presents for copy in _copies(value)][:1]
+        window = windowed(proof, node, found, past, presents)
+        start = integer(0) if window.position is None else window.position
     check_expressible(start, sizes)
     return Plan(
         node=node,
@@ -114,9 +125,9 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
         update=update,
         output=found.output,
         output_axes=past.axes,
-        presents=tuple(_presents(proof, found.output, past.axes, len(shape))),
+        presents=tuple(presents),
         axis=back.index(found.axis),
-        mode=found.mode,
+        mode="circular" if window is not None else found.mode,
         start=start,
         batch_size=shape[0],
         sizes=sizes,
@@ -124,6 +135,7 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
         counting=tuple(value.name or "" for value in proof.granted["contiguous"]),
         sentences=tuple(proof.sentences),
         assumed=tuple(proof.assumed),
+        window=window,
     )
 
 
@@ -183,6 +195,17 @@ def _presents(proof: Proof, output: ir.Value, axes: Axes, rank: int) -> list[ir.
             else:
                 pending.append((result, over))
     return found
+
+
+def _copies(value: ir.Value) -> list[ir.Value]:
+    """Return the graph outputs that are copies of a value by Identity; the caller gets those."""
+    return [
+        copy
+        for node in value.consumers()
+        if node.domain == "" and node.op_type == "Identity" and node.graph is value.graph
+        for copy in node.outputs
+        if copy.is_graph_output()
+    ]
 
 
 def _shown(axes: Axes) -> str:

@@ -100,6 +100,8 @@ def read_positions(
         Unproven: If it is something else, or is so only under an assumption that is not granted.
     """
     mode: Mode = "linear"
+    if proof.roll is not None and (index.number or 0) < 0:
+        index = index + size  # among rows that moved there is no start of a sequence to be guarded
     index = _wrapping(index, size, row)
     found = index
     if row is not None and below(size, grid[row], Facts(tuple(grid))):

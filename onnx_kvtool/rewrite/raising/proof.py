@@ -16,7 +16,7 @@ from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.words import text
 
-__all__ = ["Proof", "ProvenUpdate"]
+__all__ = ["Proof", "ProvenUpdate", "Roll"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,21 @@ class ProvenUpdate:
     mode: Mode
 
 
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A tensor whose row j is row `(j + shift) mod W` of another one of W rows.
+
+    Attributes:
+        source: The other one, with its axes in the same order.
+        shift: By how much rows move up.
+        node: What moves them.
+    """
+
+    source: ir.Value
+    shift: Expr
+    node: ir.Node
+
+
 @dataclass(slots=True)
 class Proof:
     """One attempt to prove that a node is an update.
@@ -58,6 +73,7 @@ class Proof:
         sentences: The proof so far, in words.
         assumed: The assumptions that it used.
         granted: The values that it used each kind of them for.
+        roll: How the rows of the cache move before the update; None where they stay.
     """
 
     maps: IndexMaps
@@ -69,6 +85,7 @@ class Proof:
     granted: defaultdict[ValueKind, list[ir.Value]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    roll: Roll | None = None
 
     def another(self) -> Proof:
         """Return a copy, for an attempt that may fail without a trace."""
@@ -80,6 +97,7 @@ class Proof:
     def adopt(self, other: Proof) -> None:
         """Take over what a copy said and assumed."""
         self.sentences, self.assumed, self.granted = other.sentences, other.assumed, other.granted
+        self.roll = other.roll
 
     def say(self, sentence: str) -> None:
         """Add a sentence to the proof."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
 from onnx_kvtool.rewrite.raising.plan import Plan
-from onnx_kvtool.rewrite.raising.start import write_indices
+from onnx_kvtool.rewrite.raising.start import one_row, write_indices
 
 __all__ = ["Replaced", "replace_update"]
 
@@ -52,12 +53,20 @@ def replace_update(
     )
     scatter = present.producer()
     assert scatter is not None
-    pairs = _presents(em, plan, present)
-    if plan.output not in [old for old, _ in pairs] and _is_read(plan):
-        pairs.append((plan.output, arranged(em, present, plan.rank, plan.output_axes, "layout")))
+    others = plan.output not in plan.presents and _is_read(plan)
+    read = present  # what everybody gets but the caller
+    if plan.window is not None and (others or _is_read_in_order(plan)):
+        read = _in_order(em, plan, present, replaced)
+    pairs = _presents(em, plan, present, read)
+    if others:
+        pairs.append((plan.output, arranged(em, read, plan.rank, plan.output_axes, "layout")))
     for old, new in reversed(pairs):  # the first of those that one value stands for counts
         new.type, new.shape = old.type or new.type, old.shape or new.shape
+        if plan.window is not None and new is present:
+            new.shape = past.shape  # that of the source may be longer where a step has more rows
         new.name = old.name
+    if read is not present:
+        read.type, read.shape = past.type, past.shape
     nodes = em.commit()
     graph.insert_before(node, nodes)
     for old, new in pairs:
@@ -65,8 +74,11 @@ def replace_update(
             new.doc_string = old.doc_string
             new.metadata_props.update(old.metadata_props)
         old.name = None
+        if read is not present and old in plan.presents:
+            for user, index in tuple(old.uses()):
+                user.replace_input_with(index, read)
         ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-        replaced[old] = new
+        replaced[old] = read if old in plan.presents else new
     for emitted in nodes:
         emitted.metadata_props.update(node.metadata_props)
     if node.name:
@@ -76,16 +88,49 @@ def replace_update(
     return scatter
 
 
-def _presents(em: Emitter, plan: Plan, present: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
-    """Pair the values that the present stands for with it, or with a copy under another name."""
+def _presents(
+    em: Emitter, plan: Plan, present: ir.Value, read: ir.Value
+) -> list[tuple[ir.Value, ir.Value]]:
+    """Pair the values that the present stands for with it, or with a copy under another name.
+
+    Args:
+        em: Where to build.
+        plan: What was proven.
+        present: The cache that goes to the caller.
+        read: What everybody else reads.
+    """
     pairs: list[tuple[ir.Value, ir.Value]] = []
     # The one that leaves the graph first: its name is the one to keep.
     for old in sorted(plan.presents, key=lambda value: not value.is_graph_output()):
-        new = present
+        new = read if pairs else present
         if pairs and old.is_graph_output():
-            new = em.op("Identity", present, dtype=present.dtype or ir.DataType.UNDEFINED)
+            new = em.op("Identity", read, dtype=present.dtype or ir.DataType.UNDEFINED)
         pairs.append((old, new))
     return pairs
+
+
+def _is_read_in_order(plan: Plan) -> bool:
+    """Return whether anybody but the caller, and he but once, gets the result."""
+    leaving = [old for old in plan.presents if old.is_graph_output()]
+    return len(leaving) > 1 or any(old.uses() for old in plan.presents)
+
+
+def _in_order(em: Emitter, plan: Plan, present: ir.Value, replaced: Replaced) -> ir.Value:
+    """Return the rows of a window from the oldest to the newest, as the source holds them."""
+    window = plan.window
+    assert window is not None
+    past = replaced.get(plan.past, plan.past)
+    behind = window.behind(plan.start)
+
+    def order() -> ir.Value:
+        oldest = one_row(em, behind, plan.sizes, past)
+        rows = em.op("Add", em.constant(np.arange(window.size)), oldest, hint="order")
+        return em.op("Mod", rows, em.constant([window.size]), hint="order")
+
+    rows = em.once(("order of a window", behind, window.size), order)
+    dtype = present.dtype or ir.DataType.UNDEFINED
+    axis = {"axis": plan.axis}
+    return em.op("Gather", present, rows, attributes=axis, dtype=dtype, hint="ordered")
 
 
 def _is_read(plan: Plan) -> bool:

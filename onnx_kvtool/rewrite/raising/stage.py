@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
@@ -65,6 +66,7 @@ class RaiseOutcome:
         removed: Number of nodes that served the old forms only and are gone.
         notes: Remarks for people.
         positions: Values that are assumed to hold positions which count up by one.
+        rotated: Windows that became circular caches.
         equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
     """
@@ -81,6 +83,7 @@ class RaiseOutcome:
     removed: int = 0
     notes: list[str] = field(default_factory=list)
     positions: list[str] = field(default_factory=list)
+    rotated: list[RotatedCache] = field(default_factory=list)
     equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
 

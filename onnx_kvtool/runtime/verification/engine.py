@@ -30,6 +30,7 @@ from onnx_kvtool.runtime.verification.report import (
     OutputReport,
     VerifyReport,
 )
+from onnx_kvtool.runtime.verification.rotated import RotatingHost, common_interface
 from onnx_kvtool.runtime.verification.settings import STEPS, Settings
 from onnx_kvtool.runtime.verification.subject import Subject
 from onnx_kvtool.runtime.verification.weights import weight_difference
@@ -54,14 +55,18 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         outputs, a B that breaks the specification or fails where A runs, a value, or a weight of
         models that are otherwise the same); or `unrunnable` with the reason.
     """
-    pair = grown(a, b, settings)
+    pair = None if settings.rotated else grown(a, b, settings)
     if pair is not None:
         if (least := pair.least(settings)) > settings.budget.memory:
             return _too_large(a, b, least, settings)
         a, b = pair.a, pair.b
         settings = replace(settings, dims=pair.pair.dims)
-    elif (difference := interface_difference(a.interface, b.interface)) is not None:
-        return _without_run(a, "different", difference, settings)
+    else:
+        common, added = common_interface(a.interface, b.interface, settings.rotated)
+        if (difference := interface_difference(a.interface, common)) is not None:
+            return _without_run(a, "different", difference, settings)
+        if settings.rotated:
+            b = b.with_host(RotatingHost(settings.rotated, added))
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
         settings.progress("verifying, loading both models")
@@ -160,7 +165,7 @@ class _Comparison:
 
     def report(self) -> VerifyReport:
         """Run both models and say how they compare."""
-        b_leads = self._grown is None and _knows_more(self._b, self._a)
+        b_leads = self._a.host is self._b.host and _knows_more(self._b, self._a)
         leader, follower = (self._b, self._a) if b_leads else (self._a, self._b)
         if leader.plan is None:
             reason = leader.undrawable or "no inputs can be drawn"
@@ -185,7 +190,7 @@ class _Comparison:
     @property
     def _may_lead_in_turn(self) -> bool:
         """Whether inputs may as well suit the other model, and A is not right by definition."""
-        return not self._settings.is_a_right and self._grown is None
+        return not self._settings.is_a_right and self._a.host is self._b.host
 
     def _run(
         self, leader: Subject, follower: Subject, plan: InputPlan, cases: tuple[Case, ...]
@@ -242,6 +247,9 @@ class _Comparison:
             notes += self._pair.notes()
         if self._grown is not None:
             notes += self._grown.notes(account)
+        if self._settings.rotated:
+            names = ", ".join(f"`{cache.present}`" for cache in self._settings.rotated)
+            notes.append(f"rows of {names} were compared in the order of {self._a.name}")
         if account.left_out:
             left = counted(account.left_out, "case")
             notes.append(f"{left} left out after {self._settings.budget.seconds:g} s")

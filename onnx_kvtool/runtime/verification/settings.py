@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import RuntimeChoice
 from onnx_kvtool.core.progress import Progress, silent
@@ -26,6 +27,7 @@ class Settings:
         seed: Seed of the inputs that are drawn.
         dims: Sizes for symbolic dimensions, by name.
         positions: Inputs that are positions which count up by one, whatever the graph says of them.
+        rotated: Caches whose rows A keeps in order and B as a circular cache.
         runtime: What runs both; `auto` for onnxruntime where it runs both, else the reference.
         rtol: Relative tolerance for what is computed; None for that of the types.
         atol: Absolute tolerance for what is computed; None for that of the types.
@@ -40,6 +42,7 @@ class Settings:
     seed: int = 0
     dims: Mapping[str, int] = field(default_factory=dict)
     positions: frozenset[str] = frozenset()
+    rotated: tuple[RotatedCache, ...] = ()
     runtime: RuntimeChoice = "auto"
     rtol: float | None = None
     atol: float | None = None

@@ -104,10 +104,6 @@ NEVER: dict[str, str | None] = {
     "native/mistral_sliding_bias_static": None,
     "native/mobius_block_bias_int64_2d": None,
     "native/BROKEN_gemma_static_raw_noopt": None,
-    # P10: caches that grow, a window that shifts, and one that is rolled.
-    "concat/gpt2_dynamic__ts_op17": None,
-    "torch_static/hand/shift_cat__dynamo_op18": None,
-    "torch_static/hand/sliding_hf_old__dynamo_op18": "rows-move",
     # GroupQueryAttention keeps its caches inside.
     "genai/genai_llama_fp32_cpu": None,
     # P11: slots have no batch axis.
@@ -116,6 +112,14 @@ NEVER: dict[str, str | None] = {
     "torch_static/hand/buffered__dynamo_op18": "cache-is-initializer",
 }
 """For each model that must stay, the reason given for its only candidate, if it has one."""
+
+
+ELSEWHERE = {
+    "torch_static/hand/shift_cat__dynamo_op18": "test_rolled_window",
+    "torch_static/hand/sliding_hf_old__dynamo_op18": "test_rolled_window",
+    "torch_static/hf/gemma3_static_slidingfull_L1__dynamo_op18": "test_rolled_window",
+}
+"""The tests of models of which more is asked than to raise an update."""
 
 
 def recorded(name: str) -> tuple[Arrays, Arrays]:
@@ -140,7 +144,8 @@ cases = pytest.mark.parametrize(("name", "verdict"), VERDICTS.items(), ids=VERDI
 
 def test_every_model_of_the_fixtures_has_a_verdict() -> None:
     found = {path.relative_to(MODELS).with_suffix("").as_posix() for path in MODELS.rglob("*.onnx")}
-    assert found == {*VERDICTS, *NEVER}
+    growing = {name for name in found if name.startswith(("concat/", "growing/", "optimum/"))}
+    assert found - growing == {*VERDICTS, *NEVER, *ELSEWHERE}
 
 
 @cases

@@ -142,11 +142,8 @@ CASES: dict[str, tuple[str, str, str, str | None]] = {
 }
 
 SILENT = {
-    "a cache that grows": "present = Concat <axis = 1> (cache, update)",
     "a cache that is shifted": """far = Constant <value_ints = [9223372036854775807]> ()
         tail = Slice (cache, second, far, second) present = Concat <axis = 1> (tail, update)""",
-    "a cache that loses its first rows": """far = Constant <value_ints = [9223372036854775807]> ()
-        tail = Slice (cache, second, far, second) present = Concat <axis = 1> (update, tail)""",
     "a cache that loses its last rows": """minus = Constant <value_ints = [-3]> ()
         head = Slice (cache, first, minus, second) present = Concat <axis = 1> (head, update)""",
     "a cache that is rolled": """far = Constant <value_ints = [9223372036854775807]> ()

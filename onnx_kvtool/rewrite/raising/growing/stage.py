@@ -81,6 +81,9 @@ def _growing(model: ir.Model) -> list[Cache]:
         return []
     found: dict[str | None, Cache] = {}
     for cache in find_caches(model, prove=False):
+        is_window = cache.is_rolling and isinstance(cache.capacity, int)
+        if is_window:
+            continue  # of as many rows before a step as after it, which is no matter of a capacity
         if (cache.is_growing or cache.is_rolling) and cache.kind in ("concat", "attention"):
             found.setdefault(cache.past or cache.present, cache)
     return list(found.values())
