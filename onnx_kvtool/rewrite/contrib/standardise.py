@@ -53,7 +53,7 @@ def is_contrib(node: ir.Node, opset: int) -> bool:
         node: A node that calls no function of its model.
         opset: Version of the default domain that the graph was written for.
     """
-    if node.domain == DOMAIN or node.domain.startswith((f"{DOMAIN}.", "com.ms.")):
+    if _is_onnxruntimes(node.domain):
         return True
     if node.domain != "":
         return False
@@ -103,9 +103,15 @@ def standardise(
     run.graph(model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names))
     annotations.remove()
     run.remove_unread()
-    if not any(node.domain == DOMAIN for _, _, node in nodes(model)):
-        model.opset_imports.pop(DOMAIN, None)
+    used = {node.domain for _, _, node in nodes(model)}
+    for domain in tuple(model.opset_imports):
+        if _is_onnxruntimes(domain) and domain not in used:  # its optimiser imports all it knows
+            del model.opset_imports[domain]
     return found
+
+
+def _is_onnxruntimes(domain: str) -> bool:
+    return domain == DOMAIN or domain.startswith((f"{DOMAIN}.", "com.ms."))
 
 
 @dataclass(slots=True)

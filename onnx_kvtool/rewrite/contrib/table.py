@@ -12,6 +12,7 @@ from onnx_kvtool.rewrite.contrib import (
     product,
     quantized_product,
 )
+from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.rewrite.contrib.rotary import rotary_embedding
 from onnx_kvtool.rewrite.contrib.rule import ContribRule
 
@@ -43,6 +44,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("FusedMatMul", product.fused_mat_mul),
             ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized),
             ContribRule("Gelu", activation.gelu),
+            ContribRule("GroupQueryAttention", group_query_attention),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits),
             ContribRule("NhwcConv", product.nhwc_conv),

@@ -19,9 +19,15 @@ from onnx_kvtool.runtime.inputs.cases import CASES, Case, cases_of
 from onnx_kvtool.runtime.inputs.interface import interface_difference
 from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.roles import Write
-from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
+from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName
 from onnx_kvtool.runtime.verification.earliest import earliest_difference
-from onnx_kvtool.runtime.verification.growing.grown import Grown, grown
+from onnx_kvtool.runtime.verification.growing.grown import (
+    Grown,
+    dead_count,
+    grown,
+    padding_note,
+    without_padding,
+)
 from onnx_kvtool.runtime.verification.likeness import Likeness, likeness
 from onnx_kvtool.runtime.verification.narrow import NarrowPair
 from onnx_kvtool.runtime.verification.report import (
@@ -67,6 +73,8 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
             return _without_run(a, "different", difference, settings)
         if settings.rotated:
             b = b.with_host(RotatingHost(settings.rotated, added))
+        else:
+            a, b = without_padding(a, b)
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
         settings.progress("verifying, loading both models")
@@ -185,7 +193,10 @@ class _Comparison:
     def _cases(self) -> tuple[Case, ...]:
         if self._grown is not None:
             return self._grown.cases(self._settings)
-        return CASES if self._settings.cases is None else cases_of(self._settings.cases)
+        cases = CASES if self._settings.cases is None else cases_of(self._settings.cases)
+        if self._a.plan is None or not self._a.plan.is_counted:
+            return cases
+        return tuple(replace(case, padding="right") for case in cases)
 
     @property
     def _may_lead_in_turn(self) -> bool:
@@ -207,7 +218,7 @@ class _Comparison:
             names=(leader.name, follower.name),
             is_swapped=leader is self._b,
             twins=self._twins,
-            dead=(lambda _: 0) if self._grown is None else self._grown.dead,
+            dead=self._dead,
         )
         steps = STEPS if settings.steps is None else settings.steps
         script = Script(
@@ -240,6 +251,13 @@ class _Comparison:
             _writes(following) != _writes(leading) or following.pairs != leading.pairs
         )
 
+    def _dead(self, inputs: Arrays) -> int:
+        """Return how many rows of padding a run leaves out."""
+        plan = self._a.plan
+        if plan is None or (self._grown is None and not plan.is_counted):
+            return 0
+        return dead_count(plan, inputs)
+
     def _judged(self) -> VerifyReport:
         account = self._account
         notes = [account.noise] if account.noise else []
@@ -247,6 +265,8 @@ class _Comparison:
             notes += self._pair.notes()
         if self._grown is not None:
             notes += self._grown.notes(account)
+        elif account.dead and self._a.plan is not None:
+            notes.append(padding_note(self._a.plan, account))
         if self._settings.rotated:
             names = ", ".join(f"`{cache.present}`" for cache in self._settings.rotated)
             notes.append(f"rows of {names} were compared in the order of {self._a.name}")

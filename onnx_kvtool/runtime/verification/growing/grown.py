@@ -15,14 +15,19 @@ from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.stepping import rows_of
 from onnx_kvtool.runtime.sessions import Arrays
 from onnx_kvtool.runtime.verification.growing.cases import growing_cases
-from onnx_kvtool.runtime.verification.growing.hosts import FixedHost, GrowingHost, query_axes
+from onnx_kvtool.runtime.verification.growing.hosts import (
+    FixedHost,
+    GrowingHost,
+    PaddingHost,
+    query_axes,
+)
 from onnx_kvtool.runtime.verification.growing.pair import GrowingPair, Side, growing_pair
 from onnx_kvtool.runtime.verification.growing.probe import kept_rows_of
 from onnx_kvtool.runtime.verification.growing.rows import Arrangement
 from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.subject import Subject
 
-__all__ = ["Grown", "grown"]
+__all__ = ["Grown", "dead_count", "grown", "padding_note", "without_padding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +63,6 @@ class Grown:
         memory = settings.budget.memory
         return tuple(fitting(plan, case, self.pair.dims, memory) for case in cases)
 
-    def dead(self, inputs: Arrays) -> int:
-        """Return how many rows of a run, new ones and those in caches, are not compared."""
-        _, length = rows_of(self.pair.plan, inputs)
-        found = dead_rows(self.pair.plan, inputs, length)
-        return 0 if found is None else int(found[0].sum() + found[1].sum())
-
     def _sizes(self) -> Iterator[str]:
         for is_circular, what in (
             (False, "caches of {} grow, those of {} hold {} rows: the rows in use were compared"),
@@ -86,12 +85,23 @@ class Grown:
             caches = counted(len(loose), "cache")
             notes.append(f"new rows of {caches} agree within the tolerance, all others bit for bit")
         if account.dead:
-            rows_left = counted(account.dead, "row")
-            name = padding_input(self.pair.plan)
-            notes.append(f"{rows_left} of padding, as `{name}` says, left out")
+            notes.append(padding_note(self.pair.plan, account))
         elif padding_input(self.pair.plan) is None:
             notes.append("run without padding: no input is known to be a mask of all rows")
         return [*notes, account.end] if account.end else notes
+
+
+def dead_count(plan: InputPlan, inputs: Arrays) -> int:
+    """Return how many rows of a run, new ones and those in caches, are not compared."""
+    _, length = rows_of(plan, inputs)
+    found = dead_rows(plan, inputs, length)
+    return 0 if found is None else int(found[0].sum() + found[1].sum())
+
+
+def padding_note(plan: InputPlan, account: Account) -> str:
+    """Return how many rows were not compared, and what says that they are padding."""
+    rows_left = counted(account.dead, "row")
+    return f"{rows_left} of padding, as `{padding_input(plan)}` says, left out"
 
 
 def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
@@ -107,7 +117,21 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
     if pair is None:
         return None
     shapes = {port.name: port.shape for port in a.interface.outputs}
-    reader = GrowingHost(pair, query_axes(pair, shapes))
+    reader = GrowingHost(pair, query_axes(pair.plan, shapes))
     return Grown(
         pair, replace(a.with_host(reader), plan=pair.plan), b.with_host(FixedHost(pair, reader))
     )
+
+
+def without_padding(a: Subject, b: Subject) -> tuple[Subject, Subject]:
+    """Return two models whose caches are alike, read by a host that is told what is padding.
+
+    What operators that count the tokens of each sequence (GroupQueryAttention) compute for the rows
+    behind them, their standard form computes otherwise; nobody may read it.
+    """
+    plan = a.plan
+    if plan is None or not plan.is_counted:
+        return a, b
+    shapes = {port.name: port.shape for port in a.interface.outputs}
+    reader = PaddingHost(plan, query_axes(plan, shapes))
+    return a.with_host(reader), b.with_host(reader)

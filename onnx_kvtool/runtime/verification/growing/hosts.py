@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.inputs.padding import covering_mask, dead_rows
+from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.stepping import rows_of
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.inputs.values import moderate
@@ -16,7 +17,7 @@ from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.runtime.verification.growing.pair import GrowingPair
 from onnx_kvtool.runtime.verification.growing.rows import FixedCache
 
-__all__ = ["FixedHost", "GrowingHost", "query_axes"]
+__all__ = ["FixedHost", "GrowingHost", "PaddingHost", "query_axes"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -51,18 +52,51 @@ class GrowingHost:
         read = dict(outputs)
         for cache in self.pair.caches:
             read[cache.present] = cache.without_rest(outputs[cache.present], before + length)
-        dead = dead_rows(self.pair.plan, inputs, length)
-        if dead is None:
-            return read
-        caches = {pair.present: pair.axis for pair in self.pair.plan.pairs}
-        for name, value in read.items():
-            if name in caches:
-                read[name] = _without(value, dead[1], 0, caches[name])
-            elif name in self.axes:
-                read[name] = _without(value, dead[0], *self.axes[name])
-            else:
-                read[name] = _without(value, dead[0], 0, 1)
-        return read
+        return _live(self.pair.plan, self.axes, inputs, read)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingHost:
+    """The host of a model that is told what is padding, and keeps its caches as it is.
+
+    Attributes:
+        plan: What its inputs mean.
+        axes: By output, its axes of sequences and of new rows, where the model names them.
+    """
+
+    plan: InputPlan
+    axes: Mapping[str, tuple[int, int]]
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs as they are."""
+        return dict(inputs)
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs with zeros for all rows that hold no token."""
+        return _live(self.plan, self.axes, inputs, outputs)
+
+
+def _live(
+    plan: InputPlan,
+    axes: Mapping[str, tuple[int, int]],
+    inputs: Mapping[str, Array],
+    outputs: Arrays,
+) -> Arrays:
+    """Return outputs with zeros for all rows that hold no token."""
+    _, length = rows_of(plan, inputs)
+    dead = dead_rows(plan, inputs, length)
+    if dead is None:
+        return outputs
+    caches = {pair.present: pair.axis for pair in plan.pairs}
+    live: Arrays = {}
+    for name, value in outputs.items():
+        if name in caches:
+            live[name] = _without(value, dead[1], 0, caches[name])
+        elif name in axes:
+            live[name] = _without(value, dead[0], *axes[name])
+        else:
+            live[name] = _without(value, dead[0], 0, 1)
+    return live
 
 
 def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
@@ -145,10 +179,10 @@ class FixedHost:
 
 
 def query_axes(
-    pair: GrowingPair, shapes: Mapping[str, tuple[object, ...] | None]
+    plan: InputPlan, shapes: Mapping[str, tuple[object, ...] | None]
 ) -> dict[str, tuple[int, int]]:
     """Return the axes of sequences and of new rows of the outputs of which A names them."""
-    kinds = kinds_of(pair.plan)
+    kinds = kinds_of(plan)
     found: dict[str, tuple[int, int]] = {}
     for name, shape in shapes.items():
         of = [kinds.get(dim) if isinstance(dim, str) else None for dim in shape or ()]

@@ -1,0 +1,170 @@
+"""GroupQueryAttention as TensorScatter and Attention, beside onnxruntime's own kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.rewrite.engine.rule import Options
+from onnx_kvtool.rewrite.lower import legalise
+from onnx_kvtool.runtime import onnxruntime, reference
+from tests.rewrite.contrib.single import TOLERANCE, Array
+from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, Call, D, M
+from tests.runtime.kernels.contrib.node import needs_onnxruntime, node_model, ours, theirs
+
+pytestmark = needs_onnxruntime
+
+OUTPUTS = ("output", "present_key", "present_value")
+CALLS = {
+    "a prompt": Call(5, None, (5, 5), 5),
+    "a prompt that is shorter in one row": Call(5, None, (5, 3), 5),
+    "a prompt with an empty past": Call(5, 0, (5, 2), 5),
+    "a prompt into a buffer": Call(3, 7, (3, 2), 3),
+    "a step in a buffer": Call(1, 7, (4, 6), 6),
+    "a step that fills a buffer, and a first one": Call(1, 7, (7, 1), 7),
+    "a step that makes the cache grow": Call(1, 7, (8, 5), 8),
+    "several rows in a buffer": Call(3, 7, (6,), 6),
+    "several rows that make the cache grow": Call(3, 7, (10,), 10),
+}
+
+
+def model_of(
+    inputs: dict[str, Array | None], attributes: dict[str, Any], is_fixed: bool, at: int
+) -> onnx.ModelProto:
+    """Return a model of which batch, rows and lengths are symbolic, as a host's are."""
+    proto = node_model("GroupQueryAttention", inputs, OUTPUTS, "com.microsoft", attributes)
+    proto.opset_import[0].version = max(at, 16)
+    for value in proto.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        if value.name in ("past_key", "past_value"):
+            dims[0].dim_param, dims[2].dim_param = "batch", "past"
+        elif value.name in ("query", "key", "value", "position_ids"):
+            dims[0].dim_param, dims[1].dim_param = "batch", "length"
+        elif value.name == "seqlens_k":
+            dims[0].dim_param = "batch"
+        elif value.name == "attention_bias":
+            del value.type.tensor_type.shape.dim[:]
+            value.type.tensor_type.shape.dim.extend(
+                helper.make_tensor_type_proto(1, [None, None, "length", "total"])
+                .tensor_type.shape.dim
+            )  # fmt: skip
+    kind = proto.graph.input[0].type.tensor_type.elem_type
+    rows = "past" if is_fixed else "present"
+    size = int(inputs["past_key"].shape[3]) if inputs["past_key"] is not None else D
+    for value in proto.graph.output[1:]:
+        value.CopyFrom(
+            helper.make_tensor_value_info(value.name, kind, ["batch", KV_HEADS, rows, size])
+        )
+    return proto
+
+
+def demand_same(
+    call: Call,
+    inputs: dict[str, Array | None],
+    attributes: dict[str, Any],
+    at: int,
+    is_ours: bool = False,
+) -> None:
+    """Compare live rows of the output, and the valid rows of the caches bit for bit."""
+    attributes = {"num_heads": HEADS, "kv_num_heads": KV_HEADS} | attributes
+    run = ours if is_ours else theirs
+    expected = run("GroupQueryAttention", inputs, OUTPUTS, **attributes)
+    is_fixed = call.past is not None and call.total <= call.past
+    model = ir.from_proto(model_of(inputs, attributes, is_fixed, at))
+    outcome = legalise(model, at, Options(), contrib="standard")
+    assert not outcome.refused, outcome.refused[0]
+    assert not [n for n in model.graph.all_nodes() if n.domain != ""]
+    feeds = {
+        n: v
+        for n, v in inputs.items()
+        if v is not None and n in {i.name for i in model.graph.inputs}
+    }
+    data = serialize(model)
+    try:
+        found = onnxruntime.Session(data, "").run(feeds)
+    except KvtoolError:
+        found = reference.Session(data, "").run(feeds)
+    kind = np.dtype(expected["output"].dtype).name
+    bound = TOLERANCE[kind]
+    is_rotated = attributes.get("do_rotary") == 1
+    for name in OUTPUTS:
+        assert (found[name].dtype, found[name].shape) == (
+            expected[name].dtype,
+            expected[name].shape,
+        )
+    for b, valid in enumerate(call.valid):
+        live = valid if call.length == call.total else call.length
+        for name in OUTPUTS:
+            rows = (b, slice(live)) if name == "output" else (b, slice(None), slice(valid))
+            got, want = (x[name][rows].astype(np.float64) for x in (found, expected))
+            if name == "output" or (is_rotated and name == "present_key"):
+                np.testing.assert_allclose(got, want, bound, bound, err_msg=name)
+            else:
+                np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+@settings(max_examples=30)
+@given(
+    call=st.sampled_from(list(CALLS)),
+    at=st.sampled_from([24, 21, 18, 13]),
+    dtype=st.sampled_from([np.float32, np.float16, ml_dtypes.bfloat16]),
+    packed=st.booleans(),
+    rotary=st.sampled_from([None, "whole", "part", "interleaved"]),
+    places=st.booleans(),
+    scale=st.sampled_from([None, 0.0, 0.3]),
+    softcap=st.sampled_from([None, 1.5]),
+    window=st.sampled_from([-1, 1, 3]),
+    causal=st.sampled_from([1, 1, 0]),
+    bias=st.sampled_from([0, 1, 2]),
+)
+def test_group_query_attention(
+    call: str,
+    at: int,
+    dtype: Any,
+    packed: bool,
+    rotary: str | None,
+    places: bool,
+    scale: float | None,
+    softcap: float | None,
+    window: int,
+    causal: int,
+    bias: int,
+) -> None:
+    given_ = CALLS[call]
+    inputs = given_.inputs(dtype, packed)
+    attributes: dict[str, Any] = {"causal": causal}
+    rng = np.random.default_rng(7)
+    if causal:
+        attributes["local_window_size"] = window
+    numbers = {"scale": scale, "softcap": softcap}
+    attributes |= {name: value for name, value in numbers.items() if value is not None}
+    if rotary:
+        half = 4 if rotary == "part" else D // 2
+        angles = rng.standard_normal((M, half))
+        inputs |= {
+            "cos_cache": np.cos(angles).astype(dtype),
+            "sin_cache": np.sin(angles).astype(dtype),
+        }
+        attributes |= {"do_rotary": 1, "rotary_interleaved": int(rotary == "interleaved")}
+        if places:
+            rows = np.array(given_.starts)[:, None] + np.arange(given_.length)
+            if given_.length == given_.total:
+                rows = np.full_like(rows, 9)
+                rows[0, 0] = 2
+            inputs["position_ids"] = rows.astype(np.int64)
+    if bias:
+        sizes = (len(given_.valid), HEADS) if bias == 2 else (1, 1)
+        added = rng.standard_normal((*sizes, given_.length, given_.total))
+        inputs["attention_bias"] = added.astype(dtype)
+    # onnxruntime has no kernel for the one, and wants a multiple of 8 for the other.
+    is_ours = dtype == ml_dtypes.bfloat16 or rotary == "part"
+    demand_same(given_, inputs, attributes, at, is_ours=is_ours)
