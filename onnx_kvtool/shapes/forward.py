@@ -17,8 +17,8 @@ from onnx_kvtool.ops.element_type import contradiction, dtype_name
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
-from onnx_kvtool.shapes.contents import Contents
 from onnx_kvtool.shapes.control import CONTROL
+from onnx_kvtool.shapes.inferred_maps import InferredIndexMaps
 from onnx_kvtool.shapes.node_types import contrib_types, output_types
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.reconcile import reconcile
@@ -51,7 +51,7 @@ class GraphContext:
 
     path: str
     imports: Mapping[str, int]
-    contents: Contents
+    contents: InferredIndexMaps
     is_main: bool = False
     conditional: bool = False
     in_function: bool = False
@@ -93,7 +93,7 @@ class Forward:
         self.calls: list[ir.Function] = []
         self.is_too_large = bool(model.functions) and expanded_nodes(model) > MOST_RUN
         self._bound: dict[Atom, Expr] = {Dimension(name): integer(n) for name, n in dims.items()}
-        self._contents: dict[int, Contents] = {}
+        self._contents: dict[int, InferredIndexMaps] = {}
         self._names = {
             name
             for value in model.graph.inputs
@@ -140,9 +140,9 @@ class Forward:
         self._complete[id(shape)] = shape
         return True
 
-    def contents(self, opset: int) -> Contents:
+    def contents(self, opset: int) -> InferredIndexMaps:
         """Return what integer values hold, read at an opset."""
-        return self._contents.setdefault(opset, Contents(opset, self.knowledge))
+        return self._contents.setdefault(opset, InferredIndexMaps(opset, self.knowledge))
 
     def size(self, text: str) -> Expr:
         """Return the size that a text stands for, with the given values put in."""

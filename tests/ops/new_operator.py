@@ -69,9 +69,9 @@ def add_lines() -> None:
     elementwise.LINES += (("Halve", (Kernel(NEWEST, halve),)),)
     movement.LINES += (("EveryOther", (Kernel(NEWEST, every_other),)),)
 
-    from onnx_kvtool.symbolic.rules.table import RULES, OperatorRules
+    from onnx_kvtool.symbolic.rules.table import OPERATOR_RULES, OperatorRules
 
-    RULES._lines["EveryOther"] = OperatorRules(every_other_shape, None)
+    OPERATOR_RULES._lines["EveryOther"] = OperatorRules(every_other_shape, None)
 
     from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 

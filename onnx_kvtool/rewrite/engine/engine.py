@@ -23,7 +23,7 @@ from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_b
 from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
 from onnx_kvtool.rewrite.engine.names import Names
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement, Rule
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement, RewriteRule
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.symbolic.knowledge import Lost
 
@@ -59,7 +59,7 @@ class Engine:
     """
 
     context: LoweringContext
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, RewriteRule]
     only: frozenset[str] = frozenset()
     faithful: bool = False
     bodies: dict[BodyKey, Body | Refusal | None] = field(default_factory=dict)

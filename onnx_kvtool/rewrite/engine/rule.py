@@ -21,7 +21,7 @@ __all__ = [
     "Options",
     "Refusal",
     "Replacement",
-    "Rule",
+    "RewriteRule",
 ]
 
 
@@ -96,7 +96,7 @@ class Replacement:
     via: str | None = None
 
 
-class Rule(Protocol):
+class RewriteRule(Protocol):
     """A rule of one operator: a line of the table of lowerings, or of that of upgrades."""
 
     @property

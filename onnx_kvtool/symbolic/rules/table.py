@@ -26,7 +26,7 @@ from onnx_kvtool.symbolic.rules import (
 from onnx_kvtool.symbolic.rules.element_site import ElementRule
 from onnx_kvtool.symbolic.rules.site import ShapeRule
 
-__all__ = ["OTHER_RULES", "RULES", "OperatorRules", "element_rule", "shape_rule"]
+__all__ = ["OPERATOR_RULES", "OTHER_RULES", "OperatorRules", "element_rule", "shape_rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _of(
     return op_type, OperatorRules(shape, elements)
 
 
-RULES: Table[str, OperatorRules] = Table(
+OPERATOR_RULES: Table[str, OperatorRules] = Table(
     "rule of an operator",
     [
         _of("Abs", elements=elementwise.absolute_elements),
@@ -143,7 +143,7 @@ def shape_rule(op_type: str) -> ShapeRule | None:
 
     None for an operator that is left to onnx's own rule for a single node.
     """
-    own = RULES.get(op_type)
+    own = OPERATOR_RULES.get(op_type)
     if own is not None and own.shape is not None:
         return own.shape
     kinds = traits_of(op_type)
@@ -158,5 +158,5 @@ def shape_rule(op_type: str) -> ShapeRule | None:
 @functools.cache
 def element_rule(op_type: str) -> ElementRule | None:
     """Return what says the elements of an operator's outputs; None where they are unknown."""
-    own = RULES.get(op_type)
+    own = OPERATOR_RULES.get(op_type)
     return None if own is None else own.elements

@@ -33,9 +33,9 @@ from onnx_kvtool.runtime.verification.shrinking.reshaping import (
 )
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, broadcast, pin
 
-__all__ = ["SIZE_RULES", "Rule"]
+__all__ = ["SIZE_RULES", "SizeRule"]
 
-Rule = Callable[[Call], list[Shape | None] | None]
+SizeRule = Callable[[Call], list[Shape | None] | None]
 """Returns the shapes of the outputs; None if the rule cannot say, so that all sizes are kept."""
 
 
@@ -169,7 +169,7 @@ def _shape(call: Call) -> list[Shape | None] | None:
     return [[bind(None)]]
 
 
-def _by_traits() -> Iterator[tuple[tuple[str, str], Rule]]:
+def _by_traits() -> Iterator[tuple[tuple[str, str], SizeRule]]:
     """Yield the lines of operators whose traits tie all that there is to tie."""
     for op in sorted(having(Trait.BROADCASTS)):
         yield ("", op), _elementwise
@@ -179,7 +179,7 @@ def _by_traits() -> Iterator[tuple[tuple[str, str], Rule]]:
         yield ("", op), _reduce
 
 
-_OWN: Table[tuple[str, str], Rule] = Table(
+_OWN: Table[tuple[str, str], SizeRule] = Table(
     "rule of sizes of one operator",
     [
         (("", "Attention"), attention),
@@ -218,7 +218,7 @@ _OWN: Table[tuple[str, str], Rule] = Table(
 )
 """What the traits of an operator do not say."""
 
-SIZE_RULES: Table[tuple[str, str], Rule] = Table(
+SIZE_RULES: Table[tuple[str, str], SizeRule] = Table(
     "rule of sizes",
     [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
 )

@@ -9,10 +9,10 @@ from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
 
-__all__ = ["Contents"]
+__all__ = ["InferredIndexMaps"]
 
 
-class Contents(IndexMaps):
+class InferredIndexMaps(IndexMaps):
     """What integer values hold, with the shapes that inference has found so far.
 
     Args:
