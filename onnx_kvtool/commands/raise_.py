@@ -18,7 +18,7 @@ from onnx_kvtool.commands.rewriting import (
 )
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.errors import Unverified, UsageError
+from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
@@ -167,34 +167,6 @@ def _check_request(request: RaiseRequest) -> None:
     Assumptions.parse(request.assume)
 
 
-def _has_other_caches(report: RaiseReport) -> bool:
-    """Return whether the caches of the result have another size than those of the source."""
-    return any(cache.source not in ("fixed", "rolling") for cache in report.caches)
-
-
-def _unverified(
-    report: RaiseReport,
-    model: ir.Model,
-    source: ir.Model | str,
-    request: RaiseRequest,
-    progress: Progress,
-) -> RaiseReport:
-    """Say that a result takes other inputs than its source, and so is not run beside it.
-
-    Raises:
-        Unverified: If it was to be run.
-    """
-    report.verification = proven(model, source, None, report.notes, progress)
-    if request.verify is False:
-        return report
-    text = "the caches of the result have a fixed capacity, and those of the source grow"
-    if request.verify:
-        help = "leave `--verify` out to write it unverified"
-        raise Unverified(f"the result cannot be verified: {text}", help=help)
-    report.verification = Verification("skipped", detail=text)
-    return report
-
-
 def _check_capacity(model: ir.Model, capacity: int | str | None) -> None:
     """Refuse a capacity that is no number of rows, or a name that means something else already."""
     if isinstance(capacity, int):
@@ -251,8 +223,6 @@ def _raise(
     if not report.is_changed:
         report.verification = Verification("skipped", detail="nothing was raised")
         return report
-    if _has_other_caches(report):
-        return _unverified(report, model, source or request.model, request, progress)
     report.verification = proven(
         model,
         source or request.model,

@@ -96,6 +96,11 @@ class _Drawer:
                 values = per_sequence(self._written(spec.uses.writes), shape)
             case "nonpad_kv_seqlen":
                 values = per_sequence(self._valid(spec), shape)
+            case "condition":
+                if self._before is None:
+                    return moderate(self._rng, spec.dtype, shape)
+                # Exporters that keep prompts apart choose by whether there are caches.
+                values = np.full(shape, self._before > 0)
             case "past_length":
                 values = np.full(shape, self._before)
             case "seqlens_k":

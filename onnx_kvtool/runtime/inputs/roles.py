@@ -28,6 +28,7 @@ Role = Literal[
     "token_ids",
     "attention_mask",
     "past_length",
+    "condition",
     "free",
 ]
 
@@ -40,6 +41,7 @@ _STRONGEST_FIRST: tuple[Role, ...] = (
     "total_sequence_length",
     "token_ids",
     "attention_mask",
+    "condition",
 )
 """Positions stand before starts: a start may be a part of the positions, never the reverse."""
 
@@ -134,6 +136,9 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
         case ("Where", "condition") | ("CumSum", "x"):
             if _is_discrete(place.value):
                 yield Uses("attention_mask")
+        case "If", "cond":
+            if place.value.dtype == ir.DataType.BOOL:
+                yield Uses("condition")
         case "GroupQueryAttention", None:
             if node.domain == DOMAIN and index in _COUNTS:
                 yield Uses(_COUNTS[index])

@@ -58,7 +58,7 @@ def advance(
     new = _layout(plan, sizes, old.length)
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
-    stepper = _Stepper(old, new, np.random.default_rng(seed))
+    stepper = _Stepper(old, new, np.random.default_rng(seed), is_padded=is_padded)
     following = {
         spec.name: presents[spec.name]
         if spec.name in presents
@@ -136,7 +136,10 @@ def _next_sizes(
 class _Stepper:
     """Moves the inputs of one step on to the next."""
 
-    def __init__(self, old: Layout, new: Layout, rng: np.random.Generator) -> None:
+    def __init__(
+        self, old: Layout, new: Layout, rng: np.random.Generator, *, is_padded: bool
+    ) -> None:
+        self._is_padded = is_padded
         self._old = old
         self._new = new
         self._rng = rng
@@ -165,6 +168,10 @@ class _Stepper:
                 values = self._positions(spec, old.astype(np.int64))
             case "attention_mask":
                 values = _longer_mask(old.astype(np.int64), shape)
+            case "condition" if not self._is_padded:
+                return old
+            case "condition":
+                values = np.ones(shape, np.int64)  # rows stand before the new ones
             case "free":
                 return old if old.shape == shape else moderate(self._rng, spec.dtype, shape)
         return np.asarray(values, spec.dtype.numpy())  # sums of a single position are no arrays

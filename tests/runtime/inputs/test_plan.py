@@ -180,7 +180,7 @@ def test_caches_and_starts_are_followed_into_functions_and_branches() -> None:
         "past": "past_cache",
         "update": "update",
         "x": "write_indices",
-        "c": "free",
+        "c": "condition",
     }
     assert [(p.past, p.present, p.kind, p.axis) for p in found.pairs] == [
         ("past", "present", "fixed", 1)

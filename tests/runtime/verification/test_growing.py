@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
@@ -11,8 +12,11 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.model import read
+from onnx_kvtool.runtime.inputs.cases import Case
+from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.interface import interface_of
 from onnx_kvtool.runtime.inputs.plan import plan
+from onnx_kvtool.runtime.inputs.stepping import advance
 from onnx_kvtool.runtime.verification.growing.cases import growing_cases
 from onnx_kvtool.runtime.verification.growing.pair import Side, growing_pair
 from onnx_kvtool.runtime.verification.settings import Settings
@@ -172,3 +176,39 @@ def test_a_cache_that_takes_too_much_memory_is_not_run() -> None:
     assert found.status == "unrunnable"
     assert "a run of B would take" in (found.detail or "")
     assert Budget().memory > 1 << 20
+
+
+GROWING = sorted(path.stem for path in (FIXTURES / "growing").glob("*.onnx"))
+
+OFTEN = ("bloom__optimum", "llama_dynamic__dynamo_op18", "t5_decoder_merged__optimum")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in GROWING],
+)
+def test_what_raise_makes_of_a_real_decoder_is_verified(name: str) -> None:
+    _, report = kv.raise_(FIXTURES / "growing" / f"{name}.onnx", capacity=48)
+    if not report.raised:
+        assert "rolling" in name
+        return
+    found = report.verification
+    assert found.status == "equal"
+    assert "the rows in use were compared" in (found.detail or "")
+    assert "fails in a step past the capacity of 48 rows" in (found.detail or "")
+    assert ("rows of padding" in (found.detail or "")) is not name.startswith("t5")
+
+
+def test_a_prompt_has_a_branch_of_its_own() -> None:
+    """T5 as one file chooses by an input whether it reads caches, as a host says it does."""
+    growing = source("growing/t5_decoder_merged__optimum")
+    known = plan(growing)
+    assert [spec.name for spec in known.with_role("condition")] == ["use_cache_branch"]
+    for past in (0, 4):
+        case = Case("a prompt", 2, 3, past, "anywhere", "none")
+        inputs = draw(known, case, 0)
+        assert inputs["use_cache_branch"].tolist() == [past > 0]
+        presents = {pair.present: np.zeros((2, 4, past + 3, 8), np.float32) for pair in known.pairs}
+        following = advance(known, inputs, presents, is_padded=True)
+        assert following is not None
+        assert following["use_cache_branch"].tolist() == [True]
