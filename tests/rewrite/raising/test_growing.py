@@ -78,6 +78,32 @@ def test_a_real_decoder_gives_the_same_with_a_fixed_capacity(name: str) -> None:
         assert not differences(source, result, ROWS, batch)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    sorted(p.stem for p in (FIXTURES / "growing").glob("*.onnx") if "rolling" not in p.stem),
+)
+def test_every_decoder_that_grows_its_caches_gives_the_same(name: str) -> None:
+    source = read(f"growing/{name}")
+    result, report = raised(source)
+    assert not report.refused
+    assert report.caches
+    for batch in (1, 3):
+        assert not differences(source, result, ROWS, batch)
+    _, report = kv.raise_(source, capacity=ROWS)
+    assert report.verification.status == "equal"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["growing/llama__optimum", "growing/t5_decoder_merged__optimum"])
+def test_the_result_is_held_against_the_source(name: str) -> None:
+    _, report = kv.raise_(read(name), capacity=ROWS, verify=True)
+    found = report.verification
+    assert found.status == "equal"
+    assert len(found.bit_equal) == len(read(name).graph.output)
+    assert found.detail is not None and "past the capacity of 16 rows" in found.detail
+
+
 @pytest.mark.parametrize("name", ["growing/llama__optimum", "growing/t5_decoder_merged__optimum"])
 def test_names_order_and_types_stay(name: str) -> None:
     source = read(name)

@@ -15,6 +15,7 @@ from onnx_kvtool.rewrite.raising.proof import same_dim
 from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.atoms import Dimension
+from onnx_kvtool.symbolic.bounds import Facts, interval
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, integer
@@ -123,13 +124,13 @@ class Sizes:
 
     def _is_positive(self, size: Expr) -> bool:
         """Return whether a size is at least 1 where every one is that is not of a past."""
-        terms = list(size.terms)
         pasts = {length.atom for length in self.lengths.values()}
-        is_sum = all(
-            coefficient > 0 and all(isinstance(atom, Dimension) for atom, _ in monomial)
-            for monomial, coefficient in terms
-        )
-        return is_sum and any(not any(a in pasts for a, _ in m) for m, _ in terms)
+        for monomial, _ in size.terms:
+            if monomial and all(isinstance(a, Dimension) and a not in pasts for a, _ in monomial):
+                low, _ = interval(size - Expr.of({monomial: 1}), Facts())
+                if low >= 0:
+                    return True
+        return False
 
     def _unite(self, growths: Sequence[Growth], assumptions: Assumptions) -> None:
         """Prove that all pasts are of one length.
