@@ -17,7 +17,13 @@ from onnx_kvtool.cli.options import (
 from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.rewriting import refuse_nonsense
 from onnx_kvtool.cli.types import Rows, Whole, Word
-from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ReportFormat, words
+from onnx_kvtool.core.choices import (
+    NATIVE_OPSET,
+    AttentionChoice,
+    ContribChoice,
+    ReportFormat,
+    words,
+)
 
 __all__ = ["raise_"]
 
@@ -70,6 +76,15 @@ See also:
     metavar="N|NAME",
     help="Rows for caches that grow with every step, which then have a fixed capacity: a number, or"
     " the name of a symbolic dimension.  [default: leave them as they are]",
+    section="What to raise",
+)
+@option(
+    "--contrib",
+    type=Word(words(ContribChoice)),
+    default="standard",
+    show_default=True,
+    help="Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or"
+    " stay.",
     section="What to raise",
 )
 @option(

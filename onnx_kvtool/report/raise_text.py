@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from onnx_kvtool.core.quantity import counted
@@ -32,6 +33,10 @@ def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
     if report.attention:
         yield Grid(("attention of", "form", "mask"), _attention_rows(report))
         yield from _proofs(report.attention)
+    if report.contrib:
+        counts = Counter((one.location.op or "", one.rule) for one in report.contrib)
+        rows = tuple((op, str(number), rule) for (op, rule), number in counts.items())
+        yield Grid(("operator", "nodes", "rule"), rows)
     for refusals in groups_alike(report.refused, lambda one: (one.code, one.assumption)):
         for refusal in refusals:
             yield Line(refusal.code, f"{refusal.location}: {refusal.message}", "yellow")

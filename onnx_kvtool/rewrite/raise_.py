@@ -10,6 +10,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.raising.attention.stage import raise_attention, raise_growing_attention
+from onnx_kvtool.rewrite.raising.contrib import raise_contrib
 from onnx_kvtool.rewrite.raising.dead import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
 from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
@@ -27,6 +28,7 @@ Types and shapes that it infers it takes away again. With anything `blocked` the
 away."""
 
 _STAGES: tuple[Stage, ...] = (
+    raise_contrib,
     raise_growing_attention,
     raise_growing,
     raise_fixed,
