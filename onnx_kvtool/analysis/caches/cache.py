@@ -34,25 +34,19 @@ GroupQueryAttention; `where` is any elementwise choice between the new row and t
 class RotatedCache:
     """A window that one model keeps in order, and another one as a circular cache.
 
-    The row of position p is row `p mod W` of the circular cache of W rows.
+    The row of position p is row p modulo the capacity of the circular cache.
 
     Attributes:
         past: Name of the input of both models.
-        present: Name of the output of both models.
-        axis: The sequence axis.
-        rows: New rows of a step: a number, or the input and its axis that are as long.
-        position: Name of the input whose first element is the number of tokens before a step; the
-            model that keeps the rows in order may lack it.
-        is_filled_first: Whether the rows in order begin at row 0 until all W are filled; else the
-            newest is always the last one.
+        arrangement: How rows are kept in order: in a cache of as many as are in use (`grows`); in
+            one of a fixed size from its first row on until it is full (`first`), or always up to
+            its last row (`last`). A full one drops its first rows for new ones.
+        rows: Rows that are kept in order at most.
     """
 
     past: str
-    present: str
-    axis: int
-    rows: int | tuple[str, int]
-    position: str
-    is_filled_first: bool
+    arrangement: Literal["grows", "first", "last"]
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)

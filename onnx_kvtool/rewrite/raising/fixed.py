@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -24,7 +25,7 @@ from onnx_kvtool.rewrite.raising.in_functions import (
 from onnx_kvtool.rewrite.raising.plan import Plan
 from onnx_kvtool.rewrite.raising.proving import Planned, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.replace import Replaced, replace_update
-from onnx_kvtool.rewrite.raising.rolling import Window, first_of, rows_of
+from onnx_kvtool.rewrite.raising.rolling import Window, first_of
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.atoms import Element
@@ -115,6 +116,8 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
         old += [one.node, *(p for v in one.presents if (p := v.producer()) is not None)]
         if one.window is not None:
             outcome.rotated.append(_rotated(one, one.window))
+            if (counter := first_of(one.start)) is not None and counter.name:
+                outcome.positions.append(counter.name)
         scatter = replace_update(one, em, replaced)
         raised = _raised(planned, scatter)
         outcome.raised.append(raised)
@@ -175,19 +178,8 @@ class _Windows:
 
 
 def _rotated(plan: Plan, window: Window) -> RotatedCache:
-    position = first_of(plan.start)
-    rows = rows_of(plan.sizes.carriers, window)
-    assert position is not None and position.name and rows is not None and plan.past.name
-    present = next(value.name for value in plan.presents if value.is_graph_output())
-    assert present
-    return RotatedCache(
-        past=plan.past.name,
-        present=present,
-        axis=plan.axis,
-        rows=rows,
-        position=position.name,
-        is_filled_first=window.position is not None,
-    )
+    arrangement: Literal["first", "last"] = "last" if window.position is None else "first"
+    return RotatedCache(plan.past.name or "", arrangement, window.size)
 
 
 def _raised(planned: Planned, scatter: ir.Node) -> Raised:

@@ -36,7 +36,6 @@ from onnx_kvtool.runtime.verification.report import (
     OutputReport,
     VerifyReport,
 )
-from onnx_kvtool.runtime.verification.rotated import RotatingHost, common_interface
 from onnx_kvtool.runtime.verification.settings import STEPS, Settings
 from onnx_kvtool.runtime.verification.subject import Subject
 from onnx_kvtool.runtime.verification.weights import weight_difference
@@ -61,20 +60,16 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         outputs, a B that breaks the specification or fails where A runs, a value, or a weight of
         models that are otherwise the same); or `unrunnable` with the reason.
     """
-    pair = None if settings.rotated else grown(a, b, settings)
+    pair = grown(a, b, settings)
     if pair is not None:
         if (least := pair.least(settings)) > settings.budget.memory:
             return _too_large(a, b, least, settings)
         a, b = pair.a, pair.b
         settings = replace(settings, dims=pair.pair.dims)
+    elif (difference := interface_difference(a.interface, b.interface)) is not None:
+        return _without_run(a, "different", difference, settings)
     else:
-        common, added = common_interface(a.interface, b.interface, settings.rotated)
-        if (difference := interface_difference(a.interface, common)) is not None:
-            return _without_run(a, "different", difference, settings)
-        if settings.rotated:
-            b = b.with_host(RotatingHost(settings.rotated, added))
-        else:
-            a, b = without_padding(a, b)
+        a, b = without_padding(a, b)
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
         settings.progress("verifying, loading both models")
@@ -267,9 +262,6 @@ class _Comparison:
             notes += self._grown.notes(account)
         elif account.dead and self._a.plan is not None:
             notes.append(padding_note(self._a.plan, account))
-        if self._settings.rotated:
-            names = ", ".join(f"`{cache.present}`" for cache in self._settings.rotated)
-            notes.append(f"rows of {names} were compared in the order of {self._a.name}")
         if account.left_out:
             left = counted(account.left_out, "case")
             notes.append(f"{left} left out after {self._settings.budget.seconds:g} s")

@@ -229,6 +229,6 @@ def _moved(source: ir.Model, by: int) -> ir.Model:
 @pytest.mark.parametrize("by", [0, 1, -1])
 def test_a_wrong_order_is_found(by: int) -> None:
     source = WINDOWS["rows read in order"]
-    rotated = RotatedCache("window", "window_out", 1, ("update", 1), "past_length", False)
+    rotated = RotatedCache("window", "last", 7)
     status = Verifier(source).compare(_moved(source, by), rotated=[rotated]).status
     assert status == ("different" if by else "equal")

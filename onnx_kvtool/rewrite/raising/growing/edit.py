@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -15,9 +15,10 @@ from onnx_kvtool.rewrite.raising.growing.ends import End
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.position import Position
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
 
-__all__ = ["Edit"]
+__all__ = ["Edit", "with_rows"]
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Edit:
         length: Rows in use before the step, (1,); known once `begin` is done.
         number: The same, ().
         starts: The first new row of each sequence, (B,), of each cache.
-        totals: Rows in use after the step, (1,), by what a step adds.
+        lengths: Rows that a past has before the step, (1,) and (), where that is another number.
     """
 
     model: ir.Model
@@ -50,17 +51,25 @@ class Edit:
     length: ir.Value = field(init=False)
     number: ir.Value = field(init=False)
     starts: dict[Growth, ir.Value] = field(default_factory=dict)
+    lengths: dict[ir.Value, tuple[ir.Value, ir.Value]] = field(default_factory=dict)
     _folder: Folder = field(default_factory=Folder)
     _rows: dict[ir.Node, dict[int, ir.Value]] = field(default_factory=dict)
 
-    def begin(self, growths: Sequence[Growth]) -> None:
-        """Put in front of everything what all caches share: where the step begins, and ends."""
+    def begin(
+        self, growths: Sequence[Growth], carrier: ir.Value, more: Callable[[Emitter], None]
+    ) -> None:
+        """Put in front of everything what all caches share: where the step begins, and ends.
+
+        Args:
+            growths: The caches that keep all rows.
+            carrier: Any input of the model.
+            more: Builds what else stands there.
+        """
         graph = self.model.graph
         if self.position.added is not None:
             graph.inputs.append(self.position.added)
         em = Emitter(self.scopes[graph], self.opset, "kvtool/past")
         start, measures = self.position.start, self.sizes.measures
-        carrier = growths[0].past
         self.length = em.once(("row", start), lambda: one_row(em, start, measures, carrier))
         self.number = em.op("Squeeze", self.length, hint="length")
         for growth in growths:
@@ -70,6 +79,7 @@ class Edit:
             self.starts[growth] = first
             for end in growth.ends:
                 self._total(em, growth, end)
+        more(em)
         nodes = em.commit()
         front = next(iter(graph), None)
         assert front is not None
@@ -92,12 +102,12 @@ class Edit:
             The TensorScatters, in the order of `growth.ends`.
         """
         for node in growth.shapes:
-            self._resize(growth, node)
+            self.resize(growth, node)
         found = [self._append(growth, end) for end in growth.ends]
         shape = growth.present.shape
         outputs = [scatter.outputs[0] for scatter in found]
         for value in (growth.past, *growth.choices, *outputs):
-            value.shape = _with_rows(value.shape or shape, growth, self.capacity)
+            value.shape = with_rows(value.shape or shape, growth, self.capacity)
         self.old += growth.aliases
         return found
 
@@ -175,9 +185,10 @@ class Edit:
         first, axes = em.constant([0], "first"), em.constant([axis], "axes")
         return em.op("Slice", present, first, total, axes, dtype=dtype, hint="rows_in_use")
 
-    def _resize(self, growth: Growth, node: ir.Node) -> None:
+    def resize(self, growth: Growth | Rolling, node: ir.Node) -> None:
         """Let those who read the length of a past read how many rows are in use."""
         axis = growth.axis
+        length, number = self.lengths.get(growth.past, (self.length, self.number))
         first, last = _limits(node, growth.rank)
         if not first <= axis < last and node.inputs[0] is growth.past:
             return
@@ -189,7 +200,7 @@ class Edit:
             if taken is None:
                 is_whole = True
             elif taken[0] == axis:
-                new = self.number if taken[1] == 0 else self.length
+                new = number if taken[1] == 0 else length
                 self._replace(use.node.outputs[0], new, use.node)
         graph = node.graph
         if graph is None or not (value.uses() or value.is_graph_output()):
@@ -198,7 +209,7 @@ class Edit:
         if is_whole and first <= axis < last:
             pieces = [
                 self._shape(em, growth, first, axis),
-                self.length,
+                length,
                 self._shape(em, growth, axis + 1, last),
             ]
             known = [piece for piece in pieces if piece is not None]
@@ -208,7 +219,9 @@ class Edit:
         graph.insert_before(node, em.commit())
         self._replace(value, new, node)
 
-    def _shape(self, em: Emitter, growth: Growth, first: int, last: int) -> ir.Value | None:
+    def _shape(
+        self, em: Emitter, growth: Growth | Rolling, first: int, last: int
+    ) -> ir.Value | None:
         """Return some sizes of a past; None for none."""
         if first >= last:
             return None
@@ -248,7 +261,7 @@ def _limits(node: ir.Node, rank: int) -> tuple[int, int]:
     return limits[0], limits[1]
 
 
-def _with_rows(shape: ir.Shape | None, growth: Growth, capacity: int | str) -> ir.Shape:
+def with_rows(shape: ir.Shape | None, growth: Growth | Rolling, capacity: int | str) -> ir.Shape:
     """Return the shape of a cache with its capacity along the axis of the sequence."""
     known = shape if shape is not None and len(shape) == growth.rank else growth.past.shape
     assert known is not None

@@ -13,6 +13,7 @@ from onnx_kvtool.rewrite.raise_report import InputAdded
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.symbolic.atoms import Element, Extent
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
@@ -52,7 +53,7 @@ class Position:
 
 
 def position_of(
-    model: ir.Model, growths: Sequence[Growth], sizes: Sizes, assumptions: Assumptions
+    model: ir.Model, growths: Sequence[Growth | Rolling], sizes: Sizes, assumptions: Assumptions
 ) -> Position:
     """Find an input that says where a step begins, or make one up.
 
@@ -82,7 +83,7 @@ def position_of(
     return Position(start, text, None, added)
 
 
-def _granted(value: ir.Value, growths: Sequence[Growth], sizes: Sizes) -> Position:
+def _granted(value: ir.Value, growths: Sequence[Growth | Rolling], sizes: Sizes) -> Position:
     dims = dims_of(value)
     if not dims:
         raise Unproven("unknown-rank", f"the rank of `{value.name}` is unknown or 0")

@@ -11,6 +11,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
 from onnx_kvtool.rewrite.raising.growing.ends import End
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
+from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.proof import same_dim
 from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.shapes.inference import infer_model
@@ -37,7 +38,8 @@ class Sizes:
         equal: Which sizes are one.
         assumed: The assumptions that were used.
         measures: How to build a size as a value of the graph, from its inputs.
-        lengths: The length of each past, as it is declared.
+        pasts: The pasts of all caches that get another length.
+        lengths: The length of each past that keeps all rows, as it is declared.
     """
 
     model: ir.Model
@@ -45,11 +47,16 @@ class Sizes:
     equal: SizeEqualities
     assumed: list[str]
     measures: Measures
+    pasts: frozenset[ir.Value] = frozenset()
     lengths: dict[Growth, Expr] = field(default_factory=dict)
 
     @staticmethod
     def of(
-        model: ir.Model, growths: Sequence[Growth], assumptions: Assumptions, opset: int
+        model: ir.Model,
+        growths: Sequence[Growth],
+        windows: Sequence[Rolling],
+        assumptions: Assumptions,
+        opset: int,
     ) -> Sizes:
         """Infer the sizes of a model.
 
@@ -60,7 +67,8 @@ class Sizes:
         if knowledge.conflicts:
             message = f"the model contradicts itself: {knowledge.conflicts[0].message}"
             raise Unproven("contradiction", message)
-        of_pasts = {(growth.past, growth.axis) for growth in growths}
+        of_pasts = {(one.past, one.axis) for one in growths}
+        of_pasts |= {(one.past, one.axis) for one in windows}
         maps = IndexMaps(opset)
         sizes = Sizes(
             model,
@@ -68,13 +76,15 @@ class Sizes:
             SizeEqualities(),
             [],
             Measures(maps, dict(_carriers(model, of_pasts))),
+            frozenset(past for past, _ in of_pasts),
         )
         for growth in growths:
             known = knowledge.shapes[growth.past]
             sizes.lengths[growth] = known[growth.axis]
         if all(sizes._is_positive(size) for size in knowledge.assumed):
             sizes.equal = knowledge.equalities
-        sizes._unite(growths, assumptions)
+        if growths:
+            sizes._unite(growths, assumptions)
         return sizes
 
     @property
@@ -92,9 +102,8 @@ class Sizes:
 
     def inputs(self) -> Iterator[tuple[ir.Value, int]]:
         """Yield each axis of an input of the model that is no cache."""
-        pasts = {growth.past for growth in self.lengths}
         for value in self.model.graph.inputs:
-            if value not in pasts:
+            if value not in self.pasts:
                 yield from ((value, axis) for axis in range(len(dims_of(value) or ())))
 
     def behind(self, value: ir.Value, axis: int) -> Expr | None:
@@ -103,7 +112,7 @@ class Sizes:
         None where its name is not that of a past with something added that inputs tell.
         """
         dim = (dims_of(value) or ())[axis]
-        if not isinstance(dim, str):
+        if not isinstance(dim, str) or not self.lengths:
             return None
         declared = read_size(dim)
         pairs = [(declared, length) for length in dict.fromkeys(self.lengths.values())]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.caches.cache import Cache, RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
@@ -16,10 +16,12 @@ from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, U
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.growing.attended import check_attention
+from onnx_kvtool.rewrite.raising.growing.circulate import Circulating
 from onnx_kvtool.rewrite.raising.growing.edit import Edit
 from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
 from onnx_kvtool.rewrite.raising.growing.position import Position, position_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, rolling_of
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.infer import annotate
 
@@ -55,21 +57,23 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     opset = model.opset_imports[""]
     annotations = annotate(model, fully=True)
     try:
-        growths = list(_proven(model, found, places, opset, outcome))
-        if not growths:
+        proven = list(_proven(model, found, places, settings, outcome))
+        growths = [one for one in proven if isinstance(one, Growth)]
+        windows = [one for one in proven if isinstance(one, Rolling)]
+        if not proven:
             return False
         try:
-            sizes = Sizes.of(model, growths, settings.assumptions, opset)
-            position = position_of(model, growths, sizes, settings.assumptions)
+            sizes = Sizes.of(model, growths, windows, settings.assumptions, opset)
+            position = position_of(model, proven, sizes, settings.assumptions)
         except Unproven as missing:
-            outcome.refused += [_refusal(growth.place, missing) for growth in growths]
+            outcome.refused += [_refusal(one.place, missing) for one in proven]
             return False
         growths = _attended(growths, sizes, opset, position, outcome)
-        if not growths:
+        if not growths and not windows:
             return False
         outcome.blocked = objections(model, "raise")
         if not outcome.blocked:
-            _edit(model, settings, growths, sizes, position, outcome)
+            _edit(model, settings, growths, windows, sizes, position, outcome)
     finally:
         annotations.remove()
     return True
@@ -81,27 +85,16 @@ def _growing(model: ir.Model) -> list[Cache]:
         return []
     found: dict[str | None, Cache] = {}
     for cache in find_caches(model, prove=False):
-        is_window = cache.is_rolling and isinstance(cache.capacity, int)
-        if is_window:
+        if not cache.is_growing and isinstance(cache.capacity, int):
             continue  # of as many rows before a step as after it, which is no matter of a capacity
-        if (cache.is_growing or cache.is_rolling) and cache.kind in ("concat", "attention"):
+        if cache.is_growing or is_rolling(cache):
             found.setdefault(cache.past or cache.present, cache)
     return list(found.values())
 
 
 def _without_capacity(cache: Cache, place: Location) -> Unraised:
-    if cache.is_rolling:
-        return _refusal(place, _rolling(cache))
     text = f"`{cache.past}` grows with every step, and no `--capacity` says how many rows it is for"
     return _refusal(place, Unproven("growing-cache", text))
-
-
-def _rolling(cache: Cache) -> Unproven:
-    return Unproven(
-        "rolling-window",
-        f"`{cache.present}` has only some of the rows of `{cache.past}` and the new ones, such as "
-        "those of a window, and a circular cache would have them in another order",
-    )
 
 
 def _refusal(place: Location, missing: Unproven) -> Unraised:
@@ -112,20 +105,22 @@ def _proven(
     model: ir.Model,
     found: Iterable[Cache],
     places: dict[ir.Node, Location],
-    opset: int,
+    settings: RaiseSettings,
     outcome: RaiseOutcome,
-) -> Iterable[Growth]:
-    """Yield the caches that only grow; the others are refused."""
+) -> Iterable[Growth | Rolling]:
+    """Yield the caches that only grow, and those that keep the last rows; others are refused."""
+    opset = model.opset_imports[""]
     for cache in found:
         place = places[cache.node]
         try:
             if cache.node.domain != "":
                 text = f"`{cache.node.op_type}` grows its cache itself, and is not taken apart"
                 raise Unproven("inside-attention", text)
-            if cache.is_rolling:
-                raise _rolling(cache)
             if cache.calls:
                 raise Unproven("in-function", f"`{cache.past}` grows in a model-local function")
+            if is_rolling(cache):
+                yield rolling_of(cache, place, model, settings.assumptions, opset)
+                continue
             yield growth_of(cache, place, model, opset)
         except Unproven as missing:
             outcome.refused.append(_refusal(place, missing))
@@ -137,6 +132,7 @@ def _edit(
     model: ir.Model,
     settings: RaiseSettings,
     growths: Sequence[Growth],
+    windows: Sequence[Rolling],
     sizes: Sizes,
     position: Position,
     outcome: RaiseOutcome,
@@ -148,7 +144,9 @@ def _edit(
     source_opset = model.opset_imports[""]
     edit = Edit(model, scopes_of(model), source_opset, opset, capacity, sizes, position)
     assumed = (*sizes.assumed, *([position.assumed] if position.assumed else ()))
-    edit.begin(growths)
+    circulating = Circulating(edit)
+    carrier = growths[0].past if growths else windows[0].past
+    edit.begin(growths, carrier, lambda em: circulating.begin(em, windows))
     for growth in growths:
         proof = (*_sentences(growth, sizes, position), *(f"assumed: {text}" for text in assumed))
         ends = [end for end in growth.ends if end.node is not None]
@@ -173,6 +171,27 @@ def _edit(
             )
         outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", _source(growth)))
     edit.finish()
+    for window in windows:
+        granted = (*assumed, window.assumed)
+        proof = (*_window(window, position), *(f"assumed: {text}" for text in granted))
+        past, present = window.past.name or "", window.present.name or ""
+        begin = circulating.run(window).inputs[2]
+        outcome.raised.append(
+            Raised(
+                window.place,
+                "rolling",
+                window.axis,
+                "circular",
+                past,
+                window.new.name or "",
+                None if begin is None else begin.name,
+                present,
+                proof,
+                granted,
+            )
+        )
+        outcome.caches.append(RaisedCache(past, present, window.capacity, "circular", "rolling"))
+        outcome.rotated.append(RotatedCache(past, "grows", window.rows))
     outcome.removed += remove_dead(edit.old)
     if (added := position.report) is not None:
         outcome.inputs_added.append(added)
@@ -204,6 +223,14 @@ def _lacking(
     except Unproven as missing:
         return missing
     return None
+
+
+def _window(window: Rolling, position: Position) -> Iterable[str]:
+    past, rows = window.past.name, window.rows
+    yield f"`{window.present.name}` is the last {rows} rows of `{past}` and new ones"
+    yield f"caches start empty, so that `{past}` has {rows} rows, or as many as there were tokens"
+    yield f"the row of position p is row p mod {window.capacity} of the circular cache"
+    yield position.proof
 
 
 def _source(growth: Growth) -> CacheSource:

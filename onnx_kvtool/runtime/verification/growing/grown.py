@@ -111,6 +111,9 @@ def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
     def probe(
         plan: InputPlan, pair: CachePair, axis: int, capacity: int
     ) -> tuple[Arrangement, int] | None:
+        known = next((one for one in settings.rotated if one.past == pair.past), None)
+        if known is not None:
+            return known.arrangement, known.rows
         return kept_rows_of(a, plan, pair, axis, capacity, dims)
 
     pair = growing_pair(Side(a.interface, a.plan), Side(b.interface, b.plan), dims, probe)

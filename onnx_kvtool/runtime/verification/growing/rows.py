@@ -39,7 +39,12 @@ class FixedCache:
     most: int | None = None
 
     def in_use(self, tokens: int) -> slice:
-        """Return which rows of A are in use after so many tokens."""
+        """Return which rows of A are in use after so many tokens.
+
+        Where both models have as many, those that hold no token yet count as well: A may read them.
+        """
+        if self.arrangement != "grows" and self.most == self.capacity:
+            return slice(0, self.capacity)
         count = tokens if self.most is None else min(tokens, self.most)
         if self.arrangement == "last" and self.most is not None:
             return slice(self.most - count, self.most)
@@ -85,7 +90,8 @@ class FixedCache:
 
     def _places(self, tokens: int, count: int) -> np.ndarray:
         """Return where the last `count` rows stand in B."""
-        places = np.arange(tokens - count, tokens)
+        last = max(tokens, count) if self.arrangement == "first" else tokens
+        places = np.arange(last - count, last)
         return places % self.capacity if self.is_circular else places
 
     def _at(self, rows: slice | np.ndarray) -> tuple[slice | np.ndarray, ...]:

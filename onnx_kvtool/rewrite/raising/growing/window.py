@@ -1,0 +1,197 @@
+"""Caches that grow up to a window, and then drop their first rows for new ones.
+
+`present = (past[-R:] ++ new)[-R:]`, which holds min(P, R) rows after P tokens. Attention reads all
+of `past[-R:] ++ new`. The fixed form is a circular cache of R + 1 rows, those that one token sees:
+the row of position p is row p modulo R + 1. What the source reads of the past is gathered from it
+in order, so that everything behind that stays as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.growing.ends import End
+
+__all__ = ["Rolling", "is_rolling", "rolling_of"]
+
+_TO_THE_END = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """A cache of which it is seen that it keeps the last rows alone.
+
+    Attributes:
+        place: Where its Concat stands in the source.
+        past: The input of the model that holds it, (..., min(P, R), ...).
+        present: The output of the model that hands it on.
+        axis: The axis along which it grows, from the front.
+        rows: R, the rows that it keeps at most.
+        node: The Concat that puts new rows behind those of the past.
+        new: The new rows.
+        heads: The slices that take the last R rows of the past; empty where it is joined as it is.
+        cut: The slice of what was joined that is the present.
+        shapes: The nodes that read the sizes of the past.
+        assumed: The assumption that lets the rows be rotated.
+    """
+
+    place: Location
+    past: ir.Value
+    present: ir.Value
+    axis: int
+    rows: int
+    node: ir.Node
+    new: ir.Value
+    heads: tuple[ir.Node, ...]
+    cut: ir.Node
+    shapes: tuple[ir.Node, ...]
+    assumed: str
+
+    @property
+    def rank(self) -> int:
+        """Rank of the cache."""
+        assert self.past.shape is not None
+        return len(self.past.shape)
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """The one way in which the present comes about."""
+        graph = self.node.graph
+        assert graph is not None
+        index = graph.outputs.index(self.present)
+        return (End(graph, index, self.new, self.node, self.node.outputs[0], self.axis),)
+
+    @property
+    def capacity(self) -> int:
+        """Rows of the circular cache: those that a query sees, its own among them."""
+        return self.rows + 1
+
+
+def is_rolling(cache: Cache) -> bool:
+    """Return whether a cache grows by a Concat and drops rows, as it does where a window ends."""
+    if cache.kind != "concat" or cache.is_growing or cache.past_value is None:
+        return False
+    first = cache.node.inputs[0] if cache.node.inputs else None
+    head = None if first is None else first.producer()
+    is_cut = head is not None and head.op_type == "Slice" and head.inputs[0] is cache.past_value
+    return cache.is_rolling or is_cut
+
+
+def rolling_of(
+    cache: Cache, place: Location, model: ir.Model, assumptions: Assumptions, opset: int
+) -> Rolling:
+    """Prove that the present of a cache is the last R rows of its past and new ones.
+
+    Args:
+        cache: A cache that the analysis takes for one that grows and drops rows.
+        place: Where it grows, for the report.
+        model: The model; types and shapes are on its values as far as they are known.
+        assumptions: What may be taken for granted.
+        opset: Version of the default domain.
+
+    Raises:
+        Unproven: If it is not, if the past is read otherwise, or if the order of the rows may
+            matter to the caller.
+    """
+    past, node = cache.past_value, cache.node
+    output = next((v for v in model.graph.outputs if v.name == cache.present), None)
+    if past is None or output is None or past not in model.graph.inputs or past.shape is None:
+        raise Unproven(
+            "not-fed-back", f"`{cache.present}` is no output of the model that an input continues"
+        )
+    look = _Looking(past, opset)
+    cut = output.producer()
+    if node.op_type != "Concat" or len(node.inputs) != 2 or node.graph is not model.graph:
+        raise look.refusal(f"`{node.name or node.op_type}` joins something else")
+    axis = NodeView(node, opset).integer("axis") % len(past.shape)
+    rows = None if cut is None else look.last_rows(cut, axis)
+    if cut is None or rows is None or cut.inputs[0] is not node.outputs[0]:
+        text = f"`{output.name}` is not a constant number of the last rows of what is joined"
+        raise look.refusal(text)
+    if axis == 0 or isinstance(past.shape[axis], int) or output.uses():
+        raise look.refusal(f"`{output.name}` is read in the model, or has a fixed number of rows")
+    heads, shapes = look.readers(node, axis, rows)
+    new = node.inputs[1]
+    assert new is not None
+    assumed = assumptions.grants("rotated-rows", past)
+    if assumed is None:
+        raise Unproven(
+            "rolling-window",
+            f"`{past.name}` keeps its last {rows} rows in their order, and a circular cache holds "
+            "them rotated",
+            assumption=f"rotated-rows:{past.name}",
+        )
+    return Rolling(place, past, output, axis, rows, node, new, heads, cut, shapes, assumed)
+
+
+@dataclass(slots=True)
+class _Looking:
+    """A look at the past of one cache and those who read it."""
+
+    past: ir.Value
+    opset: int
+
+    def readers(
+        self, node: ir.Node, axis: int, rows: int
+    ) -> tuple[tuple[ir.Node, ...], tuple[ir.Node, ...]]:
+        """Return the slices that take the last rows of the past for a Concat, and the Shapes.
+
+        Raises:
+            Unproven: If anything else reads the past, or the Concat reads something else.
+        """
+        heads: list[ir.Node] = []
+        shapes: list[ir.Node] = []
+        first = node.inputs[0]
+        for use in self.past.uses():
+            reader = use.node
+            if reader.op_type == "Shape" and reader.domain == "":
+                shapes.append(reader)
+            elif reader is node and use.idx == 0:
+                continue
+            elif use.idx == 0 and self.last_rows(reader, axis) == rows:
+                heads.append(reader)
+            else:
+                raise self.refusal(f"`{reader.name or reader.op_type}` reads the past as well")
+        if first is not self.past and (first is None or first.producer() not in heads):
+            raise self.refusal(f"`{node.name or node.op_type}` does not begin with the past")
+        if self.past.is_graph_output() or any(head.outputs[0].is_graph_output() for head in heads):
+            raise self.refusal("rows of the past are an output")
+        return tuple(heads), tuple(shapes)
+
+    def last_rows(self, node: ir.Node, axis: int) -> int | None:
+        """Return how many last rows a Slice takes, a constant number; None for any other node."""
+        if node.op_type != "Slice" or node.domain != "" or node.inputs[0] is None:
+            return None
+        rank = None if self.past.shape is None else len(self.past.shape)
+        view = NodeView(node, node.version if node.version is not None else self.opset)
+        parts = [self._numbers(view, name) for name in ("starts", "ends", "axes", "steps")]
+        starts, ends, axes, steps = parts
+        if starts is None or ends is None or axes is None or rank is None:
+            return None
+        if (len(starts), len(ends), len(axes)) != (1, 1, 1) or steps not in (None, [1]):
+            return None
+        if axes[0] % rank != axis or ends[0] < _TO_THE_END or starts[0] >= 0:
+            return None
+        return -starts[0]
+
+    def _numbers(self, view: NodeView, name: str) -> list[int] | None:
+        if name in view.facts.attributes:
+            given = view.attribute(name)
+            return [int(n) for n in given] if isinstance(given, tuple) else None
+        if all(formal.name != name for formal in view.facts.inputs):
+            return None
+        value = view.input(name)
+        held = None if value is None else Folder().integers(value)
+        return None if held is None or held.ndim != 1 else [int(n) for n in held]
+
+    def refusal(self, why: str) -> Unproven:
+        return Unproven(
+            "rows-move", f"`{self.past.name}` grows and drops rows, and {why}: it is no window"
+        )
