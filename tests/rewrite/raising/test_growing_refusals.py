@@ -111,14 +111,14 @@ CASES: dict[str, tuple[str, str, str, str | None, str | None]] = {
         "two-inputs",
         None,
     ),
-    "the newest rows alone are handed on": (
+    "rows up to the 9999th are handed on": (
         _PAST,
         "float[B,2,W,3] present",
         """rows = Neg (new) grown = Concat <axis = 2> (past, rows)
         most = Constant <value_ints = [9999]> ()
         first = Constant <value_ints = [-4]> () axes = Constant <value_ints = [2]> ()
         present = Slice (grown, first, most, axes)""",
-        "rolling-window",
+        "rows-move",
         None,
     ),
     "the grown rows are computed with before they leave": (
