@@ -6,17 +6,17 @@ by the caller and is unknown, and a symbolic dimension is an unknown element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.integer_ops import FOLDERS, LARGEST, Partial
 from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.ops.schema import OpFacts, op_history
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.backward import fill
+from onnx_kvtool.symbolic.partial import LARGEST, Partial
+from onnx_kvtool.symbolic.rules.table import fold_rule
 from onnx_kvtool.symbolic.stored import elements
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Folder:
             return _stored(value)
         if node.domain != "" or len(node.outputs) != 1:
             return None
-        folder: Callable[..., Partial | None] | None = FOLDERS.get(node.op_type)
-        facts = None if folder is None else _facts(node)
-        if folder is None or facts is None:
+        rule = fold_rule(node.op_type)
+        facts = None if rule is None else _facts(node)
+        if rule is None or facts is None:
             return None
         attributes: dict[str, Any] = {
             name: a.default for name, a in facts.attributes.items() if a.default is not None
@@ -71,7 +71,7 @@ class Folder:
         attributes.update((name, given.value) for name, given in node.attributes.items())
         inputs = [None if v is None else self._memo.get(v) for v in node.inputs]
         try:
-            result = folder(node, inputs, attributes)
+            result = rule(node, inputs, attributes)
         except MalformedNode:
             return None
         if result is None or result.numbers.size > LARGEST:
@@ -117,7 +117,7 @@ def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
 
 def _operands(value: ir.Value) -> list[ir.Value]:
     node = value.producer()
-    if node is None or node.domain != "" or node.op_type not in FOLDERS:
+    if node is None or node.domain != "" or fold_rule(node.op_type) is None:
         return []
     return [v for v in node.inputs if v is not None]
 

@@ -16,8 +16,14 @@ from onnx_kvtool.cli.options import (
 )
 from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.rewriting import refuse_nonsense
-from onnx_kvtool.cli.types import Rows, Whole
-from onnx_kvtool.core.choices import NATIVE_OPSET, ReportFormat
+from onnx_kvtool.cli.types import Rows, Whole, Word
+from onnx_kvtool.core.choices import (
+    NATIVE_OPSET,
+    AttentionChoice,
+    ContribChoice,
+    ReportFormat,
+    words,
+)
 
 __all__ = ["raise_"]
 
@@ -73,6 +79,15 @@ See also:
     section="What to raise",
 )
 @option(
+    "--contrib",
+    type=Word(words(ContribChoice)),
+    default="standard",
+    show_default=True,
+    help="Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or"
+    " stay.",
+    section="What to raise",
+)
+@option(
     "--assume",
     multiple=True,
     metavar="WHAT",
@@ -81,6 +96,15 @@ See also:
     " `in-range[:VALUE]`, `finite[:VALUE]`, `rotated-rows[:VALUE]` or"
     " `covers-past:VALUE`; a refusal names what it lacks. Without a value, for every input."
     " Repeatable.",
+    section="What to raise",
+)
+@option(
+    "--attention",
+    type=Word(words(AttentionChoice)),
+    default="auto",
+    show_default=True,
+    help="What becomes of attention in many nodes: `keep` leaves it as it is, `sliced` makes it one"
+    " over the rows in use, `full` over the whole capacity, `auto` whichever is proven.",
     section="What to raise",
 )
 @option(
@@ -113,6 +137,9 @@ def raise_(
     With --capacity, caches that grow by Concat become caches of so many rows. Inputs and outputs
     keep their names; only the axis that grew has the capacity as its size. Where a step begins
     follows from the length of a mask, or from a new input `past_length`, int64 of shape (1).
+
+    Attention in many nodes (products, Softmax, masks, repeated heads) becomes one Attention where
+    it is proven to compute the same.
 
     Before it is written, the result runs on the same inputs as MODEL, step by step; one that
     differs is not written.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.commands.arguments import check_least, listed
+from onnx_kvtool.commands.arguments import check_choice, check_least, listed
 from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
     check_common,
@@ -16,7 +16,7 @@ from onnx_kvtool.commands.rewriting import (
     prepared,
     proven,
 )
-from onnx_kvtool.core.choices import NATIVE_OPSET
+from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice, words
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
@@ -44,13 +44,17 @@ class RaiseRequest(RewriteRequest):
         opset: Lowest opset of the result; a model that is at a later one stays there.
         capacity: Rows for caches that grow: a number, or the name of a dimension; None to leave
             them as they are.
+        contrib: Whether operators of onnxruntime are written with those of ONNX.
         assume: What may be taken for granted, as `--assume` takes it.
+        attention: What becomes of attention in many nodes.
         require_all: Whether a candidate that stays as it was is a failure.
     """
 
     opset: int = NATIVE_OPSET
     capacity: int | str | None = None
+    contrib: ContribChoice = "standard"
     assume: tuple[str, ...] = ()
+    attention: AttentionChoice = "auto"
     require_all: bool = False
 
 
@@ -59,7 +63,9 @@ def raise_(
     *,
     opset: int = NATIVE_OPSET,
     capacity: int | str | None = None,
+    contrib: ContribChoice = "standard",
     assume: Sequence[str] = (),
+    attention: AttentionChoice = "auto",
     require_all: bool = False,
     verify: bool | None = None,
     verify_steps: int | None = None,
@@ -76,9 +82,13 @@ def raise_(
         capacity: Rows that a cache which grows with every step gets: a number, at least 1, or the
             name of a symbolic dimension that the model does not have; None leaves such caches as
             they are, and reports them as refused.
+        contrib: `standard` writes operators of onnxruntime (com.microsoft) with those of ONNX where
+            these have an exact form, `keep` leaves them alone.
         assume: What may be taken for granted where the graph does not say it: `contiguous[:VALUE]`,
             `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`, `covers-past:VALUE`,
             `rotated-rows[:VALUE]`.
+        attention: What becomes of attention in many nodes: `keep` leaves it, `sliced` writes one
+            Attention over the rows in use, `full` over the whole capacity, `auto` either.
         require_all: Whether a candidate that cannot be raised is a failure.
         verify: True forces the comparison, of the models as they are if the machine has the memory;
             False switches it off; None compares within the budget.
@@ -109,7 +119,9 @@ def raise_(
         model=path_of(model),
         opset=opset,
         capacity=capacity,
+        contrib=contrib,
         assume=listed("assume", assume),
+        attention=attention,
         require_all=require_all,
         verify=verify,
         verify_steps=verify_steps,
@@ -163,6 +175,8 @@ def _check_request(request: RaiseRequest) -> None:
     """Refuse an opset without TensorScatter, and assumptions that are none."""
     if not NATIVE_OPSET <= request.opset <= NEWEST:
         raise UsageError(f"`--opset` is {request.opset}, expected {NATIVE_OPSET} to {NEWEST}")
+    check_choice("attention", request.attention, words(AttentionChoice))
+    check_choice("contrib", request.contrib, words(ContribChoice))
     check_common(request)
     Assumptions.parse(request.assume)
 
@@ -198,7 +212,11 @@ def _raise(
     assumptions.check(model)
     _check_capacity(model, request.capacity)
     settings = RaiseSettings(
-        opset=request.opset, assumptions=assumptions, capacity=request.capacity
+        opset=request.opset,
+        assumptions=assumptions,
+        capacity=request.capacity,
+        attention=request.attention,
+        contrib=request.contrib,
     )
     verifier = prepared(model, request, progress)
     progress("raising")

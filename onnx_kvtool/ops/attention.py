@@ -80,15 +80,27 @@ class Attention(NodeView):
         return (heads, kv_heads) if kv_heads > 0 and heads % kv_heads == 0 else None
 
     def head_sizes(self) -> tuple[int, int] | None:
-        """Return D and E; None when they are not known as numbers."""
+        """Return D and E; None when they are not known as numbers.
+
+        Query and key have one size. A name that key and value share is that of one size, too.
+        """
         heads = self.heads()
-        shapes = self.key.shape, self.value.shape
-        if heads is None or shapes[0] is None or shapes[1] is None:
+        if heads is None:
             return None
-        last = [shape[-1] for shape in shapes if shape is not None and len(shape) == self.rank]
-        divisor = heads[1] if self.rank == 3 else 1
-        sizes = [d // divisor for d in last if isinstance(d, int) and d % divisor == 0]
-        return (sizes[0], sizes[1]) if len(sizes) == 2 and min(sizes) > 0 else None
+        query, key, value = (
+            _last_size(operand, self.rank, count if self.rank == 3 else 1)
+            for operand, count in (
+                (self.query, heads[0]),
+                (self.key, heads[1]),
+                (self.value, heads[1]),
+            )
+        )
+        size = key if isinstance(key, int) else query
+        if not isinstance(value, int) and value is not None and value == key:
+            value = size
+        if not isinstance(size, int) or not isinstance(value, int):
+            return None
+        return (size, value) if min(size, value) > 0 else None
 
     def _number(self, name: str) -> float | None:
         value = self.attribute(name)
@@ -96,3 +108,14 @@ class Attention(NodeView):
 
     def _window(self, name: str) -> int:
         return self.integer(name) if name in self.facts.attributes else -1
+
+
+def _last_size(operand: ir.Value, rank: int | None, heads: int) -> int | str | None:
+    """Return what one head has of the last axis: a number, or its name."""
+    shape = operand.shape
+    if shape is None or len(shape) != rank:
+        return None
+    dim = shape[-1]
+    if isinstance(dim, int):
+        return dim // heads if dim % heads == 0 else None
+    return dim.value

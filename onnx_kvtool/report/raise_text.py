@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.alike import and_others, form, groups_alike
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport
+from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport
 
 __all__ = ["blocks"]
 
@@ -29,6 +30,13 @@ def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
     if report.raised:
         yield Grid(("node", "axis", "mode", "past", "write_indices", "present"), _rows(report))
         yield from _proofs(report.raised)
+    if report.attention:
+        yield Grid(("attention of", "form", "mask"), _attention_rows(report))
+        yield from _proofs(report.attention)
+    if report.contrib:
+        counts = Counter((one.location.op or "", one.rule) for one in report.contrib)
+        rows = tuple((op, str(number), rule) for (op, rule), number in counts.items())
+        yield Grid(("operator", "nodes", "rule"), rows)
     for refusals in groups_alike(report.refused, lambda one: (one.code, one.assumption)):
         for refusal in refusals:
             yield Line(refusal.code, f"{refusal.location}: {refusal.message}", "yellow")
@@ -46,13 +54,27 @@ def _head(report: RaiseReport, failed: bool) -> Line:
         text += f" to {report.target_opset}"
     if failed:
         return Line("not raised", f"{text}; nothing was written", "bold red")
-    if not report.raised:
+    if not report.is_changed:
         found = counted(len(report.refused), "candidate") if report.refused else "no candidate"
         return Line("nothing to raise", f"{text}; {found}, nothing was written")
-    text += f", IR version {report.ir_version}; {counted(len(report.raised), 'update')}"
+    text += f", IR version {report.ir_version}; {_done(report)}"
     if report.refused:
         text += f", {counted(len(report.refused), 'candidate')} left as before"
     return Line("raised", f"{text}, {counted(report.removed, 'node')} less needed")
+
+
+def _done(report: RaiseReport) -> str:
+    """Return how much was raised."""
+    said = [counted(len(report.raised), "update")] if report.raised else []
+    if report.attention:
+        said.append(f"{len(report.attention)} Attention")
+    return ", ".join(said)
+
+
+def _attention_rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (done.location.node_label or "", done.form, done.mask) for done in report.attention
+    )
 
 
 def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
@@ -69,7 +91,7 @@ def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _proofs(raised: Sequence[Raised]) -> Iterator[Line]:
+def _proofs(raised: Iterable[Raised | RaisedAttention]) -> Iterator[Line]:
     """Yield each proof once, under the first node that has it, with the number of the others."""
     for first, *others in groups_alike(raised, lambda done: form(done.proof)):
         label = and_others(f"proof of {first.location.node_label}", len(others))

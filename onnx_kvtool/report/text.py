@@ -84,7 +84,7 @@ def print_raise(report: RaiseReport, *, color: bool | None, failed: bool, dry_ru
 
     console = _console(color)
     _print_blocks(console, raise_text.blocks(report, failed=failed))
-    done = bool(report.raised)
+    done = report.is_changed
     _print_end(console, report, verified=done, dry_run=dry_run and done and not failed)
 
 

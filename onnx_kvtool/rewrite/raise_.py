@@ -9,7 +9,8 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
-from onnx_kvtool.rewrite.raising.attention.stage import raise_attention
+from onnx_kvtool.rewrite.raising.attention.stage import raise_attention, raise_growing_attention
+from onnx_kvtool.rewrite.raising.contrib import raise_contrib
 from onnx_kvtool.rewrite.raising.dead import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
 from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
@@ -26,8 +27,15 @@ before; a node that it adds has as its `version` that of the result, `max(opset,
 Types and shapes that it infers it takes away again. With anything `blocked` the model is thrown
 away."""
 
-_STAGES: tuple[Stage, ...] = (raise_growing, raise_fixed, raise_attention)
-"""In order: other domains -> growing caches -> fixed caches -> attention -> static shapes."""
+_STAGES: tuple[Stage, ...] = (
+    raise_contrib,
+    raise_growing_attention,
+    raise_growing,
+    raise_fixed,
+    raise_attention,
+)
+"""In order: other domains -> growing caches, attention over them first -> fixed caches -> attention
+-> static shapes."""
 
 
 def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:

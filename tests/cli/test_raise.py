@@ -78,7 +78,7 @@ def test_layers_whose_proofs_differ_in_names_only_share_one(kvtool, tmp_path: Pa
     path = FIXTURES / "torch_static" / "hf" / "llama_static__dynamo_op18.onnx"
     options = ("--no-verify", "--dry-run")
     lines = kvtool("raise", str(path), *options).stderr.splitlines()
-    proofs = [line for line in lines if line.startswith("proof of ")]
+    proofs = [line for line in lines if line.startswith("proof of node_ScatterND")]
     assert len(proofs) == 4
     assert all(
         line.startswith("proof of node_ScatterND_125 and 3 others alike: ") for line in proofs
@@ -86,6 +86,11 @@ def test_layers_whose_proofs_differ_in_names_only_share_one(kvtool, tmp_path: Pa
 
     found = json.loads(kvtool("raise", str(path), *options, "--format", "json").stdout)
     assert len({tuple(done["proof"]) for done in found["raised"]}) == 4
+
+    proofs = [line for line in lines if line.startswith("proof of node_Softmax_188 and 1 other")]
+    assert proofs[0].endswith("the queries are `add_127`")
+    assert len(proofs) == len(found["attention"][0]["proof"]) == 5
+    assert [(done["form"], done["mask"]) for done in found["attention"]] == [("full", "kept")] * 2
 
 
 def test_proofs_about_other_sizes_are_told_apart(kvtool, tmp_path: Path) -> None:

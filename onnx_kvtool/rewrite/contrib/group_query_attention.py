@@ -47,8 +47,12 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
     query, key, value = _rows(view, em, heads, groups)
     call = _Call(em, Tokens(em, view.required("query")), view)
+    wide = dim_of(view.required("query"), 2)
+    total = heads if view.input("key") is not None else heads + 2 * groups
+    one = wide // total if isinstance(wide, int) else None
     query, key, value = (
-        apart(em, rows, count) for rows, count in ((query, heads), (key, groups), (value, groups))
+        apart(em, rows, count, None if one is None else count * one)
+        for rows, count in ((query, heads), (key, groups), (value, groups))
     )
     if view.attribute("do_rotary") == 1:
         query, key = _rotated(view, em, call, query, key)

@@ -53,7 +53,7 @@ class Tokens:
 def dim_of(value: ir.Value, axis: int) -> Dim:
     """Return a size of a value; None when it, or the rank, is unknown."""
     dims = dims_of(value)
-    return None if dims is None else dims[axis]
+    return None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
 
 
 def known_size(value: ir.Value, axis: int, what: str) -> int:
@@ -70,10 +70,12 @@ def known_size(value: ir.Value, axis: int, what: str) -> int:
     return dim
 
 
-def apart(em: Emitter, rows: ir.Value, heads: int) -> ir.Value:
-    """Return (B, L, heads * D) as (B, heads, L, D)."""
-    op = Builder(em, rows.dtype or ir.DataType.UNDEFINED)
-    split = op("Reshape", rows, em.constant([0, 0, heads, -1], "shape"))
+def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> ir.Value:
+    """Return (B, L, heads * D) as (B, heads, L, D); `width` is heads * D, where it is known."""
+    op, total = Builder(em, rows.dtype or ir.DataType.UNDEFINED), width or dim_of(rows, -1)
+    # A number, where it is known, for lowering and for compilers.
+    one = total // heads if isinstance(total, int) else -1
+    split = op("Reshape", rows, em.constant([0, 0, heads, one], "shape"))
     return op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, hint="heads")
 
 

@@ -65,11 +65,15 @@ def is_contrib(node: ir.Node, opset: int) -> bool:
 
 
 def standardise(
-    model: ir.Model, names: Names, wanted: Callable[[ir.Node], bool] | None = None
+    model: ir.Model,
+    names: Names,
+    wanted: Callable[[ir.Node], bool] | None = None,
+    *,
+    opset: int = NATIVE_OPSET,
 ) -> Standardised:
     """Write operators of onnxruntime with operators of ONNX, in place.
 
-    The new nodes are of opset 24, or of that of the model if it is later, and say so by their tag;
+    The new nodes are of `opset`, or of that of the model if it is later, and say so by their tag;
     lowering or upgrading brings them to another one. Functions that hold such operators are
     inlined, as types are known at calls only.
 
@@ -77,6 +81,7 @@ def standardise(
         model: The model, its domains normalised.
         names: Its fresh names.
         wanted: Which operators of onnxruntime to write so; None for all.
+        opset: At least 24.
 
     Raises:
         Refusal: If a function cannot be inlined.
@@ -99,7 +104,7 @@ def standardise(
             model, lambda function: any(meant(n) for n in function.all_nodes()), names
         )
     annotations = annotate(model, meant, fully=True)
-    run = _Run(meant, max(NATIVE_OPSET, source), found)
+    run = _Run(meant, max(opset, source), found)
     run.graph(model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names))
     annotations.remove()
     run.remove_unread()

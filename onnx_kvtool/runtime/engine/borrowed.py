@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import RuntimeContextError
 
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
@@ -41,6 +39,8 @@ class BorrowedNode:
         self._node = proto
         self._opsets = dict(opsets)
         self._evaluators: dict[tuple[object, ...], Any] = {}
+        from onnx.reference.op_run import RuntimeContextError  # costs a tenth of a second
+
         try:
             self._evaluator((), None)
         except RuntimeContextError:
@@ -86,6 +86,8 @@ class BorrowedNode:
         model = onnx.ModelProto(ir_version=onnx.IR_VERSION, graph=graph)
         for domain, version in self._opsets.items():
             model.opset_import.append(onnx.OperatorSetIdProto(domain=domain, version=version))
+        from onnx.reference import ReferenceEvaluator
+
         evaluator: Any = ReferenceEvaluator(model)
         if feeds is not None:
             self._evaluators[key] = evaluator

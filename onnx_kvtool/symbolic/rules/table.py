@@ -12,6 +12,7 @@ from onnx_kvtool.symbolic.rules import (
     caches,
     constants,
     elementwise,
+    folding,
     linear,
     movement,
     padding,
@@ -24,9 +25,17 @@ from onnx_kvtool.symbolic.rules import (
     windows,
 )
 from onnx_kvtool.symbolic.rules.element_site import ElementRule
+from onnx_kvtool.symbolic.rules.folding import FoldRule
 from onnx_kvtool.symbolic.rules.site import ShapeRule
 
-__all__ = ["OPERATOR_RULES", "OTHER_RULES", "OperatorRules", "element_rule", "shape_rule"]
+__all__ = [
+    "OPERATOR_RULES",
+    "OTHER_RULES",
+    "OperatorRules",
+    "element_rule",
+    "fold_rule",
+    "shape_rule",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,33 +45,39 @@ class OperatorRules:
     Attributes:
         shape: Their shapes; None where its traits say them, or nothing does.
         elements: What each of them holds; None where its elements are unknown.
+        fold: The elements of its output, where those of its inputs are numbers; None where it is
+            not folded.
     """
 
     shape: ShapeRule | None
     elements: ElementRule | None
+    fold: FoldRule | None = None
 
 
 def _of(
-    op_type: str, shape: ShapeRule | None = None, elements: ElementRule | None = None
+    op_type: str,
+    shape: ShapeRule | None = None,
+    elements: ElementRule | None = None,
+    fold: FoldRule | None = None,
 ) -> tuple[str, OperatorRules]:
-    return op_type, OperatorRules(shape, elements)
+    return op_type, OperatorRules(shape, elements, fold)
 
 
 OPERATOR_RULES: Table[str, OperatorRules] = Table(
     "rule of an operator",
     [
         _of("Abs", elements=elementwise.absolute_elements),
-        _of("Add", elements=elementwise.add_elements),
-        _of("And", elements=elementwise.multiply_elements),
+        _of("Add", elements=elementwise.add_elements, fold=folding.add),
+        _of("And", elements=elementwise.multiply_elements, fold=folding.and_),
         _of("ArgMax", reduction.arg_reduce),
         _of("ArgMin", reduction.arg_reduce),
         _of("Attention", caches.attention),
         _of("AveragePool", windows.pool),
-        _of("Cast", elements=elementwise.cast_elements),
+        _of("Cast", elements=elementwise.cast_elements, fold=folding.cast),
         _of("CastLike", elements=elementwise.cast_elements),
         _of("Clip", elements=elementwise.clip_elements),
-        _of("Concat", select.concat, select.concat_elements),
-        _of("Constant", sources.constant, constants.constant_elements),
+        _of("Concat", select.concat, select.concat_elements, fold=folding.concat),
+        _of("Constant", sources.constant, constants.constant_elements, fold=folding.constant),
         _of("ConstantOfShape", sources.constant_of_shape, sources.constant_of_shape_elements),
         _of("Conv", windows.conv()),
         _of("ConvInteger", windows.conv()),
@@ -70,21 +85,29 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("CumSum", elements=select.cumulative_sum_elements),
         _of("DeformConv", windows.deform_conv),
         _of("DepthToSpace", resizing.depth_to_space),
-        _of("Div", elements=elementwise.divide_elements),
+        _of("Div", elements=elementwise.divide_elements, fold=folding.divide),
         _of("Dropout", elementwise.like(0, outputs=2)),
         _of("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
-        _of("Equal", elements=elementwise.equal_elements),
+        _of("Equal", elements=elementwise.equal_elements, fold=folding.equal),
         _of("Expand", movement.expand, movement.expand_elements),
         _of("Flatten", movement.flatten),
-        _of("Gather", select.gather, select.gather_elements),
+        _of("Gather", select.gather, select.gather_elements, fold=folding.gather),
         _of("GatherElements", elementwise.like(1)),
         _of("GatherND", select.gather_nd),
         _of("Gemm", linear.gemm),
-        _of("Greater", elements=elementwise.comparison_elements(less=True, swap=True)),
+        _of(
+            "Greater",
+            elements=elementwise.comparison_elements(less=True, swap=True),
+            fold=folding.greater,
+        ),
         _of("GreaterOrEqual", elements=elementwise.comparison_elements(less=False, swap=False)),
-        _of("Identity", elements=movement.identity_elements),
+        _of("Identity", elements=movement.identity_elements, fold=folding.identity),
         _of("LayerNormalization", reduction.layer_normalization),
-        _of("Less", elements=elementwise.comparison_elements(less=True, swap=False)),
+        _of(
+            "Less",
+            elements=elementwise.comparison_elements(less=True, swap=False),
+            fold=folding.less,
+        ),
         _of("LessOrEqual", elements=elementwise.comparison_elements(less=False, swap=True)),
         _of("LpPool", windows.pool),
         _of("MatMul", linear.mat_mul()),
@@ -92,36 +115,36 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("Max", elements=elementwise.largest_of_elements),
         _of("MaxPool", windows.pool),
         _of("Min", elements=elementwise.smallest_of_elements),
-        _of("Mod", elements=elementwise.mod_elements),
-        _of("Mul", elements=elementwise.multiply_elements),
-        _of("Neg", elements=elementwise.negate_elements),
+        _of("Mod", elements=elementwise.mod_elements, fold=folding.modulo),
+        _of("Mul", elements=elementwise.multiply_elements, fold=folding.multiply),
+        _of("Neg", elements=elementwise.negate_elements, fold=folding.negate),
         _of("NonZero", sources.non_zero),
-        _of("Not", elements=elementwise.not_elements),
+        _of("Not", elements=elementwise.not_elements, fold=folding.not_),
         _of("OneHot", sources.one_hot, sources.one_hot_elements),
-        _of("Or", elements=elementwise.either_elements),
+        _of("Or", elements=elementwise.either_elements, fold=folding.or_),
         _of("Pad", padding.pad),
         _of("QLinearConv", windows.conv(weight=3)),
         _of("QLinearMatMul", linear.mat_mul(right=3)),
-        _of("Range", sources.range_, sources.range_elements),
-        _of("Reshape", reshape.reshape, reshape.reshape_elements),
+        _of("Range", sources.range_, sources.range_elements, fold=folding.range_),
+        _of("Reshape", reshape.reshape, reshape.reshape_elements, fold=folding.reshape),
         _of("Resize", resizing.resize),
         _of("ScatterElements", elements=select.scattered_elements),
-        _of("Shape", sources.shape_vector, sources.shape_elements),
-        _of("Size", sources.scalar, sources.size_elements),
-        _of("Slice", slicing.slice_, slicing.slice_elements),
+        _of("Shape", sources.shape_vector, sources.shape_elements, fold=folding.shape),
+        _of("Size", sources.scalar, sources.size_elements, fold=folding.size),
+        _of("Slice", slicing.slice_, slicing.slice_elements, fold=folding.slice_),
         _of("SpaceToDepth", resizing.space_to_depth),
         _of("Split", slicing.split, slicing.split_elements),
-        _of("Squeeze", movement.squeeze, movement.squeeze_elements),
-        _of("Sub", elements=elementwise.subtract_elements),
+        _of("Squeeze", movement.squeeze, movement.squeeze_elements, fold=folding.squeeze),
+        _of("Sub", elements=elementwise.subtract_elements, fold=folding.subtract),
         _of("Sum", elements=elementwise.add_elements),
         _of("SwiGLU", elementwise.one_shape),
         _of("TensorScatter", caches.tensor_scatter),
         _of("Tile", movement.tile, movement.tile_elements),
         _of("TopK", padding.top_k),
         _of("Transpose", movement.transpose, movement.transpose_elements),
-        _of("Unsqueeze", movement.unsqueeze, movement.unsqueeze_elements),
+        _of("Unsqueeze", movement.unsqueeze, movement.unsqueeze_elements, fold=folding.unsqueeze),
         _of("Upsample", resizing.upsample),
-        _of("Where", elements=elementwise.where_elements),
+        _of("Where", elements=elementwise.where_elements, fold=folding.where),
         _of("Xor", elements=elementwise.xor_elements),
     ],
 )
@@ -160,3 +183,10 @@ def element_rule(op_type: str) -> ElementRule | None:
     """Return what says the elements of an operator's outputs; None where they are unknown."""
     own = OPERATOR_RULES.get(op_type)
     return None if own is None else own.elements
+
+
+@functools.cache
+def fold_rule(op_type: str) -> FoldRule | None:
+    """Return what folds an operator; None where nothing does."""
+    own = OPERATOR_RULES.get(op_type)
+    return None if own is None else own.fold

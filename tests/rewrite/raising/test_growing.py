@@ -57,7 +57,7 @@ def read(name: str) -> onnx.ModelProto:
 def raised(
     source: onnx.ModelProto, *, capacity: int | str = ROWS, **options: Any
 ) -> tuple[onnx.ModelProto, kv.RaiseReport]:
-    result, report = kv.raise_(source, capacity=capacity, verify=False, **options)
+    result, report = kv.raise_(source, capacity=capacity, attention="keep", verify=False, **options)
     found = ir.to_proto(result)
     onnx.checker.check_model(found, full_check=True)
     assert not dead_nodes(found)

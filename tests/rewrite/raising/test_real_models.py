@@ -131,7 +131,9 @@ def recorded(name: str) -> tuple[Arrays, Arrays]:
 
 def raised(name: str, verdict: Verdict) -> tuple[onnx.ModelProto, kv.RaiseReport]:
     """Return a model raised, as it is written."""
-    model, report = kv.raise_(MODELS / f"{name}.onnx", assume=verdict.assume, verify=False)
+    model, report = kv.raise_(
+        MODELS / f"{name}.onnx", assume=verdict.assume, attention="keep", verify=False
+    )
     return onnx.load_from_string(serialize(model)), report
 
 
@@ -167,7 +169,9 @@ def test_what_is_provable_is_raised(name: str, verdict: Verdict) -> None:
 def test_each_assumption_is_asked_for_by_name(name: str) -> None:
     granted: list[str] = []
     for wanted in VERDICTS[name].assume:
-        _, report = kv.raise_(MODELS / f"{name}.onnx", assume=granted, verify=False)
+        _, report = kv.raise_(
+            MODELS / f"{name}.onnx", assume=granted, attention="keep", verify=False
+        )
         assert not report.raised
         (refusal,) = report.refused
         assert refusal.assumption == wanted
@@ -232,7 +236,9 @@ def test_names_and_types_of_inputs_and_outputs_stay(name: str, verdict: Verdict)
 
 @cases
 def test_inspect_finds_caches_that_can_be_updated_in_place(name: str, verdict: Verdict) -> None:
-    model, report = kv.raise_(MODELS / f"{name}.onnx", assume=verdict.assume, verify=False)
+    model, report = kv.raise_(
+        MODELS / f"{name}.onnx", assume=verdict.assume, attention="keep", verify=False
+    )
     caches = kv.inspect(model).to_json()["caches"]
 
     inputs = {value.name for value in model.graph.inputs}
@@ -255,7 +261,7 @@ def test_inspect_finds_caches_that_can_be_updated_in_place(name: str, verdict: V
 def test_what_is_no_tensor_scatter_stays(
     name: str, code: str | None, assume: tuple[str, ...]
 ) -> None:
-    model, report = kv.raise_(MODELS / f"{name}.onnx", assume=assume)
+    model, report = kv.raise_(MODELS / f"{name}.onnx", assume=assume, attention="keep")
 
     assert report.raised == []
     assert [refusal.code for refusal in report.refused] == ([] if code is None else [code])

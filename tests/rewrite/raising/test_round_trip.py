@@ -82,7 +82,7 @@ def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> 
     lowered, _ = kv.lower(source, opset=opset, via=via, verify=False)
     assert not updates(lowered)
 
-    model, report = kv.raise_(lowered, verify=False)
+    model, report = kv.raise_(lowered, attention="keep", verify=False)
 
     assert updates(model) == updates(source)
     assert [str(refusal) for refusal in report.refused] == []
@@ -107,7 +107,7 @@ def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> 
 def test_only_tensor_scatter_lowered_then_raised_is_the_model_again(via: Via) -> None:
     source = kv.load(MODELS / "native" / "llama_static.onnx")
     lowered, _ = kv.lower(source, only=["TensorScatter"], via=via, verify=False)
-    model, _ = kv.raise_(lowered, verify=False)
+    model, _ = kv.raise_(lowered, attention="keep", verify=False)
 
     assert updates(model) == updates(source)
     inputs, _ = recorded("native/llama_static")
@@ -176,7 +176,7 @@ def test_one_update_comes_back(
     past, update, axis = sizes
     source = ir.from_proto(one_update(sizes, mode, starts, named))
     lowered, _ = kv.lower(source, opset=opset, via=via, verify=False)
-    model, report = kv.raise_(lowered, verify=False)
+    model, report = kv.raise_(lowered, attention="keep", verify=False)
 
     if not (update[axis] or named):
         assert not report.raised and not report.refused  # it became an Identity
@@ -216,7 +216,7 @@ EXPORTS = [
 
 @grid(3, opset=[18, 21], via=VIAS, name=EXPORTS)
 def test_raised_then_lowered_gives_what_was_recorded(name: str, via: Via, opset: int) -> None:
-    raised, first = kv.raise_(MODELS / f"{name}.onnx", verify=False)
+    raised, first = kv.raise_(MODELS / f"{name}.onnx", attention="keep", verify=False)
     lowered, _ = kv.lower(raised, opset=opset, via=via, verify=False)
     assert not updates(lowered)
 
@@ -229,7 +229,7 @@ def test_raised_then_lowered_gives_what_was_recorded(name: str, via: Via, opset:
             limit = 0.0 if "/hand/" in name else TOLERANCES["float32"]
             assert np.allclose(actual[output], expected, rtol=0, atol=limit), output
 
-    again, second = kv.raise_(lowered, verify=False)
+    again, second = kv.raise_(lowered, attention="keep", verify=False)
     assert len(updates(again)) == len(updates(raised))
     assert [(d.axis, d.mode, d.past, d.present) for d in first.raised] == [
         (d.axis, d.mode, d.past, d.present) for d in second.raised

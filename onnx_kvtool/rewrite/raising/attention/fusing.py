@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.choices import AttentionChoice
@@ -19,6 +20,7 @@ from onnx_kvtool.rewrite.raising.attention.frame import HEAD, KEY, QUERY, Frame,
 from onnx_kvtool.rewrite.raising.attention.masks import Masking, Rows, emit_mask, masking
 from onnx_kvtool.rewrite.raising.attention.operands import (
     Operand,
+    apart,
     emit_operand,
     operands_above,
 )
@@ -66,6 +68,12 @@ class Fusion:
     weighted: Weighted
     form: AttentionForm
     sentences: tuple[str, ...]
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether keys and values are past ones joined with new ones."""
+        made = [operand.value.producer() for operand in self.operands[1:]]
+        return all(n is not None and n.op_type == "Concat" and n.domain == "" for n in made)
 
     @property
     def mask(self) -> AttentionMask:
@@ -132,6 +140,8 @@ def _prove(
     scale = scores.scale * queries.factor * keys.factor
     if not 0 < scale < math.inf:
         raise Unproven("unknown-scale", f"the scores are scaled by {scale:g}, expected above 0")
+    if dtype == ir.DataType.DOUBLE and not _is_single(scores.softcap or 0):
+        raise Unproven("types-differ", "an attribute of Attention cannot hold the softcap")
     found = masking(scores, dtype, frame, sight, guarded=weighted.guarded)
     form = _form(keys, values, choice)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
@@ -180,11 +190,12 @@ def _operands(
             text_ = f"`{keys[0].value.name}` and `{values[0].value.name}` differ in their heads"
             raise Unproven("other-layout", text_)
         fewest = min(shared, key=lambda heads: (heads.number or math.inf, str(heads)))
-        return (
-            _best(queries),
-            _best([o for o in keys if o.heads == fewest]),
-            _best([o for o in values if o.heads == fewest]),
-        )
+        keys = [o for o in keys if o.heads == fewest]
+        values = [o for o in values if o.heads == fewest]
+        packed = [[o for o in found if o.is_packed] for found in (queries, keys, values)]
+        if all(packed) and not any(o.is_direct for o in keys):
+            queries, keys, values = packed
+        return _best(queries), _best(keys), _best(values)
     assert missing is not None
     raise missing
 
@@ -196,7 +207,7 @@ def _unreadable(seen: Seen, what: str) -> Unproven:
 
 def _best(operands: Sequence[Operand]) -> Operand:
     """Return the operand that needs no Transpose, and of those the one furthest up."""
-    return max(operands, key=lambda o: (o.is_direct, o.steps))
+    return max(operands, key=lambda o: (o.is_direct, not o.is_packed, o.steps))
 
 
 def _dtype(scores: Scores, weighted: Weighted, operands: Sequence[Operand]) -> ir.DataType:
@@ -256,21 +267,26 @@ def write(fusion: Fusion, em: Emitter) -> list[ir.Node]:
     Returns:
         The nodes that may be read by nobody now.
     """
-    queries, keys, values = (emit_operand(operand, em) for operand in fusion.operands)
-    attributes: dict[str, int | float] = {"scale": fusion.scale}
-    if fusion.softcap is not None:
-        attributes["softcap"] = fusion.softcap
-    precision = fusion.softmax.outputs[0].dtype
-    if precision is not None and precision != fusion.dtype:
-        attributes["softmax_precision"] = int(precision)
-    mask = None
-    if fusion.masking.causal:
-        attributes["is_causal"] = 1
-    elif fusion.masking.parts:
-        rows = Rows(queries, keys)
-        mask = emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows)
-    inputs = [queries, keys, values, *([mask] if mask is not None else [])]
+    packed = all(operand.is_packed for operand in fusion.operands)
+    queries, keys, values = (
+        operand.value if packed else emit_operand(operand, em) for operand in fusion.operands
+    )
+    attributes = _attributes(fusion)
+    if packed:
+        for name, operand in zip(("q_num_heads", "kv_num_heads"), fusion.operands, strict=False):
+            assert operand.heads.number is not None
+            attributes[name] = operand.heads.number
+    if fusion.dtype == ir.DataType.DOUBLE and fusion.scale != 1:
+        factor = em.constant(np.array(fusion.scale), "scale")
+        queries = em.op("Mul", queries, factor, dtype=fusion.dtype, hint="scaled")
+        attributes["scale"] = 1.0  # as an attribute, and its root, it would be a float32
+    inputs = [queries, keys, values]
+    if fusion.masking.parts and not fusion.masking.causal:
+        rows = Rows(queries, keys, 1 if packed else 2)
+        inputs.append(emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows))
     result = em.op("Attention", *inputs, attributes=attributes, dtype=fusion.dtype)
+    if packed:
+        result = apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
     old = fusion.weighted.result.producer()
     assert old is not None
     if not fusion.weighted.result_is_whole:
@@ -279,6 +295,23 @@ def write(fusion: Fusion, em: Emitter) -> list[ir.Node]:
     emitted = replace_node(old, em, Replacement((result,)))
     copy_metadata(old, emitted)
     return unread
+
+
+def _attributes(fusion: Fusion) -> dict[str, int | float]:
+    attributes: dict[str, int | float] = {"scale": fusion.scale}
+    if fusion.softcap is not None:
+        attributes["softcap"] = fusion.softcap
+    precision = fusion.softmax.outputs[0].dtype
+    if precision is not None and precision != fusion.dtype:
+        attributes["softmax_precision"] = int(precision)
+    if fusion.masking.causal:
+        attributes["is_causal"] = 1
+    return attributes
+
+
+def _is_single(number: float) -> bool:
+    """Return whether a float32 holds a number."""
+    return float(np.float32(number)) == number
 
 
 def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:

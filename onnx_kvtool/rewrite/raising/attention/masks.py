@@ -241,12 +241,14 @@ class Rows:
     """Where the numbers of queries and keys of a frame are read at run time.
 
     Attributes:
-        queries: (B, H, L, D).
-        keys: (B, KV, S, D).
+        queries: A value with the queries.
+        keys: A value with the keys.
+        axis: The axis of both along which they are counted.
     """
 
     queries: ir.Value
     keys: ir.Value
+    axis: int
 
 
 def emit_mask(
@@ -271,8 +273,8 @@ def emit_mask(
         ):
             return whole
         sizes = [
-            _size(frame.sizes[QUERY], rows.queries, em),
-            _size(frame.sizes[KEY], rows.keys, em),
+            _size(frame.sizes[QUERY], rows.queries, rows.axis, em),
+            _size(frame.sizes[KEY], rows.keys, rows.axis, em),
         ]
         one = em.constant([1], "one")
         target = em.op("Concat", one, one, *sizes, attributes={"axis": 0}, hint="shape")
@@ -281,13 +283,13 @@ def emit_mask(
     return em.once(key, build)
 
 
-def _size(size: Expr, value: ir.Value, em: Emitter) -> ir.Value:
-    """Return the size of axis 2 of a value: (1,), int64."""
+def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:
+    """Return the size of an axis of a value: (1,), int64."""
     if size.number is not None:
         return em.constant([size.number], "size")
     return em.once(
-        ("size of axis 2", size),
-        lambda: em.op("Shape", value, attributes={"start": 2, "end": 3}, hint="size"),
+        ("number of rows", size),
+        lambda: em.op("Shape", value, attributes={"start": axis, "end": axis + 1}, hint="size"),
     )
 
 

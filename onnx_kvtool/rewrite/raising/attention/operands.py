@@ -13,10 +13,11 @@ from onnx_kvtool.rewrite.raising.attention.frame import BATCH, HEAD, Frame
 from onnx_kvtool.rewrite.raising.attention.numbers import number_of
 from onnx_kvtool.rewrite.raising.attention.products import SUMMED
 from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import divided
 
-__all__ = ["Operand", "emit_operand", "operands_above", "scaled_above"]
+__all__ = ["Operand", "apart", "emit_operand", "operands_above", "scaled_above"]
 
 _DEEPEST = 24
 """Most steps above a product that are looked through for an operand."""
@@ -29,17 +30,24 @@ class Operand:
     Attributes:
         value: The value.
         heads: How many heads it has.
+        width: Size of a head.
         axes: Its axis for the batch, the heads, the rows and the width; None for one of size 1
-            that it lacks.
+            that it lacks. () where it is (B, rows, heads * width).
         factor: What it is multiplied by on the way to the product.
         steps: How far above the product it stands.
     """
 
     value: ir.Value
     heads: Expr
+    width: Expr
     axes: tuple[int | None, ...]
     factor: float
     steps: int
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is (B, rows, heads * width)."""
+        return not self.axes
 
     @property
     def is_direct(self) -> bool:
@@ -63,9 +71,10 @@ def operands_above(
     factor, facts = 1.0, frame.facts(width)
     for step in range(_DEEPEST):
         found = _read(seen, rows, width, frame, sight)
+        found = found or _read_packed(seen, rows, width, frame, sight)
         if found is not None:
             axes, heads = found
-            yield Operand(seen.value, heads, axes, factor, step)
+            yield Operand(seen.value, heads, width, axes, factor, step)
         above = sight.above(seen, facts)
         if above is None:
             scaled = scaled_above(seen, sight)
@@ -129,6 +138,24 @@ def _read(
     return tuple(places.get(role) for role in range(4)), heads
 
 
+def _read_packed(
+    seen: Seen, rows: tuple[int, Expr], width: Expr, frame: Frame, sight: Sight
+) -> tuple[tuple[int | None, ...], Expr] | None:
+    """Return no axes and how many heads there are, for (B, rows, heads * width)."""
+    shape = sight.shape(seen.value)
+    if shape is None or len(shape) != 3 or shape[:2] != (frame.sizes[BATCH], rows[1]):
+        return None
+    both, one = shape[2].number, width.number
+    if both is None or not one or both % one or seen.index[0] != frame.at(BATCH):
+        return None
+    last = integer(0) if one == 1 else coordinate(SUMMED)
+    heads, at = integer(both // one), seen.index[2] - last
+    in_rows = seen.index[1] == frame.at(rows[0])
+    head = exact_quotient(at, width)
+    is_head = head is not None and _is_head(head, heads, frame, width)
+    return ((), heads) if in_rows and is_head else None
+
+
 def _is_head(at: Expr, size: Expr, frame: Frame, width: Expr) -> bool:
     """Return whether an axis has the heads, query head h reading its head h // g."""
     every = frame.sizes[HEAD]
@@ -143,9 +170,20 @@ def _is_head(at: Expr, size: Expr, frame: Frame, width: Expr) -> bool:
 def emit_operand(operand: Operand, em: Emitter) -> ir.Value:
     """Return an operand as (B, heads, rows, width)."""
     value, axes = operand.value, operand.axes
+    if operand.is_packed:
+        return apart(value, operand.heads, operand.width, em)
     order = [axis for axis in axes if axis is not None]
     if order != sorted(order):
         dtype = value.dtype or ir.DataType.UNDEFINED
         value = em.op("Transpose", value, attributes={"perm": order}, dtype=dtype)
     lacking = [role for role, axis in enumerate(axes) if axis is None]
     return unsqueeze(em, value, lacking) if lacking else value
+
+
+def apart(value: ir.Value, heads: Expr, width: Expr, em: Emitter) -> ir.Value:
+    """Return (B, rows, heads * width), of known heads and width, as (B, heads, rows, width)."""
+    assert heads.number is not None and width.number is not None
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    target = em.constant([0, 0, heads.number, width.number], "shape")
+    split = em.op("Reshape", value, target, dtype=dtype)
+    return em.op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, dtype=dtype)

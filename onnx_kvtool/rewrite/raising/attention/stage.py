@@ -19,13 +19,30 @@ from onnx_kvtool.rewrite.raising.attention.sight import Sight
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.symbolic.bounds import Facts, at_least
 from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
 
-__all__ = ["raise_attention"]
+__all__ = ["raise_attention", "raise_growing_attention"]
 
 _Candidate = tuple[Location, ir.Node]
+
+
+def raise_growing_attention(
+    model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome
+) -> bool:
+    """Replace attention over caches that are about to become fixed ones, in place.
+
+    Before they do, what is read of a cache is past and new rows by its very sizes; afterwards it is
+    a slice whose end is computed. What is not proven here is asked once more by `raise_attention`.
+
+    Returns:
+        Whether anything was replaced; the new nodes are of the opset of the result.
+    """
+    if settings.capacity is None:
+        return False
+    return _raise(model, settings, outcome, growing=True)
 
 
 def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
@@ -36,6 +53,12 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
     Returns:
         Whether anything was replaced; the new nodes are of the opset of the result.
     """
+    return _raise(model, settings, outcome, growing=False)
+
+
+def _raise(
+    model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome, *, growing: bool
+) -> bool:
     if settings.attention == "keep":
         return False
     scopes = scopes_of(model)
@@ -48,7 +71,12 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
         return False
     before = [(value, value.type) for value in values(model)]
     try:
-        proven = _prove_all(model, candidates, settings, outcome)
+        proven, refused, note = _prove_all(model, candidates, settings)
+        if growing:
+            proven = [one for one in proven if one[1].is_growing]
+        else:
+            outcome.refused += refused
+            outcome.notes += note
         outcome.blocked = objections(model, "raise") if proven else []
         if proven and not outcome.blocked:
             _edit(model, proven, settings, scopes, outcome)
@@ -78,34 +106,30 @@ def _edit(
 
 
 def _prove_all(
-    model: ir.Model,
-    candidates: list[_Candidate],
-    settings: RaiseSettings,
-    outcome: RaiseOutcome,
-) -> list[tuple[Location, Fusion]]:
-    """Return what is proven, and add to the outcome what is not."""
+    model: ir.Model, candidates: list[_Candidate], settings: RaiseSettings
+) -> tuple[list[tuple[Location, Fusion]], list[Unraised], list[str]]:
+    """Return what is proven, what is not, and remarks."""
     try:
         inference = infer_model(model)
     except KvtoolError as error:
-        outcome.notes.append(f"attention is left alone: {error}")
-        return []
+        return [], [], [f"attention is left alone: {error}"]
     knowledge = inference.run.knowledge
     if knowledge.conflicts:
         message = f"sizes contradict each other: {knowledge.conflicts[0].message}"
-        outcome.refused += [Unraised(place, "conflict", message) for place, _ in candidates]
-        return []
+        return [], [Unraised(place, "contradiction", message) for place, _ in candidates], []
     opset = model.opset_imports[""]
     sight = Sight(inference.run.contents(opset), knowledge, opset)
-    proven = []
+    proven: list[tuple[Location, Fusion]] = []
+    refused: list[Unraised] = []
     for place, node in candidates:
         try:
             fusion = prove(node, sight, settings.attention)
             _check_assumed(fusion, knowledge)
         except (Unproven, MalformedNode) as missing:  # noqa: PERF203
-            outcome.refused.append(Unraised(place, missing.code, str(missing)))
+            refused.append(Unraised(place, missing.code, str(missing)))
         else:
             proven.append((place, fusion))
-    return proven
+    return proven, refused, []
 
 
 def _check_assumed(fusion: Fusion, knowledge: Knowledge) -> None:
@@ -121,7 +145,8 @@ def _check_assumed(fusion: Fusion, knowledge: Knowledge) -> None:
 
 
 def _is_zero_with(size: Expr, other: Expr) -> bool:
-    """Return whether a size is 0 where another one is."""
-    return exact_quotient(size, other) is not None or (
-        (factor := exact_quotient(other, size)) is not None and bool(factor.number)
-    )
+    """Return whether a size is 0 where another one is, both being no less."""
+    factor = exact_quotient(other, size)
+    if exact_quotient(size, other) is not None or (factor is not None and factor.number):
+        return True
+    return at_least(other, size, Facts())  # as `seq` is, where `past + seq` is

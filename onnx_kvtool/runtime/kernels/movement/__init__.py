@@ -13,9 +13,7 @@ from onnx_kvtool.runtime.kernels.movement.constant import (
     constant_12,
     constant_of_shape,
 )
-from onnx_kvtool.runtime.kernels.movement.depth_to_space import depth_to_space, space_to_depth
 from onnx_kvtool.runtime.kernels.movement.expand import expand, tile
-from onnx_kvtool.runtime.kernels.movement.eye_like import eye_like
 from onnx_kvtool.runtime.kernels.movement.identity import identity
 from onnx_kvtool.runtime.kernels.movement.one_hot import one_hot_9, one_hot_11
 from onnx_kvtool.runtime.kernels.movement.pad import pad_2, pad_11, pad_18, pad_19
@@ -26,7 +24,6 @@ from onnx_kvtool.runtime.kernels.movement.reshape import (
     reshape_5,
     reshape_14,
 )
-from onnx_kvtool.runtime.kernels.movement.reverse_sequence import reverse_sequence
 from onnx_kvtool.runtime.kernels.movement.selection import compress, non_zero
 from onnx_kvtool.runtime.kernels.movement.shape import shape_1, shape_15, size
 from onnx_kvtool.runtime.kernels.movement.slice import slice_1, slice_10
@@ -51,9 +48,7 @@ LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("Concat", (Kernel(4, concat),)),
     ("Constant", (Kernel(1, constant_1), Kernel(11, constant_11), Kernel(12, constant_12))),
     ("ConstantOfShape", (Kernel(9, constant_of_shape),)),
-    ("DepthToSpace", (Kernel(1, depth_to_space),)),
     ("Expand", (Kernel(8, expand),)),
-    ("EyeLike", (Kernel(9, eye_like),)),
     ("Flatten", (Kernel(1, flatten_1), Kernel(11, flatten_11))),
     ("Identity", (Kernel(1, identity),)),
     ("NonZero", (Kernel(9, non_zero),)),
@@ -61,11 +56,9 @@ LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
     ("Pad", (Kernel(2, pad_2), Kernel(11, pad_11), Kernel(18, pad_18), Kernel(19, pad_19))),
     ("Range", (Kernel(11, range_11), Kernel(27, range_27))),
     ("Reshape", (Kernel(5, reshape_5), Kernel(14, reshape_14))),
-    ("ReverseSequence", (Kernel(10, reverse_sequence),)),
     ("Shape", (Kernel(1, shape_1), Kernel(15, shape_15))),
     ("Size", (Kernel(1, size),)),
     ("Slice", (Kernel(1, slice_1), Kernel(10, slice_10))),
-    ("SpaceToDepth", (Kernel(1, space_to_depth),)),
     ("Split", (Kernel(2, split_2), Kernel(13, split_13), Kernel(18, split_18))),
     ("Squeeze", (Kernel(1, squeeze_1), Kernel(11, squeeze_11), Kernel(13, squeeze_13))),
     ("Tile", (Kernel(6, tile),)),

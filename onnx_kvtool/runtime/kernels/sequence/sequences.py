@@ -1,51 +1,26 @@
-"""Sequence operators of opset 11: making, reading and editing lists of tensors."""
+"""What onnx.reference gets wrong or cannot run of sequences and optionals; it runs the others."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.kernel import Array, Value
+from onnx_kvtool.runtime.kernels.kernel import Array, Body, Value
 
-__all__ = [
-    "sequence_at",
-    "sequence_construct",
-    "sequence_empty",
-    "sequence_erase",
-    "sequence_insert",
-    "sequence_length",
-]
+__all__ = ["optional", "sequence_insert", "sequence_map"]
 
 _Sequence = list[Value]
 
 
-def sequence_construct(*inputs: Value) -> tuple[_Sequence]:
-    """Return a sequence of the inputs, which may differ in shape but not in type."""
-    return (list(inputs),)
-
-
-def sequence_empty(*, dtype: int | None = None) -> tuple[_Sequence]:
-    """Return a sequence that holds nothing; its element type matters to type inference only."""
-    return ([],)
-
-
-def sequence_length(input_sequence: _Sequence) -> tuple[Array]:
-    """Return the number of elements, int64, of shape ()."""
-    return (np.asarray(len(input_sequence), np.int64),)
-
-
-def sequence_at(input_sequence: _Sequence, position: Array) -> tuple[Value]:
-    """Return one element.
+def optional(input: Value = None, *, type: object = None) -> tuple[Value]:
+    """Return an optional that holds `input`, or nothing if that is absent.
 
     Args:
-        input_sequence: N elements.
-        position: int32 or int64, one element, in [-N, N - 1]; negative counts from the back.
-
-    Raises:
-        KernelError: If `position` is out of range or has another number of elements.
+        input: A tensor or sequence; None for none.
+        type: The type of what is not there; matters to type inference only.
     """
-    size = len(input_sequence)
-    return (input_sequence[_position(position, -size, size - 1)],)
+    return (input,)
 
 
 def sequence_insert(
@@ -71,21 +46,36 @@ def sequence_insert(
     return ([*input_sequence[:where], tensor, *input_sequence[where:]],)
 
 
-def sequence_erase(input_sequence: _Sequence, position: Array | None = None) -> tuple[_Sequence]:
-    """Return the sequence without one element.
+def sequence_map(
+    input_sequence: list[Value], *additional_inputs: Value, body: Body
+) -> tuple[Value, ...]:
+    """Run a body on each element of a sequence.
 
     Args:
         input_sequence: N elements.
-        position: int32 or int64, one element, in [-N, N - 1]; None for the last.
+        additional_inputs: Sequences of N elements, gone through together with the first, or
+            tensors, given to each run as they are.
+        body: (element, additional...) to outputs.
+
+    Returns:
+        One sequence of N elements per output of the body.
 
     Raises:
-        KernelError: If `position` is out of range, as it always is for an empty sequence.
+        KernelError: If the sequences differ in length.
     """
     size = len(input_sequence)
-    if position is None and size == 0:
-        raise KernelError("`input_sequence` is empty, expected an element to erase")
-    where = size - 1 if position is None else _position(position, -size, size - 1) % size
-    return ([*input_sequence[:where], *input_sequence[where + 1 :]],)
+    for position, other in enumerate(additional_inputs):
+        if isinstance(other, list) and len(other) != size:
+            raise KernelError(
+                f"`additional_inputs`[{position}] has {counted(len(other), 'element')}, expected "
+                f"{size} as `input_sequence`"
+            )
+    results: list[list[Value]] = [[] for _ in body.outputs]
+    for index, element in enumerate(input_sequence):
+        others = [v[index] if isinstance(v, list) else v for v in additional_inputs]
+        for result, value in zip(results, body(element, *others), strict=True):
+            result.append(value)
+    return tuple(results)
 
 
 def _position(position: Array, low: int, high: int) -> int:

@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 
-__all__ = ["B", "D", "E", "Form", "L", "Runs", "S", "build", "feeds", "fused", "run"]
+__all__ = ["Form", "Layout", "MaskForm", "Runs", "build", "feeds", "fused", "run"]
 
 B, L, S, D, E = 2, 5, 11, 7, 13
 """Sizes that cannot be taken for each other; heads are 3 times a group of 2."""
@@ -68,6 +68,8 @@ class Form:
         back: Whether the result is brought to (B, L, H * E).
         dtype: Element type.
         symbolic: Whether sizes have names.
+        opset: Version of the default domain.
+        sizes: Batch, queries, keys, and the widths of keys and of values.
     """
 
     layout: Layout = "four"
@@ -85,6 +87,17 @@ class Form:
     dtype: str = "float32"
     symbolic: bool = True
     opset: int = 18
+    sizes: tuple[int, int, int, int, int] = (B, L, S, D, E)
+
+    @property
+    def width(self) -> int:
+        """Size of a head of queries and keys."""
+        return self.sizes[3]
+
+    @property
+    def value_width(self) -> int:
+        """Size of a head of values."""
+        return self.sizes[4]
 
 
 @dataclass
@@ -151,9 +164,10 @@ def build(form: Form) -> onnx.ModelProto:
 
 
 def _sizes(form: Form) -> dict[str, int]:
+    batch, rows, keys, width, value_width = form.sizes
     heads = form.group * form.kv
-    known = {"B": B, "H": heads, "K": form.kv, "G": form.group, "L": L, "S": S, "D": D, "E": E}
-    return {**known, "N": B * heads, "1": 1}
+    known = {"B": batch, "H": heads, "K": form.kv, "G": form.group, "N": batch * heads, "1": 1}
+    return {**known, "L": rows, "S": keys, "D": width, "E": value_width}
 
 
 def _dims(form: Form, letters: str) -> list[int | str]:
@@ -184,24 +198,24 @@ def _operands(b: _Builder) -> tuple[str, str, str]:
     if "q" in form.scales:
         query = b.op("Mul", query, b.number(0.25))
     if form.layout == "five":
-        query = b.op("Reshape", query, b.ints(0, form.kv, form.group, -1, D))
+        query = b.op("Reshape", query, b.ints(0, form.kv, form.group, -1, form.width))
         key, value = (b.op("Unsqueeze", x, b.ints(2)) for x in (key, value))
     elif form.group > 1:
         key, value = (_repeated(b, x, name) for x, name in ((key, "k"), (value, "v")))
     if form.layout == "joined":
-        query = b.op("Reshape", query, b.sizes(query, -1, "2", D))
-        key = b.op("Reshape", key, b.sizes(key, -1, "2", D))
-        value = b.op("Reshape", value, b.sizes(value, -1, "2", E))
+        query = b.op("Reshape", query, b.sizes(query, -1, "2", form.width))
+        key = b.op("Reshape", key, b.sizes(key, -1, "2", form.width))
+        value = b.op("Reshape", value, b.sizes(value, -1, "2", form.value_width))
     return query, key, value
 
 
 def _repeated(b: _Builder, value: str, name: str) -> str:
     """Repeat keys or values for the query heads of a group."""
     form = b.form
-    last = {"k": S if form.stored else D, "v": E}[name]
+    last = {"k": S if form.stored else form.width, "v": form.value_width}[name]
     apart = b.op("Unsqueeze", value, b.ints(2))
     stored = name == "k" and form.stored
-    ends: tuple[int | str, ...] = (D, "3") if stored else ("2", last)
+    ends: tuple[int | str, ...] = (form.width, "3") if stored else ("2", last)
     wide = b.op("Expand", apart, b.sizes(value, "0", form.kv, form.group, *ends))
     return b.op("Reshape", wide, b.sizes(value, "0", form.kv * form.group, *ends))
 
@@ -213,9 +227,9 @@ def _columns(b: _Builder, key: str) -> str:
         return key
     if form.layout == "four" and form.turned:
         heads = form.kv * form.group
-        flat = b.op("Reshape", key, b.sizes(key, -1, "2", D))
+        flat = b.op("Reshape", key, b.sizes(key, -1, "2", form.width))
         columns = b.op("Transpose", flat, perm=[0, 2, 1])
-        return b.op("Reshape", columns, b.sizes(key, "0", heads, D, "2"))
+        return b.op("Reshape", columns, b.sizes(key, "0", heads, form.width, "2"))
     rank = {"two": 2, "three": 3, "joined": 3, "five": 5}.get(form.layout, 4)
     return b.op("Transpose", key, perm=[*range(rank - 2), rank - 1, rank - 2])
 
@@ -283,9 +297,9 @@ def _result(b: _Builder, probabilities: str, value: str) -> str:
     if not form.back or form.layout in ("two", "three"):
         return result
     if form.layout in ("five", "joined"):
-        result = b.op("Reshape", result, b.sizes("q", "0", heads, -1, E))
+        result = b.op("Reshape", result, b.sizes("q", "0", heads, -1, form.value_width))
     turned = b.op("Transpose", result, perm=[0, 2, 1, 3])
-    return b.op("Reshape", turned, b.ints(0, 0, heads * E))
+    return b.op("Reshape", turned, b.ints(0, 0, heads * form.value_width))
 
 
 def feeds(form: Form, seed: int, *, dead: bool = False) -> dict[str, np.ndarray[Any, Any]]:

@@ -65,7 +65,8 @@ FORMS = {
     "float16, Softmax in float32": Form(dtype="float16", precise=True, masks=(ADDED,)),
     "bfloat16, Softmax in float32": Form(dtype="bfloat16", precise=True, masks=(HIDDEN,)),
     "float64": Form(dtype="float64", masks=(ADDED,)),
-    "opset 11": Form(opset=15, masks=(ADDED,)),
+    "float64, a scale of many digits": Form(dtype="float64", scales=("divided",), group=2),
+    "opset 15": Form(opset=15, masks=(ADDED,)),
 }
 
 

@@ -11,13 +11,10 @@ import pytest
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.movement.concat import concat
 from onnx_kvtool.runtime.kernels.movement.constant import constant_11, constant_of_shape
-from onnx_kvtool.runtime.kernels.movement.depth_to_space import depth_to_space, space_to_depth
 from onnx_kvtool.runtime.kernels.movement.expand import expand, tile
-from onnx_kvtool.runtime.kernels.movement.eye_like import eye_like
 from onnx_kvtool.runtime.kernels.movement.one_hot import one_hot_11
 from onnx_kvtool.runtime.kernels.movement.range import range_11, range_27
 from onnx_kvtool.runtime.kernels.movement.reshape import flatten_1, flatten_11, reshape_14
-from onnx_kvtool.runtime.kernels.movement.reverse_sequence import reverse_sequence
 from onnx_kvtool.runtime.kernels.movement.selection import compress
 from onnx_kvtool.runtime.kernels.movement.split import split_2, split_13, split_18
 from onnx_kvtool.runtime.kernels.movement.squeeze import (
@@ -247,22 +244,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             "`value`, `sparse_value`"
         ),
     ),
-    "EyeLike of rank 3": (
-        lambda: eye_like(X, dtype=None, k=0),
-        "`input` has shape (2, 3, 5), expected two dimensions",
-    ),
-    "EyeLike of strings": (
-        lambda: eye_like(X[0], dtype=8, k=0),
-        "`dtype` is 8, STRING, which has no one",
-    ),
-    "EyeLike of a type that is not there": (
-        lambda: eye_like(X[0], dtype=99, k=0),
-        "`dtype` is 99, which is no element type",
-    ),
-    "EyeLike of no type": (
-        lambda: eye_like(X[0], dtype=0, k=0),
-        "`dtype` is 0, which is no element type",
-    ),
     "Trilu of a row": (
         lambda: trilu(X[0, 0], upper=1),
         "`input` has shape (5,), expected at least two dimensions",
@@ -291,26 +272,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: one_hot_11(integers(0), integers(1), f32([0, 1]), axis=2),
         "`axis` is 2, expected -2 to 1: `output` has rank 2",
     ),
-    "DepthToSpace of channels that do not divide": (
-        lambda: depth_to_space(X[None], blocksize=2),
-        "`input` has 2 channels, expected a multiple of 4: shape (1, 2, 3, 5), `blocksize` 2",
-    ),
-    "DepthToSpace of rank 3": (
-        lambda: depth_to_space(X, blocksize=1),
-        "`input` has shape (2, 3, 5), expected four dimensions",
-    ),
-    "DepthToSpace in another mode": (
-        lambda: depth_to_space(X[None], blocksize=1, mode="crd"),
-        "`mode` is `crd`, expected `DCR` or `CRD`",
-    ),
-    "SpaceToDepth of a plane that does not divide": (
-        lambda: space_to_depth(X[None], blocksize=3),
-        "`input` has a plane of 3 by 5, expected multiples of 3: shape (1, 2, 3, 5)",
-    ),
-    "SpaceToDepth of blocks of nothing": (
-        lambda: space_to_depth(X[None], blocksize=0),
-        "`blocksize` is 0, expected 1 or more",
-    ),
     "Compress by a long condition": (
         lambda: compress(X, np.ones(4, np.bool_), axis=1),
         "`condition` has 4 elements, expected at most 3: `input` has shape (2, 3, 5)",
@@ -318,18 +279,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "Compress by numbers": (
         lambda: compress(X, integers(1), axis=1),
         "`condition` is int64 of shape (1,), expected bool of rank 1",
-    ),
-    "ReverseSequence beyond the end": (
-        lambda: reverse_sequence(X, integers(3, 4), batch_axis=0, time_axis=1),
-        "`sequence_lens`[1] is 4, expected 0 to 3",
-    ),
-    "ReverseSequence along the batch": (
-        lambda: reverse_sequence(X, integers(3, 3), batch_axis=0, time_axis=0),
-        "`batch_axis` is 0 and `time_axis` is 0, expected 0 and 1 or 1 and 0",
-    ),
-    "ReverseSequence of another batch": (
-        lambda: reverse_sequence(X, integers(3, 3, 3), batch_axis=0, time_axis=1),
-        "`sequence_lens` is int64 of shape (3,), expected int64 of shape (2,)",
     ),
     "Unique in some order": (
         lambda: unique(X, axis=None, sorted=2),

@@ -15,14 +15,11 @@ from onnx_kvtool.runtime.kernels.movement.constant import (
     constant_12,
     constant_of_shape,
 )
-from onnx_kvtool.runtime.kernels.movement.depth_to_space import depth_to_space, space_to_depth
 from onnx_kvtool.runtime.kernels.movement.expand import expand, tile
-from onnx_kvtool.runtime.kernels.movement.eye_like import eye_like
 from onnx_kvtool.runtime.kernels.movement.identity import identity
 from onnx_kvtool.runtime.kernels.movement.one_hot import one_hot_9, one_hot_11
 from onnx_kvtool.runtime.kernels.movement.range import range_11, range_27
 from onnx_kvtool.runtime.kernels.movement.reshape import flatten_11, reshape_5, reshape_14
-from onnx_kvtool.runtime.kernels.movement.reverse_sequence import reverse_sequence
 from onnx_kvtool.runtime.kernels.movement.selection import compress, non_zero
 from onnx_kvtool.runtime.kernels.movement.shape import shape_15, size
 from onnx_kvtool.runtime.kernels.movement.split import split_13, split_18
@@ -180,14 +177,6 @@ RESULTS: dict[str, tuple[Callable[[], tuple[Any, ...]], list[Any]]] = {
         lambda: constant_12(**NOTHING | {"value_strings": ("ab", "c")}),
         [np.array(["ab", "c"], object)],
     ),
-    "EyeLike above the diagonal": (
-        lambda: eye_like(np.zeros((2, 3), np.int8), dtype=None, k=1),
-        [np.array([[0, 1, 0], [0, 0, 1]], np.int8)],
-    ),
-    "EyeLike far below": (
-        lambda: eye_like(np.zeros((2, 3), np.int8), dtype=16, k=-(2**62)),
-        [np.zeros((2, 3), ml_dtypes.bfloat16)],
-    ),
     "Trilu far above": (
         lambda: trilu(X, np.array(2**63 - 1), upper=1),
         [np.zeros_like(X)],
@@ -223,10 +212,6 @@ RESULTS: dict[str, tuple[Callable[[], tuple[Any, ...]], list[Any]]] = {
     "Compress of all elements": (
         lambda: compress(X, np.array([False, True, True]), axis=None),
         [f32([1, 2])],
-    ),
-    "ReverseSequence of nothing and of everything": (
-        lambda: reverse_sequence(X[0], integers(0, 5, 1), batch_axis=0, time_axis=1),
-        [f32([[0, 1, 2, 3, 4], [9, 8, 7, 6, 5], [10, 11, 12, 13, 14]])],
     ),
     "Unique strings in the order they come": (
         lambda: unique(STRINGS, axis=None, sorted=0),
@@ -271,8 +256,6 @@ MOVING: dict[str, Callable[[np.ndarray], tuple[Any, ...]]] = {
     "Where": lambda x: where(x == x, x, x),
     "ConstantOfShape": lambda x: constant_of_shape(integers(2), value=x[:1, :1, :1]),
     "Compress": lambda x: compress(x, np.array([True, False, True]), axis=1),
-    "ReverseSequence": lambda x: reverse_sequence(x, integers(2, 3), batch_axis=0, time_axis=1),
-    "SpaceToDepth": lambda x: space_to_depth(x[None, :, :2, :4], blocksize=2),
     "OneHot": lambda x: one_hot_11(integers(0, 2), integers(5), x[0, 0, :2], axis=0),
 }
 
@@ -285,15 +268,6 @@ def test_what_only_moves_takes_every_dtype(operator: str, dtype: Any) -> None:
     (moved,) = MOVING[operator](places)
     (output,) = MOVING[operator](source)
     assert same(output, source.reshape(-1)[moved])
-
-
-@pytest.mark.parametrize("mode", ["DCR", "CRD"])
-def test_space_to_depth_undoes_depth_to_space(mode: str) -> None:
-    depth = np.arange(2 * 12 * 3 * 5).reshape(2, 12, 3, 5)
-    (space,) = depth_to_space(depth, blocksize=2, mode=mode)
-    assert space.shape == (2, 3, 6, 10)
-    (again,) = space_to_depth(space, blocksize=2, mode=mode)
-    assert same(again, depth)
 
 
 def test_a_constant_cannot_be_overwritten() -> None:

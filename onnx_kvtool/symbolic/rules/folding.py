@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,62 +17,56 @@ from numpy.typing import NDArray
 
 from onnx_kvtool.ops.view import counted_axes, counted_axis
 from onnx_kvtool.symbolic.dims import dims_of, product
+from onnx_kvtool.symbolic.partial import LARGEST, Partial
 from onnx_kvtool.symbolic.stored import elements
 
-__all__ = ["FOLDERS", "LARGEST", "Partial"]
+__all__ = [
+    "FoldRule",
+    "add",
+    "and_",
+    "cast",
+    "concat",
+    "constant",
+    "divide",
+    "equal",
+    "gather",
+    "greater",
+    "identity",
+    "less",
+    "modulo",
+    "multiply",
+    "negate",
+    "not_",
+    "or_",
+    "range_",
+    "reshape",
+    "shape",
+    "size",
+    "slice_",
+    "squeeze",
+    "subtract",
+    "unsqueeze",
+    "where",
+]
 
-LARGEST = 4096
-"""Most elements of a value that is folded; larger tensors are weights, and never read."""
-
-MOST_AXES = 32
+_MOST_AXES = 32
 """Highest rank that is folded: numpy below 2.0 holds no more axes."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """An integer tensor of which some elements may be unknown.
-
-    Attributes:
-        numbers: int64, of the value's shape; an unknown element holds any number.
-        known: bool, of the same shape.
-    """
-
-    numbers: NDArray[np.int64]
-    known: NDArray[np.bool_]
-
-    @staticmethod
-    def whole(array: Any) -> Partial:
-        """Return a tensor whose elements are all known."""
-        numbers = np.asarray(array).astype(np.int64)
-        return Partial(numbers, np.ones(numbers.shape, np.bool_))
-
-    @property
-    def complete(self) -> bool:
-        """Whether every element is known."""
-        return bool(self.known.all())
-
-    @property
-    def number(self) -> int | None:
-        """The only element, known or not; None where there is none or several."""
-        return int(self.numbers.reshape(())) if self.numbers.size == 1 else None
-
-    def both(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Partial:
-        """Return the tensor after a movement that applies to numbers and mask alike."""
-        return Partial(change(self.numbers), change(self.known))
-
-
 _Inputs = Sequence[Partial | None]
 _Attributes = Mapping[str, Any]
-_Folder = Callable[[ir.Node, _Inputs, _Attributes], Partial | None]
+FoldRule = Callable[[ir.Node, _Inputs, _Attributes], Partial | None]
+"""The elements of the output of a node, from those of its inputs and its attributes.
+
+It is asked for a node that some version of its operator allows: required inputs and attributes are
+there, attributes are of their types, and defaults are bound. None where nothing is known.
+"""
 
 
-# The driver calls a folder only for a node that some version of its operator allows: required
-# inputs and attributes are there, attributes are of their types, and defaults are bound.
-
-
-def _constant(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def constant(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Constant: integers that the file itself holds."""
     if "value_int" in attributes:
         return Partial.whole(attributes["value_int"])
     if "value_ints" in attributes:
@@ -87,7 +80,8 @@ def _constant(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partia
     return Partial.whole(array)
 
 
-def _shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Shape: sizes that are numbers are known, others are not."""
     value = node.inputs[0]
     if value is None or value.shape is None:
         return None
@@ -98,7 +92,8 @@ def _shape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return Partial(np.asarray(numbers, np.int64)[part], np.asarray(known, np.bool_)[part])
 
 
-def _size(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def size(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Size: the number of elements, where each size is a number."""
     operand, dims = inputs[0], dims_of(node.inputs[0])
     if operand is not None:
         return Partial.whole(operand.numbers.size)
@@ -106,11 +101,13 @@ def _size(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | 
     return None if count is None or count > _MOST else Partial.whole(count)
 
 
-def _same(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def identity(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Identity: its input."""
     return inputs[0]
 
 
-def _cast(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def cast(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Cast among int64, int32 and bool; what does not fit int32 is unknown."""
     operand, to = inputs[0], attributes["to"]
     if operand is None:
         return None
@@ -132,7 +129,8 @@ def _axes(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> tuple[int,
     return tuple(int(a) for a in axes.numbers.ravel()) if axes and axes.complete else None
 
 
-def _squeeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def squeeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Squeeze; None where an axis has another size than 1."""
     operand = inputs[0]
     if operand is None:
         return None
@@ -147,22 +145,24 @@ def _squeeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial
     return operand.both(lambda a: np.squeeze(a, axis=axes))
 
 
-def _unsqueeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def unsqueeze(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Unsqueeze, up to the rank that numpy holds."""
     operand, axes = inputs[0], _axes(node, inputs, attributes)
-    if operand is None or axes is None or operand.numbers.ndim + len(axes) > MOST_AXES:
+    if operand is None or axes is None or operand.numbers.ndim + len(axes) > _MOST_AXES:
         return None
     axes = counted_axes(axes, operand.numbers.ndim + len(axes))
     return operand.both(lambda a: np.expand_dims(a, axis=axes))
 
 
-def _reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Reshape to constants of which none is 0, and one may be -1."""
     if len(inputs) < 2:
         return None  # Reshape-1, whose shape is an attribute
     operand, shape = inputs
     if operand is None or shape is None or not shape.complete or shape.numbers.ndim != 1:
         return None
     sizes = [int(n) for n in shape.numbers]
-    if len(sizes) > MOST_AXES or sizes.count(-1) > 1 or any(n == 0 or n < -1 for n in sizes):
+    if len(sizes) > _MOST_AXES or sizes.count(-1) > 1 or any(n == 0 or n < -1 for n in sizes):
         return None
     count, given = operand.numbers.size, math.prod(n for n in sizes if n != -1)
     if count % given if -1 in sizes else count != given:
@@ -170,7 +170,8 @@ def _reshape(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial
     return operand.both(lambda a: a.reshape(sizes))
 
 
-def _concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Concat, also beside vectors of a known length of which nothing else is known."""
     # An operand of which nothing is known still counts when it is known to be one vector of n.
     parts: list[Partial] = []
     for value, operand in zip(node.inputs, inputs, strict=True):
@@ -195,12 +196,13 @@ def _concat(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     )
 
 
-def _gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Gather at constants; None where one lies outside of the axis."""
     operand, indices = inputs[0], inputs[1]
     if operand is None or indices is None or not indices.complete:
         return None
     axis = counted_axis(attributes["axis"], operand.numbers.ndim)
-    if operand.numbers.ndim + indices.numbers.ndim > MOST_AXES:
+    if operand.numbers.ndim + indices.numbers.ndim > _MOST_AXES:
         return None
     size = operand.numbers.shape[axis]
     if ((indices.numbers < -size) | (indices.numbers >= size)).any():
@@ -208,7 +210,8 @@ def _gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     return operand.both(lambda a: np.take(a, indices.numbers, axis=axis))
 
 
-def _slice(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def slice_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Slice of a vector between constants."""
     operand = inputs[0]
     if operand is None or operand.numbers.ndim != 1 or len(inputs) < 3:
         return None
@@ -223,7 +226,8 @@ def _slice(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return operand.both(lambda a: a[slice(start, end, step)])
 
 
-def _range(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def range_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Range of constants, up to `LARGEST` apart."""
     given = [None if p is None or not p.complete else p.number for p in inputs]
     start, limit, delta = given
     if start is None or limit is None or not delta or abs(limit - start) > LARGEST:
@@ -231,7 +235,8 @@ def _range(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return Partial.whole(np.asarray(range(start, limit, delta), np.int64))
 
 
-def _where(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def where(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Where by constants."""
     condition, yes, no = inputs
     if condition is None or yes is None or no is None or not condition.complete:
         return None
@@ -241,7 +246,7 @@ def _where(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return Partial(np.where(chosen, yes.numbers, no.numbers), np.where(chosen, yes.known, no.known))
 
 
-def _elementwise(compute: Callable[..., NDArray[Any]]) -> _Folder:
+def _elementwise(compute: Callable[..., NDArray[Any]]) -> FoldRule:
     def fold(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
         operands = [p for p in inputs if p is not None]
         # Before version 7 attributes said how operands are broadcast.
@@ -268,7 +273,8 @@ def _broadcasts(*operands: Partial) -> bool:
     return math.prod(shape) <= LARGEST
 
 
-def _divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Div by constants of which none is 0, rounded towards zero."""
     a, b = inputs
     if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None
@@ -279,7 +285,8 @@ def _divide(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
 
 
-def _modulo(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+def modulo(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """Mod by constants of which none is 0, with the sign that `fmod` says."""
     a, b = inputs
     if a is None or b is None or not b.complete or (b.numbers == 0).any() or not _broadcasts(a, b):
         return None
@@ -287,30 +294,13 @@ def _modulo(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial 
     return Partial(numbers, np.broadcast_to(a.known, numbers.shape))
 
 
-FOLDERS: Mapping[str, _Folder] = {
-    "Constant": _constant,
-    "Shape": _shape,
-    "Size": _size,
-    "Identity": _same,
-    "Cast": _cast,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Reshape": _reshape,
-    "Concat": _concat,
-    "Gather": _gather,
-    "Slice": _slice,
-    "Range": _range,
-    "Where": _where,
-    "Add": _elementwise(np.add),
-    "Sub": _elementwise(np.subtract),
-    "Mul": _elementwise(np.multiply),
-    "Div": _divide,
-    "Mod": _modulo,
-    "Neg": _elementwise(np.negative),
-    "Equal": _elementwise(np.equal),
-    "Less": _elementwise(np.less),
-    "Greater": _elementwise(np.greater),
-    "Not": _elementwise(np.logical_not),
-    "And": _elementwise(np.logical_and),
-    "Or": _elementwise(np.logical_or),
-}
+add = _elementwise(np.add)
+subtract = _elementwise(np.subtract)
+multiply = _elementwise(np.multiply)
+negate = _elementwise(np.negative)
+equal = _elementwise(np.equal)
+less = _elementwise(np.less)
+greater = _elementwise(np.greater)
+not_ = _elementwise(np.logical_not)
+and_ = _elementwise(np.logical_and)
+or_ = _elementwise(np.logical_or)

@@ -1,0 +1,170 @@
+"""The stage of `raise` for operators of onnxruntime: they become operators of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
+from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise
+from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.rule import Refusal
+from onnx_kvtool.rewrite.raise_report import (
+    AttentionMask,
+    Raised,
+    RaisedAttention,
+    RaisedCache,
+    Standardized,
+    Unraised,
+)
+from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["raise_contrib"]
+
+_GROUPED = "GroupQueryAttention"
+_AXIS = 2
+_WRITES = (
+    "the operator writes its new rows from `seqlens_k` + 1 less their number on, in a prompt from 0"
+    " on"
+)
+
+
+def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
+    """Write operators of onnxruntime with operators of ONNX, in place.
+
+    A cache of GroupQueryAttention that grows gets the capacity first, so that it is written in
+    place; without a capacity such a node stays as it is, and the stage of growing caches says so.
+
+    Returns:
+        Whether anything was replaced; the new nodes are of the opset of the result.
+    """
+    if settings.contrib == "keep":
+        return False
+    caches = dict(_growing(model))
+    resized = _resized(caches, settings.capacity)
+    waiting = frozenset(caches) if settings.capacity is None else frozenset()
+    masks = {node: _mask(node) for _, _, node in nodes(model) if _is_grouped(node)}
+    places = {node: outcome.place(path, node, i) for path, i, node in nodes(model)}
+    try:
+        found = standardise(
+            model, Names(model), lambda node: node not in waiting, opset=settings.opset
+        )
+    except Refusal as refusal:
+        outcome.notes.append(f"operators in functions are left alone: {refusal.message}")
+        return False
+    for node, shapes in resized.items():
+        if node.graph is not None:  # it was refused
+            for value, shape in shapes:
+                value.shape = shape
+    outcome.refused += [
+        Unraised(
+            places[node],
+            "growing-cache",
+            f"`{pairs[0][0].name}` grows with every step, and no `--capacity` says how many rows "
+            "it is for",
+        )
+        for node, pairs in caches.items()
+        if node in waiting
+    ]
+    outcome.refused += [Unraised(one.location, one.code, one.message) for one in found.refused]
+    if not found.done:
+        return False
+    outcome.blocked = objections(model, "raise")
+    outcome.contrib += [Standardized(done.location, done.rule) for done in found.done]
+    _report(model, found, {places[node]: mask for node, mask in masks.items()}, outcome)
+    return True
+
+
+def _is_grouped(node: ir.Node) -> bool:
+    return node.domain == DOMAIN and node.op_type == _GROUPED
+
+
+def _growing(model: ir.Model) -> Iterator[tuple[ir.Node, list[tuple[ir.Value, ir.Value]]]]:
+    """Yield each GroupQueryAttention with caches that grow, and these, past and present.
+
+    They are inputs and outputs of the model that nobody else reads.
+    """
+    for node in model.graph:
+        if not _is_grouped(node):
+            continue
+        view, pairs = ContribAttention(node), list[tuple[ir.Value, ir.Value]]()
+        for slot in CONTRIB_ATTENTIONS[_GROUPED].caches:
+            past, present = view.input(slot.past), view.output(slot.present)
+            if past is None or present is None or not past.is_graph_input():
+                break
+            if not _may_grow(past, present):
+                break
+            if not present.is_graph_output() or present.uses() or len(past.uses()) != 1:
+                break
+            pairs.append((past, present))
+        else:
+            yield node, pairs
+
+
+def _may_grow(past: ir.Value, present: ir.Value) -> bool:
+    """Return whether a cache does not have as many rows before a step as after it."""
+    before, after = dims_of(past), dims_of(present)
+    if before is None or len(before) <= _AXIS:
+        return False
+    return before[_AXIS] is None or after is None or before[_AXIS] != after[_AXIS]
+
+
+def _resized(
+    caches: dict[ir.Node, list[tuple[ir.Value, ir.Value]]], capacity: int | str | None
+) -> dict[ir.Node, list[tuple[ir.Value, ir.Shape | None]]]:
+    """Give caches a number of rows, in place; return the shapes that they had."""
+    had: dict[ir.Node, list[tuple[ir.Value, ir.Shape | None]]] = {}
+    if capacity is None:
+        return had
+    for node, pairs in caches.items():
+        for past, present in pairs:
+            dims = list(dims_of(past) or ())
+            dims[_AXIS] = capacity
+            had.setdefault(node, []).extend(((past, past.shape), (present, present.shape)))
+            past.shape, present.shape = ir.Shape(dims), ir.Shape(dims)
+    return had
+
+
+def _mask(node: ir.Node) -> AttentionMask:
+    view, window = ContribAttention(node), node.attributes.get("local_window_size")
+    if view.input("attention_bias") is not None:
+        return "kept"
+    if window is not None and not window.is_ref() and window.as_int() > 0:
+        return "window"
+    causal = node.attributes.get("causal")
+    return "none" if causal is not None and not causal.is_ref() and causal.value == 0 else "causal"
+
+
+def _report(
+    model: ir.Model,
+    found: Standardised,
+    masks: dict[Location, AttentionMask],
+    outcome: RaiseOutcome,
+) -> None:
+    """Say which caches are updated by TensorScatter now, and which attention is one Attention."""
+    for _, _, node in nodes(model):
+        place = found.origins.get(node.name or "")
+        if place is None or place not in masks:
+            continue
+        if node.op_type == "TensorScatter":
+            past, update, start = node.inputs[:3]
+            assert past is not None and update is not None and start is not None
+            present = node.outputs[0]
+            proof = (_WRITES,)
+            names = past.name or "", update.name or "", start.name, present.name or ""
+            outcome.raised.append(
+                Raised(place, "group_query_attention", _AXIS, "linear", *names, proof)
+            )
+            if past.is_graph_input() and present.is_graph_output():
+                rows = (dims_of(past) or (None,) * 4)[_AXIS]
+                cache = RaisedCache(names[0], names[3], rows, "linear", "group_query_attention")
+                outcome.caches.append(cache)
+        elif node.op_type == "Attention":
+            proof = ("the operator is attention over the rows that are valid after the update",)
+            outcome.attention.append(RaisedAttention(place, "full", masks[place], proof))

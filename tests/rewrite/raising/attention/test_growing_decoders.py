@@ -1,0 +1,62 @@
+"""Decoders of many exporters: caches of a fixed capacity and one Attention for each layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.walk import nodes
+from tests.grids import thinned
+from tests.rewrite.raising.growing_steps import ROWS, differences
+
+GROWING = Path(__file__).resolve().parents[4] / "fixtures" / "growing"
+
+LAYERS = {
+    "bloom__optimum": 2,
+    "falcon__dynamo_op18": 2,
+    "falcon__optimum_op18": 2,
+    "gemma2__optimum": 2,
+    "gemma2_eager_dynamo18": 2,
+    "gemma3__optimum_op18": 2,
+    "gpt2__optimum_op18": 2,
+    "gpt_neox__optimum": 2,
+    "gptj__optimum": 2,
+    "granite_eager__dynamo_op18": 2,
+    "llama__optimum": 2,
+    "llama_dynamic__dynamo_op18": 2,
+    "llama_eager_dynamo18": 2,
+    "mistral__optimum": 2,
+    "mistral_swmask_ts17": 2,
+    "mixtral__dynamo_op18": 2,
+    "olmo2__dynamo_op20": 2,
+    "opt__optimum_op18": 2,
+    "phi3__optimum_op18": 2,
+    "qwen2__dynamo_op18": 2,
+    "qwen2__optimum_op18": 2,
+    "qwen3__dynamo_op18": 2,
+    "qwen3__optimum_op18": 2,
+    "qwen3__optimum_op18__onnxsim": 2,
+    "t5_decoder_merged__optimum": 8,
+    "t5_decoder_with_past__optimum": 4,
+}
+"""How often each has attention; in the merged decoder once in each branch."""
+
+TOLERANCE = 2e-5
+
+
+@pytest.mark.parametrize("name", thinned(list(LAYERS), 4))
+def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None:
+    source = onnx.load(GROWING / f"{name}.onnx")
+    model, report = kv.raise_(source, capacity=ROWS, verify=False)
+
+    assert [str(refusal) for refusal in report.refused] == []
+    ops = [node.op_type for _, _, node in nodes(model)]
+    assert len(report.attention) == ops.count("Attention") == LAYERS[name]
+    result = ir.to_proto(model)
+    onnx.checker.check_model(result, full_check=True)
+    for batch in (1, 3):
+        assert not differences(source, result, ROWS, batch, tolerance=TOLERANCE)

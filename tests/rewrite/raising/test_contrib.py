@@ -1,0 +1,102 @@
+"""Models of the genai builder in native form: TensorScatter and Attention-24."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.model import read, serialize
+from onnx_kvtool.runtime.onnxruntime import Session
+from tests.runtime.kernels.contrib.node import needs_onnxruntime
+
+MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
+GENAI = MODELS / "genai" / "genai_llama_fp32_cpu.onnx"
+
+pytestmark = needs_onnxruntime
+
+
+def test_a_genai_model_gets_caches_of_a_capacity() -> None:
+    raised, report = kv.raise_(GENAI, capacity=16)
+    assert report.verification.status == "equal"
+    counts = Counter(node.op_type for node in raised.graph)
+    assert counts["TensorScatter"] == 4
+    assert counts["Attention"] == 2
+    assert {node.domain for node in raised.graph} == {""}
+    assert [(c.capacity, c.source) for c in report.caches] == [(16, "group_query_attention")] * 4
+    assert [(a.form, a.mask) for a in report.attention] == [("full", "causal")] * 2
+    assert Counter(done.rule for done in report.contrib) == {
+        "group_query_attention": 2,
+        "simplified_layer_normalization": 1,
+        "skip_simplified_layer_normalization": 4,
+    }
+    source = read(GENAI)
+    assert [i.name for i in raised.graph.inputs] == [i.name for i in source.graph.inputs]
+    assert [o.name for o in raised.graph.outputs] == [o.name for o in source.graph.outputs]
+    shapes = {str(i.shape) for i in raised.graph.inputs if (i.name or "").startswith("past")}
+    assert shapes == {"[batch_size,2,16,kv_cache_dim]"}
+    data = report.to_json()
+    assert data["contrib"][0].keys() == {"graph", "node", "op", "rule"}
+
+
+def test_without_a_capacity_its_attention_stays() -> None:
+    raised, report = kv.raise_(GENAI)
+    assert {refusal.code for refusal in report.refused} == {"growing-cache"}
+    assert "`past_key_values.0.key`" in report.refused[0].message
+    assert {node.op_type for node in raised.graph if node.domain} == {"GroupQueryAttention"}
+    assert report.verification.status == "equal"
+
+
+def test_operators_may_be_kept() -> None:
+    raised, report = kv.raise_(GENAI, capacity=16, contrib="keep")
+    assert not report.contrib
+    assert not report.raised
+    assert raised.opset_imports == read(GENAI).opset_imports
+
+
+@pytest.mark.parametrize("opset", [24, 18, 13])
+@pytest.mark.parametrize("lengths", [(5,), (5, 3, 4)], ids=["one sequence", "three, ragged"])
+def test_a_host_gets_the_same_tokens(lengths: tuple[int, ...], opset: int) -> None:
+    """A prompt with padding behind and eight steps; the native form in buffers of 16 rows."""
+    model, _ = kv.raise_(GENAI, capacity=16, verify=False)
+    if opset < 24:
+        model, report = kv.lower(model, opset=opset)
+        assert report.verification.status == "equal"
+    grown, fixed = Session(serialize(read(GENAI)), ""), Session(serialize(model), "")
+    rng = np.random.default_rng(3)
+    batch, longest = len(lengths), max(lengths)
+    names = [i.name or "" for i in model.graph.inputs if (i.name or "").startswith("past")]
+    empty = {n: np.zeros((batch, 2, 0, 16), np.float32) for n in names}
+    buffers = {n: np.zeros((batch, 2, 16, 16), np.float32) for n in names}
+    mask = (np.arange(longest) < np.array(lengths)[:, None]).astype(np.int64)
+    ids = rng.integers(0, 97, (batch, longest))
+    for step in range(9):
+        fed = {"input_ids": ids, "attention_mask": mask}
+        one, other = grown.run({**fed, **empty}), fixed.run({**fed, **buffers})
+        live = mask.astype(bool) if step == 0 else np.ones((batch, 1), bool)
+        np.testing.assert_allclose(other["logits"][live], one["logits"][live], 1e-4, 1e-5)
+        counts = np.array(lengths) + step
+        for name in names:
+            present = name.replace("past_key_values", "present")
+            empty[name], buffers[name] = one[present], other[present]
+            for b, count in enumerate(counts):
+                rows = [cache[name][b, :, :count] for cache in (empty, buffers)]
+                np.testing.assert_allclose(rows[1], rows[0], 1e-4, 1e-5)
+        ids = rng.integers(0, 97, (batch, 1))
+        mask = (np.arange(longest + step + 1) < (counts + 1)[:, None]).astype(np.int64)
+
+
+def test_what_cannot_be_written_keeps_its_cache() -> None:
+    model = read(GENAI)
+    first = next(node for node in model.graph if node.op_type == "GroupQueryAttention")
+    first.attributes["smooth_softmax"] = ir.AttrInt64("smooth_softmax", 1)
+    raised, report = kv.raise_(model, capacity=16, verify=False)
+    assert [node.op_type for node in raised.graph if node.domain] == ["GroupQueryAttention"]
+    assert any("`smooth_softmax`" in refusal.message for refusal in report.refused)
+    shapes = {i.name: str(i.shape) for i in raised.graph.inputs}
+    assert "past_sequence_length" in shapes["past_key_values.0.key"]
+    assert ",16," in shapes["past_key_values.1.key"]
