@@ -13,6 +13,7 @@ from onnx_kvtool.rewrite.contrib import (
     quantized_product,
 )
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
+from onnx_kvtool.rewrite.contrib.multi_head_attention import attention, multi_head_attention
 from onnx_kvtool.rewrite.contrib.rotary import rotary_embedding
 from onnx_kvtool.rewrite.contrib.rule import ContribRule
 
@@ -32,6 +33,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
     + [
         ((DOMAIN, rule.operator), rule)
         for rule in (
+            ContribRule("Attention", attention),
             ContribRule("BiasDropout", activation.bias_dropout),
             ContribRule("BiasGelu", activation.bias_gelu),
             ContribRule("BiasSplitGelu", activation.bias_split_gelu),
@@ -47,6 +49,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("GroupQueryAttention", group_query_attention),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits),
+            ContribRule("MultiHeadAttention", multi_head_attention),
             ContribRule("NhwcConv", product.nhwc_conv),
             ContribRule("QGemm", quantized_product.q_gemm),
             ContribRule("QLinearAdd", codes.q_linear_add),

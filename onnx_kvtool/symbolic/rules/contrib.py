@@ -58,6 +58,15 @@ def skip_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (shape, none, none, shape)
 
 
+def embed_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """EmbedLayerNormalization: rows of the tables, how many tokens count, and the sum."""
+    ids, words = site.shape(0), site.shape(2)
+    if len(ids) != 2 or len(words) != 2:
+        raise Unknown("malformed", "`EmbedLayerNormalization` takes matrices")
+    rows = (*ids, words[1])
+    return (rows, ids[:1], rows)
+
+
 def bias_split_gelu(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """BiasSplitGelu: half of the last axis."""
     shape = site.shape(0)
@@ -146,6 +155,10 @@ CONTRIB: Table[str, Contrib] = Table(
         ("Attention", Contrib(fused_attention)),
         ("BiasAdd", Contrib(like(0))),
         ("BiasSplitGelu", Contrib(bias_split_gelu)),
+        (
+            "EmbedLayerNormalization",
+            Contrib(embed_layer_normalization, {0: (2,), 1: ir.DataType.INT32, 2: (2,)}),
+        ),
         ("FusedConv", Contrib(conv())),
         ("FusedGemm", Contrib(fused_gemm(1))),
         ("FusedMatMul", Contrib(fused_mat_mul)),

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime as ort
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import serialize
@@ -20,9 +20,10 @@ from onnx_kvtool.rewrite.report import Outcome
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.runtime.kernels.contrib.node import node_model, ours
 
-__all__ = ["Array", "demand_same", "normal", "refusal", "standard"]
+__all__ = ["Array", "Arrays", "Dims", "demand_same", "normal", "refusal", "standard"]
 
 Array = np.ndarray[Any, Any]
+Dims = list[int | str | None]
 Arrays = Mapping[str, "Array | None"]
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-5, "float16": 8e-3, "bfloat16": 6e-2}
@@ -42,10 +43,15 @@ def standard(
     *,
     at: int = 24,
     constants: Sequence[str] = (),
+    dims: Mapping[str, Dims] | None = None,
     **attributes: Any,
 ) -> tuple[ir.Model, Outcome]:
     """Return a model of one node after it came to an opset with standard operators only."""
     proto = _proto(op_type, inputs, outputs, domain, constants, attributes)
+    for value in proto.graph.input:
+        if dims and value.name in dims:
+            kind = value.type.tensor_type.elem_type
+            value.CopyFrom(helper.make_tensor_value_info(value.name, kind, dims[value.name]))
     if domain != "" or op_type != "LayerNormalization":
         proto.opset_import[0].version = max(at, proto.opset_import[0].version)
     model = ir.from_proto(proto)
@@ -63,6 +69,7 @@ def demand_same(
     constants: Sequence[str] = (),
     steps: int = 0,
     limit: float | None = None,
+    dims: Mapping[str, Dims] | None = None,
     expected: Mapping[str, Array] | None = None,
     **attributes: Any,
 ) -> ir.Model:
@@ -77,6 +84,7 @@ def demand_same(
         constants: Inputs that are initializers.
         steps: By how many codes integers may differ.
         limit: Absolute and relative tolerance; None for that of the element type.
+        dims: Declared dimensions of inputs that are not those of their values.
         expected: What must come out, where no kernel says it.
         attributes: Of the node.
     """
@@ -90,7 +98,7 @@ def demand_same(
             if "NOT_IMPLEMENTED" not in str(error) and "bfloat16" not in str(error):
                 raise
             expected = ours(*arguments, **attributes)
-    model, outcome = standard(*arguments, at=at, constants=constants, **attributes)
+    model, outcome = standard(*arguments, at=at, constants=constants, dims=dims, **attributes)
     assert not outcome.refused, outcome.refused[0]
     assert not [n for n in model.graph.all_nodes() if n.domain != ""]
     assert "com.microsoft" not in model.opset_imports
