@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.one_hot import Mask, prove_one_hot, read_mask
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.where import is_cache
 
 __all__ = ["raise_one_hot_sum"]
-
-_FLOATS = frozenset(
-    {ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
-)
 
 
 def raise_one_hot_sum(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
@@ -51,7 +48,7 @@ def _prove(
     proof: Proof, mask: Mask, cache: ir.Value, update: ir.Value, output: ir.Value
 ) -> ProvenUpdate:
     found = prove_one_hot(proof, mask, cache, update, output)
-    if cache.dtype is None or cache.dtype in _FLOATS:
+    if cache.dtype is None or cache.dtype in FLOAT_TYPES:
         for value in (cache, update):
             proof.assume(
                 "finite",

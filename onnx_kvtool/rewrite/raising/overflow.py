@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.symbolic.bounds import interval
@@ -39,12 +40,9 @@ def check_no_overflow(proof: Proof, indices: ir.Value) -> None:
                 )
         node = value.producer()
         for operand in () if node is None or node.domain != "" else node.inputs:
-            is_integer = operand is not None and proof.maps.of(operand).dtype in _INTEGERS
+            is_integer = operand is not None and proof.maps.of(operand).dtype in WHOLE_TYPES
             if operand is not None and is_integer and operand not in seen:
                 seen.add(operand)
                 pending.append(operand)
         if len(seen) > _MOST:
             raise Unproven("narrow-positions", f"`{indices.name}` is computed from too many values")
-
-
-_INTEGERS = {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL}

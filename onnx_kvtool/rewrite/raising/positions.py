@@ -21,13 +21,11 @@ from onnx_kvtool.symbolic.atoms import (
     Modulo,
 )
 from onnx_kvtool.symbolic.bounds import Facts, at_least, below, interval
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, variable
 from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
 from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Positions", "check_start", "legal_index", "read_positions", "unrelated"]
-
-_ZERO = integer(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def _wrapped(atom: object, size: Expr) -> Expr | None:
         largest = other.atom
         if other == start + size:
             return start
-        if isinstance(largest, Largest) and largest.of == {_ZERO, start + size}:
+        if isinstance(largest, Largest) and largest.of == {ZERO, start + size}:
             return start
     return None
 
@@ -125,7 +123,7 @@ def read_positions(
         proof.say(f"the one row of the update goes to `{wrap}`")
     else:
         proof.say(f"row s of the update goes to `{wrap}`")
-    if not at_least(start, _ZERO, Facts(tuple(grid))):
+    if not at_least(start, ZERO, Facts(tuple(grid))):
         meaning = "counts from the end" if mode == "linear" else "wraps as well"
         proof.say(f"a start below 0, which {meaning}, is one that TensorScatter refuses")
     if mode == "circular":
@@ -200,7 +198,7 @@ def _counted(proof: Proof, found: Expr, row: int, what: str) -> Expr:
             f"{what} holds the elements of `{atom.value.name}`, and nothing says that they count "
             "up by one",
         )
-        index = tuple(_ZERO if i == along[0] else part for i, part in enumerate(atom.index))
+        index = tuple(ZERO if i == along[0] else part for i, part in enumerate(atom.index))
         return rest + variable(Element(atom.value, index))
     shown = text(found, {row: "s"})
     if any(isinstance(atom, Element) and _depends(atom, row) for atom in found.atoms()):

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.choices import AttentionChoice
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
 from onnx_kvtool.rewrite.engine.emit import Emitter
@@ -35,8 +36,6 @@ from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Fusion", "is_candidate", "prove", "write"]
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,7 @@ def _best(operands: Sequence[Operand]) -> Operand:
 def _dtype(scores: Scores, weighted: Weighted, operands: Sequence[Operand]) -> ir.DataType:
     types = {o.value.dtype for o in operands} | {weighted.result.dtype, scores.value.dtype}
     (dtype, *others) = types
-    if others or dtype not in _FLOATS:
+    if others or dtype not in FLOAT_TYPES:
         names = ", ".join(sorted("unknown" if t is None else t.name.lower() for t in types))
         text_ = f"queries, keys, values and results are {names}, expected one type"
         raise Unproven("types-differ", text_)

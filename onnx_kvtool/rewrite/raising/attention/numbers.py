@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.rewrite.raising.attention.sight import Sight
 from onnx_kvtool.symbolic.stored import elements
 
@@ -32,7 +33,6 @@ _BINARY: dict[str, Callable[[float, float], float]] = {
     "Pow": lambda a, b: a**b,
     "Sub": lambda a, b: a - b,
 }
-_INTEGERS = {ir.DataType.INT64, ir.DataType.INT32}
 
 
 def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | None:
@@ -45,7 +45,7 @@ def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | N
     shape = sight.shape(value)
     if shape is None or any(size.number != 1 for size in shape):
         return None
-    if value.dtype in _INTEGERS:
+    if value.dtype in SIZE_TYPES:
         scalar = sight.maps.of(value).scalar()
         return None if scalar is None or scalar.number is None else float(scalar.number)
     tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
