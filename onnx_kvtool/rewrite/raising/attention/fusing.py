@@ -141,7 +141,7 @@ def _prove(
         raise Unproven("unknown-scale", f"the scores are scaled by {scale:g}, expected above 0")
     if dtype == ir.DataType.DOUBLE and not _is_single(scores.softcap or 0):
         raise Unproven("types-differ", "an attribute of Attention cannot hold the softcap")
-    found = masking(scores, dtype, frame, sight, guarded=weighted.guarded)
+    found = masking(scores, dtype, frame, sight, guarded=_is_guarded(scores, weighted))
     form = _form(keys, values, choice)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
     return Fusion(
@@ -157,6 +157,20 @@ def _prove(
         form=form,
         sentences=(*sentences, *found.sentences),
     )
+
+
+def _is_guarded(scores: Scores, weighted: Weighted) -> bool:
+    """Return whether rows without any key are zero in the source.
+
+    Raises:
+        Unproven: If other rows are.
+    """
+    for mask in weighted.guards:
+        alone = scores.masks[0] if len(scores.masks) == 1 else None
+        if mask is not None and (alone is None or alone.seen.value is not mask):
+            text_ = f"rows are zero where `{mask.name}` hides all keys, and others hide some"
+            raise Unproven("other-rows", text_)
+    return bool(weighted.guards)
 
 
 def _operands(

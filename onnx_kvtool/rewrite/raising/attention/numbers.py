@@ -62,7 +62,7 @@ def _computed(value: ir.Value, sight: Sight, depth: int) -> float | None:
     if node.op_type in _BINARY and len(node.inputs) == 2:
         operands = [number_of(operand, sight, depth + 1) for operand in node.inputs]
         compute: Callable[..., float] = _BINARY[node.op_type]
-    elif node.op_type in _UNARY or node.op_type == "Cast":
+    elif node.op_type in _UNARY or node.op_type in ("Cast", "CastLike"):
         operands = [number_of(node.inputs[0], sight, depth + 1)]
         compute = _UNARY.get(node.op_type, _UNARY["Identity"])
     else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
 from onnx_kvtool.rewrite.raising.attention.numbers import number_of
@@ -35,7 +37,8 @@ class Weighted:
         result: What holds the weighted values.
         result_is_whole: Whether `result` is (B, H, L, E); else it is the product.
         shape: Shape of the product.
-        guarded: Whether probabilities that are no numbers become zeros.
+        guards: What makes rows without any key zero: None for a test for what is no number, a mask
+            for a test whether all of its row is -inf.
     """
 
     values: Seen
@@ -44,7 +47,7 @@ class Weighted:
     result: ir.Value
     result_is_whole: bool
     shape: tuple[Expr, ...]
-    guarded: bool
+    guards: tuple[ir.Value | None, ...]
 
 
 def weighted_by(probabilities: ir.Value) -> ir.Node | None:
@@ -94,18 +97,19 @@ def read_weighted(softmax: ir.Node, end: ir.Node, frame: Frame, sight: Sight) ->
     place = 1 if ways[0] is not None else 0
     values, rows = found.operands[place], found.sizes[place]
     whole, below = _result(Seen(result, index), last, frame, sight)
-    return Weighted(values, rows, last, below, whole, shape or (), bool(ways[1 - place]))
+    return Weighted(values, rows, last, below, whole, shape or (), ways[1 - place] or ())
 
 
 def _to_softmax(
     seen: Seen, softmax: ir.Node, frame: Frame, sight: Sight, facts: Facts
-) -> bool | None:
-    """Return whether a guard stands between a Softmax and an operand; None if it is another value.
+) -> tuple[ir.Value | None, ...] | None:
+    """Return the guards between a Softmax and an operand; None if it is another value.
 
     Raises:
         Unproven: If it comes from the Softmax in another order, or is read elsewhere on the way.
     """
-    guarded, readers, final = False, 1, seen.value.dtype
+    guards: list[ir.Value | None] = []
+    readers, final = 1, seen.value.dtype
     passed: list[tuple[ir.Value, int]] = []
     for _ in range(_DEEPEST):
         node = seen.value.producer()
@@ -115,10 +119,12 @@ def _to_softmax(
         if node is None or node.domain != "":
             return None
         if node.op_type == "Where":
-            inner = _guarded(node, sight)
-            if inner is None:
+            guard = _guard(node, sight)
+            if guard is None:
                 return None
-            guarded, above, many = True, Seen(inner, seen.index), 2
+            inner, mask = guard
+            guards.append(mask)
+            above, many = Seen(inner, seen.index), 2 if mask is None else 1
         elif node.op_type == "Cast" and node.inputs[0] is not None:
             types = node.inputs[0].dtype, seen.value.dtype
             if not {*types} <= {softmax.outputs[0].dtype, final}:
@@ -137,23 +143,50 @@ def _to_softmax(
     shape = sight.shape(seen.value)
     if shape is None or seen.index != frame.index(shape, frame.at(KEY)):
         raise Unproven("other-layout", f"`{seen.value.name}` is read in another order")
-    return guarded
+    return tuple(guards)
 
 
 def _check_unread(value: ir.Value, readers: int) -> None:
-    if len(value.uses()) != readers or value.is_graph_output():
+    # CastLike asks its second operand for its type alone.
+    read = [use for use in value.uses() if use.node.op_type != "CastLike" or use.idx == 0]
+    if len(read) != readers or value.is_graph_output():
         text = f"the probabilities `{value.name}` are read elsewhere or an output"
         raise Unproven("probabilities-read", text)
 
 
-def _guarded(node: ir.Node, sight: Sight) -> ir.Value | None:
-    """Return the value of which a Where replaces what is no number by 0."""
+def _guard(node: ir.Node, sight: Sight) -> tuple[ir.Value, ir.Value | None] | None:
+    """Return the value of which a Where makes rows without any key zero, and how it knows them.
+
+    Returns:
+        With the value None for a test for what is no number, or the mask of which the test wants a
+        whole row to be -inf, as the body of Attention does.
+    """
     condition, yes, no = node.inputs
     test = None if condition is None else condition.producer()
-    if test is None or test.op_type != "IsNaN" or test.domain != "" or test.inputs[0] is not no:
+    if test is None or test.domain != "" or no is None or number_of(yes, sight) != 0:
         return None
-    alone = condition is not None and len(condition.uses()) == 1
-    return no if number_of(yes, sight) == 0 and alone else None
+    if test.op_type == "IsNaN" and test.inputs[0] is no:
+        return (no, None) if condition is not None and len(condition.uses()) == 1 else None
+    if test.op_type != "Equal" or number_of(test.inputs[1], sight) != -math.inf:
+        return None
+    highest = None if test.inputs[0] is None else test.inputs[0].producer()
+    view = None if highest is None or highest.op_type != "ReduceMax" else sight.view(highest)
+    mask = None if view is None else view.input("data")
+    shape = None if mask is None else sight.shape(mask)
+    if view is None or mask is None or shape is None or view.integer("keepdims") != 1:
+        return None
+    return (no, mask) if _axes(view, sight) in ((-1,), (len(shape) - 1,)) else None
+
+
+def _axes(view: NodeView, sight: Sight) -> tuple[int, ...] | None:
+    """Return the axes of a reduction as they are written; None where they are not known."""
+    if "axes" in view.facts.attributes:
+        given = view.attribute("axes")
+        return tuple(n for n in given if isinstance(n, int)) if isinstance(given, tuple) else None
+    value = view.input("axes")
+    elements = None if value is None else sight.maps.of(value).vector()
+    numbers = [element.number for element in elements or ()]
+    return tuple(n for n in numbers if n is not None)
 
 
 def _result(seen: Seen, last: Expr, frame: Frame, sight: Sight) -> tuple[bool, ir.Value]:

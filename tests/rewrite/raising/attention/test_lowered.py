@@ -1,0 +1,107 @@
+"""What `lower` writes for Attention comes back as Attention, in each of its forms."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.conformance.corpus import Case, cases
+from tests.grids import grid, thinned
+
+NATIVE = Path(__file__).resolve().parents[4] / "fixtures" / "models" / "native"
+
+
+@functools.cache
+def attention() -> dict[str, Case]:
+    """Return onnx's cases of Attention by name."""
+    return {case.name: case for case in cases() if case.name.startswith("attention")}
+
+
+NAMES = [
+    "3d",
+    "3d_attn_mask",
+    "3d_causal",
+    "3d_diff_heads_sizes_softcap",
+    "3d_gqa_causal",
+    "3d_gqa_with_past_and_present",
+    "3d_local_window",
+    "3d_scaled",
+    "4d",
+    "4d_attn_mask",
+    "4d_attn_mask_3d_causal",
+    "4d_attn_mask_4d",
+    "4d_attn_mask_bool",
+    "4d_attn_mask_bool_4d",
+    "4d_causal_fp16",
+    "4d_causal_nonpad_attn_mask_composition",
+    "4d_causal_with_past_and_present",
+    "4d_diff_heads_mask4d_padded_kv",
+    "4d_diff_heads_with_past_and_present_mask3d",
+    "4d_gqa",
+    "4d_gqa_causal_nonpad_decode",
+    "4d_gqa_softcap",
+    "4d_padded_kv_bf16",
+    "4d_softcap_neginf_mask",
+    "4d_with_past_and_present_qk_matmul_bias",
+    "4d_with_qk_matmul",
+    "bidirectional_window",
+    "causal_boolmask_nan_robustness",
+    "local_window",
+    "local_window_ext_cache_rank2_mask",
+]
+
+
+@pytest.mark.parametrize("opset", [18, 13])
+@pytest.mark.parametrize("name", thinned(NAMES, 6))
+def test_a_case_of_onnx_comes_back_and_is_equal(name: str, opset: int) -> None:
+    if (name, opset) == ("4d_padded_kv_bf16", 13):
+        pytest.skip("its Casts between bfloat16 and float32 are not those around a Softmax")
+    case = attention()[f"attention_{name}"]
+    lowered, _ = kv.lower(case.model, opset=opset, verify=False)
+
+    raised, report = kv.raise_(lowered, verify=False)
+
+    ops = [node.op_type for _, _, node in nodes(raised)]
+    assert "Attention" in ops and "Softmax" not in ops
+    assert len(report.attention) == 1
+    before, after = (Evaluator(model).run(case.feeds).values for model in (lowered, raised))
+    for output, wanted in before.items():
+        assert isinstance(wanted, np.ndarray)
+        tolerance = {np.float16: 2e-3, ml_dtypes.bfloat16: 2e-2}.get(wanted.dtype.type, 1e-5)
+        got = np.asarray(after[output])
+        np.testing.assert_allclose(
+            got.astype(float), wanted.astype(float), rtol=tolerance, atol=tolerance
+        )
+
+
+@pytest.mark.parametrize("mode", ["softmax", "softmax with a past"])
+def test_probabilities_that_are_an_output_stay(mode: str) -> None:
+    past = "3d_with_past_and_present_" if "past" in mode else "4d_with_"
+    case = attention()[f"attention_{past}qk_matmul_softmax"]
+    lowered, _ = kv.lower(case.model, opset=18, verify=False)
+    _, report = kv.raise_(lowered, verify=False)
+    assert not report.attention
+    assert "probabilities-read" in [refusal.code for refusal in report.refused]
+
+
+@grid(
+    3,
+    opset=[11, 13, 18, 21],
+    name=["llama_static", "llama_static_fp16", "mistral_sliding_bias_static"],
+)
+def test_a_native_decoder_comes_back(name: str, opset: int) -> None:
+    source = kv.load(NATIVE / f"{name}.onnx")
+    lowered, _ = kv.lower(source, opset=opset, verify=False)
+    raised, report = kv.raise_(lowered, verify=False)
+
+    ops = [node.op_type for _, _, node in nodes(raised)]
+    assert ops.count("Attention") == ops.count("TensorScatter") // 2 == 2
+    assert [done.form for done in report.attention] == ["full", "full"]
+    assert kv.verify(lowered, raised, cases=1, steps=1).status == "equal"
