@@ -180,7 +180,7 @@ class _Drawer:
             for write in spec.uses.writes
             if write.mode == "circular" and (size := self._layout.capacity(write))
         ]
-        if self._case.start != "end" or not capacities:
+        if self._case.start != "end" or not capacities or self._before is not None:
             return self.starts
         capacity = min(capacities)
         wrapped = self._rng.integers(capacity, 2 * capacity, self.starts.shape)

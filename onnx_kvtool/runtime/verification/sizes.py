@@ -17,7 +17,7 @@ from onnx_kvtool.runtime.inputs.fitting import least_memory
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_difference, interface_of
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.verification.engine import compare_models
-from onnx_kvtool.runtime.verification.growing.pair import Side, growing_pair
+from onnx_kvtool.runtime.verification.growing.pair import Side, may_be_growing_pair
 from onnx_kvtool.runtime.verification.likeness import alike
 from onnx_kvtool.runtime.verification.report import Shrunken, VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
@@ -142,7 +142,7 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
         and outputs differ; `unrunnable` when there are no such copies or they do not run.
     """
     difference = interface_difference(a.interface, b.interface)
-    if difference is not None and growing_pair(a.side, b.side, settings.dims) is None:
+    if difference is not None and not may_be_growing_pair(a.side, b.side):
         return VerifyReport("different", seed=settings.seed, detail=difference)
     try:
         found = alike(a.skeleton.message, b.skeleton.message)

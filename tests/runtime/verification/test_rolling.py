@@ -6,6 +6,8 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk
 from tests.runtime.recorded import model, needs_24
 
 pytestmark = needs_24
@@ -159,4 +161,12 @@ def lowered(source: ir.Model) -> ir.Model:
 def test_a_lowered_circular_form_is_still_one(name: str) -> None:
     rolling, circular = map(model, PAIRS[name])
     found = kv.verify(rolling, lowered(circular))
+    assert (found.status, found.detail) == ("equal", None)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_copies_are_a_pair_as_well(name: str) -> None:
+    rolling, circular = PAIRS[name]
+    models = Large(model(rolling), "A"), Large(model(circular), "B")
+    found = compare_shrunk(*models, Settings())
     assert (found.status, found.detail) == ("equal", None)

@@ -24,7 +24,7 @@ def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tu
         count: How many cases; None for the usual ones, more for others in other sizes.
         steps: Decode steps after the first run of each; None for those of the cases.
     """
-    room = pair.capacity if pair.capacity is not None else 2 * (pair.window or 0) + 3
+    room = pair.room
     usual = _usual(room, _sides(pair), pair.window, is_counted=pair.plan.is_counted)
     cases = list(usual if count is None else usual[:count])
     while count is not None and len(cases) < count:

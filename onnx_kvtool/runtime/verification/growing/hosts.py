@@ -35,12 +35,8 @@ class GrowingHost:
     axes: Mapping[str, tuple[int, int]]
 
     def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
-        """Return the inputs of the model; rows of caches that are not in use are zeros."""
-        before, _ = rows_of(self.pair.plan, inputs)
-        fed = {name: value for name, value in inputs.items() if name != self.pair.counter.name}
-        for cache in self.pair.caches:
-            fed[cache.past] = cache.without_rest(inputs[cache.past], before)
-        return fed
+        """Return the inputs of the model."""
+        return {name: value for name, value in inputs.items() if name != self.pair.counter.name}
 
     def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
         """Return the outputs with zeros for all rows that hold no token.
@@ -48,11 +44,7 @@ class GrowingHost:
         A right model may compute anything there, and hands the rows of caches on to nobody but
         attention, which a mask keeps from looking at them.
         """
-        before, length = rows_of(self.pair.plan, inputs)
-        read = dict(outputs)
-        for cache in self.pair.caches:
-            read[cache.present] = cache.without_rest(outputs[cache.present], before + length)
-        return _live(self.pair.plan, self.axes, inputs, read)
+        return _live(self.pair.plan, self.axes, inputs, outputs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from onnx_kvtool.runtime.inputs.roles import Uses
 from onnx_kvtool.runtime.inputs.symbols import CAPACITY, kinds_of
 from onnx_kvtool.runtime.verification.growing.rows import Arrangement, FixedCache
 
-__all__ = ["GrowingPair", "Probe", "Side", "growing_pair"]
+__all__ = ["GrowingPair", "Probe", "Side", "growing_pair", "may_be_growing_pair"]
 
 Probe = Callable[[InputPlan, CachePair, int, int], "tuple[Arrangement, int] | None"]
 """Says how A keeps the rows of a cache; see `probe.kept_rows_of`."""
@@ -52,6 +52,21 @@ class GrowingPair:
     dims: Mapping[str, int]
 
     @property
+    def room(self) -> int:
+        """Rows up to which caches are filled: those of the smallest one that is not circular.
+
+        Without one they go round circular caches twice.
+        """
+        own = {cache.past for cache in self.caches}
+        sizes = {spec.name: spec.shape for spec in self.plan.inputs}
+        known = [] if self.capacity is None else [self.capacity]
+        for pair in self.plan.pairs:
+            if pair.past not in own and pair.kind == "fixed" and pair.axis is not None:
+                size = sizes[pair.past][pair.axis]
+                known.append(_size(size, self.dims))
+        return min(known, default=2 * (self.window or 0) + 3)
+
+    @property
     def window(self) -> int | None:
         """Rows of the smallest circular cache; None without."""
         return min((cache.capacity for cache in self.caches if cache.is_circular), default=None)
@@ -84,7 +99,8 @@ def growing_pair(
     other = {spec.name: spec for spec in b.plan.inputs}
     # What B writes there has other sizes than the caches of A.
     counter = replace(more[0], uses=Uses(None)) if more else _COUNTER
-    plan = replace(a.plan, inputs=(*a.plan.inputs, counter))
+    inputs = (_told(spec, other[spec.name]) for spec in a.plan.inputs)
+    plan = replace(a.plan, inputs=(*inputs, counter))
     find = _Finding(a, b, {**_bound(a.plan, other), **dims})
     caches = tuple(find.caches(plan, probe))
     if not caches:
@@ -101,8 +117,20 @@ def growing_pair(
     )
 
 
+def may_be_growing_pair(a: Side, b: Side) -> bool:
+    """Return whether two models are such a pair, for all that is seen without running them."""
+    return growing_pair(a, b, {}, lambda *_: ("first", 1)) is not None
+
+
 _COUNTER = InputSpec(" tokens", ir.DataType.INT64, (1,), "past_length", Uses(None))
 """The tokens before a step where no input of B is that; a name that exporters do not give."""
+
+
+def _told(spec: InputSpec, other: InputSpec) -> InputSpec:
+    """Return an input of A as B tells what it means, of which a TensorScatter tells more."""
+    if spec.role == "free" and other.role in ("write_indices", "position_ids"):
+        return replace(spec, role=other.role, uses=other.uses)
+    return spec
 
 
 def _counts_tokens(spec: InputSpec) -> bool:

@@ -39,7 +39,11 @@ def kept_rows_of(
         capacity: Rows of the cache in its other form.
         dims: Sizes that are bound.
     """
-    full = _step(subject, plan, pair, capacity, dims)
+    full = None
+    # A cache that keeps all rows beside this one may leave no room for a token more.
+    for tokens in (capacity, capacity - 1, 1):
+        if (full := _step(subject, plan, pair, tokens, dims)) is not None:
+            break
     if full is None:
         return None
     past, present = full

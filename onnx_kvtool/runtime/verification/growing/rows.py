@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from onnx_kvtool.runtime.sessions import Array
 
 __all__ = ["Arrangement", "FixedCache"]
 
+Places = npt.NDArray[np.signedinteger]
+
 Arrangement = Literal["grows", "first", "last"]
 """How A keeps rows: in a cache of as many as are in use; in one of a fixed size, from its first
-row on until it is full; or up to its last row. A full one drops its first rows for new ones."""
+row on until it is full; or up to its last row, as if there always had been rows before. A full one
+drops its first rows for new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +42,6 @@ class FixedCache:
     arrangement: Arrangement = "grows"
     most: int | None = None
 
-    def in_use(self, tokens: int) -> slice:
-        """Return which rows of A are in use after so many tokens.
-
-        Where both models have as many, those that hold no token yet count as well: A may read them.
-        """
-        if self.arrangement != "grows" and self.most == self.capacity:
-            return slice(0, self.capacity)
-        count = tokens if self.most is None else min(tokens, self.most)
-        if self.arrangement == "last" and self.most is not None:
-            return slice(self.most - count, self.most)
-        return slice(count)
-
     def fixed(self, rows: Array, tokens: int, rest: Array) -> Array:
         """Return the cache of B that holds what `rows` of A hold after so many tokens.
 
@@ -58,41 +50,23 @@ class FixedCache:
             tokens: Tokens that went by.
             rest: Rows that are not in use in B, in the shape of the result.
         """
-        held = rows[self._at(self.in_use(tokens))]
         buffer = np.array(rest, rows.dtype)
-        count = held.shape[self.axis]
-        buffer[self._at(self._places(tokens, count))] = held
+        buffer[self._at(self._places(tokens, rows.shape[self.axis]))] = rows
         return buffer
 
     def kept(self, buffer: Array, tokens: int) -> Array:
-        """Return the cache of A that holds what `buffer` of B holds after so many tokens.
-
-        Rows of A that are not in use are zeros.
-        """
-        use = self.in_use(tokens)
-        held = buffer[self._at(self._places(tokens, use.stop - (use.start or 0)))]
-        if self.arrangement == "grows" or self.most is None:
-            return held
-        shape = list(buffer.shape)
-        shape[self.axis] = self.most
-        rows = np.zeros(shape, buffer.dtype)
-        rows[self._at(use)] = held
-        return rows
-
-    def without_rest(self, rows: Array, tokens: int) -> Array:
-        """Return the cache of A with zeros in rows that are not in use."""
+        """Return the cache of A that holds what `buffer` of B holds after so many tokens."""
+        count = tokens if self.most is None else self.most
         if self.arrangement == "grows":
-            return rows
-        use = self._at(self.in_use(tokens))
-        found = np.zeros_like(rows)
-        found[use] = rows[use]
-        return found
+            count = min(count, tokens)
+        return buffer[self._at(self._places(tokens, count))]
 
-    def _places(self, tokens: int, count: int) -> np.ndarray:
-        """Return where the last `count` rows stand in B."""
+    def _places(self, tokens: int, count: int) -> Places:
+        """Return where the `count` rows of A stand in B."""
+        # Of a cache that is not full yet the rows that follow stand at the same places in both.
         last = max(tokens, count) if self.arrangement == "first" else tokens
         places = np.arange(last - count, last)
         return places % self.capacity if self.is_circular else places
 
-    def _at(self, rows: slice | np.ndarray) -> tuple[slice | np.ndarray, ...]:
+    def _at(self, rows: Places) -> tuple[slice | Places, ...]:
         return (*(slice(None),) * self.axis, rows)
