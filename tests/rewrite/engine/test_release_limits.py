@@ -281,6 +281,15 @@ def test_a_release_that_imports_an_operator_keeps_it() -> None:
         assert ("com.microsoft" in lowered.opset_imports) == (not rules)
 
 
+def test_openvino_keeps_what_it_computes_as_onnxruntime_does() -> None:
+    model, _ = lower(
+        "fixtures/models/genai/genai_llama_fp32_cpu.onnx", target="openvino", verify=False
+    )
+    strangers = {node.op_type for node in model.graph if node.domain != ""}
+    assert strangers == {"SkipSimplifiedLayerNormalization"}
+    assert "SimplifiedLayerNormalization" not in {node.op_type for node in model.graph}
+
+
 def test_functions_of_the_model_and_operators_of_plugins_are_not_refused() -> None:
     """mobius writes com.microsoft::SkipSimplifiedLayerNormalization as a function."""
     lower(_NATIVE / "llama_static.onnx", target="tensorrt@11.0", verify=False)

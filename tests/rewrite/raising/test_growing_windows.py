@@ -113,7 +113,10 @@ def test_the_order_of_the_rows_has_to_be_granted() -> None:
 @pytest.mark.parametrize(("name", "modes"), EXPORTED.items(), ids=EXPORTED)
 def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) -> None:
     _, report = kv.raise_(
-        FIXTURES / f"{name}.onnx", capacity=32, assume=["rotated-rows", *_same(name)]
+        FIXTURES / f"{name}.onnx",
+        capacity=32,
+        assume=["rotated-rows", *_same(name)],
+        attention="keep",
     )
     assert not report.refused
     assert [cache.mode for cache in report.caches] == modes
