@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
 import onnx.parser
 import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
 _ATTENTION = """float[B,4,S,8] q, float[B,2,S,8] new_k, float[B,2,S,6] new_v,
     float[B,2,P,8] past_k, float[B,2,P,6] past_v"""
@@ -230,6 +234,20 @@ def test_it_stays(name: str) -> None:
     assert {one.code for one in report.refused} == set(code.split() if code else ())
     assert {one.assumption for one in report.refused} <= {assumption}
     assert ir.to_proto(result).graph == ir.to_proto(ir.from_proto(source)).graph
+
+
+def test_no_mask_says_how_far_windows_alone_have_come() -> None:
+    """It is as long as the rows before and the new tokens, and the rows are at most five."""
+    source = onnx.load(FIXTURES / "growing" / "mistral_rolling__dynamo_op18.onnx")
+    _, report = kv.raise_(
+        source,
+        capacity=16,
+        assume=["rotated-rows", "covers-past:attention_mask"],
+        attention="keep",
+        verify=False,
+    )
+    assert len(report.raised) == 4
+    assert [one.name for one in report.inputs_added] == ["past_length"]
 
 
 def test_a_mask_does_not_say_where_a_step_begins_that_adds_an_unknown_number_of_rows() -> None:

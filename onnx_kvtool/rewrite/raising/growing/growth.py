@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -46,7 +47,13 @@ class Growth:
         return len(self.past.shape)
 
 
-def growth_of(cache: Cache, place: Location, model: ir.Model, opset: int) -> Growth:
+def growth_of(
+    cache: Cache,
+    place: Location,
+    graph: ir.Graph,
+    outputs: Mapping[str | None, Sequence[int]],
+    opset: int,
+) -> Growth:
     """Prove that the present of a cache is its past with new rows behind it, and nothing else.
 
     Of the past nothing may be read but its sizes, so that what lies behind its rows is read by
@@ -56,15 +63,17 @@ def growth_of(cache: Cache, place: Location, model: ir.Model, opset: int) -> Gro
     Args:
         cache: A cache that the analysis takes for a growing one.
         place: Where it grows, for the report.
-        model: The model; types and shapes are on its values as far as they are known.
+        graph: The main graph; types and shapes are on its values as far as they are known.
+        outputs: The positions of its outputs, by name.
         opset: Version of the default domain.
 
     Raises:
         Unproven: If one of these facts is missing.
     """
     past = cache.past_value
-    output = next((v for v in model.graph.outputs if v.name == cache.present), None)
-    if past is None or output is None or past not in model.graph.inputs:
+    positions = outputs.get(cache.present, [])
+    is_input = past is not None and past.is_graph_input() and past.graph is graph
+    if past is None or not is_input or not positions:
         text = f"`{cache.present}` grows, and it is no output of the model that an input continues"
         raise Unproven("not-fed-back", text)
     if past.shape is None:
@@ -72,8 +81,8 @@ def growth_of(cache: Cache, place: Location, model: ir.Model, opset: int) -> Gro
     reading = _Reading(past, opset)
     reading.run()
     ends = Ends(past, reading.appends, reading.axis())
-    positions = [i for i, v in enumerate(model.graph.outputs) if v is output]
-    ends.follow(model.graph, positions[0], is_choice=False)
+    ends.follow(graph, positions[0], is_choice=False)
+    output = graph.outputs[positions[0]]
     left_over = set(reading.appends) - {end.node for end in ends.found if end.node is not None}
     if len(positions) > 1 or len(ends.found) != len({end.graph for end in ends.found}):
         raise Unproven("present-twice", f"`{output.name}` leaves the model more than once")

@@ -59,13 +59,14 @@ def position_of(
 
     An input says so by a size: one whose name is that of the past, with what the step adds, or one
     that is granted to be both. What the elements of an input are, no model can promise.
+    A size says nothing where all caches are windows, which stop to grow.
 
     Raises:
         Unproven: If an input is granted to cover the past and what a step adds to it is unknown.
     """
     granted = assumptions.values.get("covers-past", frozenset())
     for value in model.graph.inputs:
-        if value.name in granted:
+        if value.name in granted and sizes.lengths:
             return _granted(value, growths, sizes)
     for value, axis in sizes.inputs():
         rest = sizes.behind(value, axis)

@@ -133,9 +133,9 @@ class Sizes:
 
     def _is_positive(self, size: Expr) -> bool:
         """Return whether a size is at least 1 where every one is that is not of a past."""
-        pasts = {length.atom for length in self.lengths.values()}
+        known = self.measures.carriers
         for monomial, _ in size.terms:
-            if monomial and all(isinstance(a, Dimension) and a not in pasts for a, _ in monomial):
+            if monomial and all(isinstance(a, Dimension) and a.name in known for a, _ in monomial):
                 low, _ = interval(size - Expr.of({monomial: 1}), Facts())
                 if low >= 0:
                     return True

@@ -110,6 +110,9 @@ def _proven(
 ) -> Iterable[Growth | Rolling]:
     """Yield the caches that only grow, and those that keep the last rows; others are refused."""
     opset = model.opset_imports[""]
+    outputs: dict[str | None, list[int]] = {}
+    for index, value in enumerate(model.graph.outputs):
+        outputs.setdefault(value.name, []).append(index)
     for cache in found:
         place = places[cache.node]
         try:
@@ -121,7 +124,7 @@ def _proven(
             if is_rolling(cache):
                 yield rolling_of(cache, place, model, settings.assumptions, opset)
                 continue
-            yield growth_of(cache, place, model, opset)
+            yield growth_of(cache, place, model.graph, outputs, opset)
         except Unproven as missing:
             outcome.refused.append(_refusal(place, missing))
         except MalformedNode as error:
