@@ -118,7 +118,8 @@ def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) ->
         assume=["rotated-rows", *_same(name)],
         attention="keep",
     )
-    assert not report.refused
+    # Attention whose mask has another name for the length of the past stays.
+    assert not [refusal for refusal in report.refused if refusal.location.op != "Softmax"]
     assert [cache.mode for cache in report.caches] == modes
     assert report.verification.status == "equal"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -14,13 +16,17 @@ from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
-from onnx_kvtool.rewrite.raising.attention.fusing import Fusion, is_candidate, prove, write
+from onnx_kvtool.rewrite.raising.attention.fusing import Fusion, is_candidate, prove
 from onnx_kvtool.rewrite.raising.attention.sight import Sight
+from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.bounds import Facts, at_least
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.division import exact_quotient
+from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
 
@@ -103,33 +109,86 @@ def _edit(
         old += write(fusion, em)
         outcome.attention.append(RaisedAttention(place, fusion.form, fusion.mask, fusion.sentences))
     outcome.removed += remove_dead(old)
+    if any(text.startswith("assumed: ") for _, one in proven for text in one.sentences):
+        outcome.equal_dims += settings.assumptions.dims
 
 
 def _prove_all(
     model: ir.Model, candidates: list[_Candidate], settings: RaiseSettings
 ) -> tuple[list[tuple[Location, Fusion]], list[Unraised], list[str]]:
-    """Return what is proven, what is not, and remarks."""
+    """Return what is proven, what is not, and remarks.
+
+    What lacks a fact is tried once more with the dimensions that are granted to be equal, so that
+    the report says where that was needed.
+    """
     try:
-        inference = infer_model(model)
+        found = _each(model, candidates, settings)
+        lacking = [number for number, one in enumerate(found) if isinstance(one, Unraised)]
+        if lacking and settings.assumptions.dims:
+            with _granted(model, settings.assumptions.dims):
+                again = _each(model, [candidates[number] for number in lacking], settings)
+            assumed = tuple(f"assumed: {text}" for text in settings.assumptions.same_dims)
+            for number, one in zip(lacking, again, strict=True):
+                if isinstance(one, Fusion):
+                    found[number] = replace(one, sentences=(*one.sentences, *assumed))
     except KvtoolError as error:
         return [], [], [f"attention is left alone: {error}"]
+    pairs = zip(candidates, found, strict=True)
+    proven = [(place, one) for (place, _), one in pairs if isinstance(one, Fusion)]
+    return proven, [one for one in found if isinstance(one, Unraised)], []
+
+
+def _each(
+    model: ir.Model, candidates: list[_Candidate], settings: RaiseSettings
+) -> list[Fusion | Unraised]:
+    """Return what becomes of each candidate.
+
+    Raises:
+        KvtoolError: If the sizes of the model cannot be inferred.
+    """
+    inference = infer_model(model)
     knowledge = inference.run.knowledge
     if knowledge.conflicts:
         message = f"sizes contradict each other: {knowledge.conflicts[0].message}"
-        return [], [Unraised(place, "contradiction", message) for place, _ in candidates], []
+        return [Unraised(place, "contradiction", message) for place, _ in candidates]
     opset = model.opset_imports[""]
     sight = Sight(inference.run.contents(opset), knowledge, opset)
-    proven: list[tuple[Location, Fusion]] = []
-    refused: list[Unraised] = []
-    for place, node in candidates:
-        try:
-            fusion = prove(node, sight, settings.attention)
-            _check_assumed(fusion, knowledge)
-        except (Unproven, MalformedNode) as missing:  # noqa: PERF203
-            refused.append(Unraised(place, missing.code, str(missing)))
-        else:
-            proven.append((place, fusion))
-    return proven, refused, []
+    return [_one(place, node, sight, settings) for place, node in candidates]
+
+
+@contextlib.contextmanager
+def _granted(model: ir.Model, dims: Sequence[tuple[Dim, Dim]]) -> Iterator[None]:
+    """Give dimensions that are granted to be equal one name on all values, for a while."""
+    equal = SizeEqualities(dims)
+    before = [(value, value.shape) for value in values(model) if value.shape is not None]
+    for value, _ in before:
+        old = list(dims_of(value) or ())
+        found = [_common(dim, equal) for dim in old]
+        if found != old:
+            value.shape = ir.Shape(found)
+    try:
+        yield
+    finally:
+        for value, shape in before:
+            value.shape = shape
+
+
+def _common(dim: Dim, equal: SizeEqualities) -> Dim:
+    size = equal.of_dim(dim)
+    if size is None or size.number is not None:
+        return dim if size is None else size.number
+    return size.atom.name if isinstance(size.atom, Dimension) else dim
+
+
+def _one(
+    place: Location, node: ir.Node, sight: Sight, settings: RaiseSettings
+) -> Fusion | Unraised:
+    try:
+        fusion = prove(node, sight, settings.attention)
+        _check_assumed(fusion, sight.knowledge)
+    except (Unproven, MalformedNode) as missing:
+        return Unraised(place, missing.code, str(missing))
+    return fusion
 
 
 def _check_assumed(fusion: Fusion, knowledge: Knowledge) -> None:

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from tests.rewrite.raising.attention.decomposed import fused
@@ -51,3 +52,12 @@ def test_it_stays_or_is_equal(decoy: Decoy) -> None:
     inputs = _feeds(before)
     wanted, got = (Evaluator(model).run(inputs).values["y"] for model in (before, result.model))
     np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)
+
+
+def test_sizes_may_be_granted() -> None:
+    decoy = DECOYS["a batch that may be broadcast"]
+    source = ir.from_proto(onnx.parser.parse_model(decoy.text))
+    _, report = kv.raise_(source, assume=["same-dim:B=C"])
+    (done,) = report.attention
+    assert done.proof[-1] == "assumed: same-dim:B=C"
+    assert report.verification.status == "equal"

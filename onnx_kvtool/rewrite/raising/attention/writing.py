@@ -1,0 +1,89 @@
+"""Putting a proven Attention into the graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.rewrite.raising.attention.frame import HEAD
+from onnx_kvtool.rewrite.raising.attention.fusing import Fusion
+from onnx_kvtool.rewrite.raising.attention.masks import Rows, emit_mask
+from onnx_kvtool.rewrite.raising.attention.operands import apart, emit_operand
+
+__all__ = ["write"]
+
+
+def write(fusion: Fusion, em: Emitter) -> list[ir.Node]:
+    """Put the Attention into the graph.
+
+    Returns:
+        The nodes that may be read by nobody now.
+    """
+    packed = all(operand.is_packed for operand in fusion.operands)
+    queries, keys, values = (
+        operand.value if packed else emit_operand(operand, em) for operand in fusion.operands
+    )
+    attributes = _attributes(fusion)
+    if packed:
+        for name, operand in zip(("q_num_heads", "kv_num_heads"), fusion.operands, strict=False):
+            assert operand.heads.number is not None
+            attributes[name] = operand.heads.number
+    if fusion.dtype == ir.DataType.DOUBLE and fusion.scale != 1:
+        factor = em.constant(np.array(fusion.scale), "scale")
+        queries = em.op("Mul", queries, factor, dtype=fusion.dtype, hint="scaled")
+        attributes["scale"] = 1.0  # as an attribute, and its root, it would be a float32
+    inputs = [queries, keys, values]
+    if fusion.masking.parts and not fusion.masking.causal:
+        rows = Rows(queries, keys, 1 if packed else 2)
+        inputs.append(emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows))
+    result = em.op("Attention", *inputs, attributes=attributes, dtype=fusion.dtype)
+    if packed:
+        result = apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
+    old = fusion.weighted.result.producer()
+    assert old is not None
+    if not fusion.weighted.result_is_whole:
+        result = _reshaped(result, fusion, em)
+    unread = [p for v in old.inputs if v is not None and (p := v.producer()) is not None]
+    emitted = replace_node(old, em, Replacement((result,)))
+    copy_metadata(old, emitted)
+    return unread
+
+
+def _attributes(fusion: Fusion) -> dict[str, int | float]:
+    attributes: dict[str, int | float] = {"scale": fusion.scale}
+    if fusion.softcap is not None:
+        attributes["softcap"] = fusion.softcap
+    precision = fusion.softmax.outputs[0].dtype
+    if precision is not None and precision != fusion.dtype:
+        attributes["softmax_precision"] = int(precision)
+    if fusion.masking.causal:
+        attributes["is_causal"] = 1
+    return attributes
+
+
+def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
+    """Return (B, H, L, E) in the shape that the product has."""
+    shape, dtype = fusion.weighted.shape, fusion.dtype
+    if len(shape) == 5:
+        kv, group, width = (size.number for size in (shape[1], shape[2], shape[4]))
+        assert kv is not None and group is not None
+        if width is not None:
+            target = em.constant([0, kv, group, -1, width], "shape")
+            return em.op("Reshape", result, target, dtype=dtype)
+        ends = [
+            em.op("Shape", result, attributes={"start": start, "end": end})
+            for start, end in ((0, 1), (2, 4))
+        ]
+        middle = em.constant([kv, group], "groups")
+        target = em.op("Concat", ends[0], middle, ends[1], attributes={"axis": 0})
+        return em.op("Reshape", result, target, dtype=dtype)
+    if len(shape) == 2:
+        return em.op("Squeeze", result, em.constant([0, 1], "axes"), dtype=dtype)
+    if fusion.frame.sizes[HEAD].number == 1:
+        return em.op("Squeeze", result, em.constant([1], "axes"), dtype=dtype)
+    rows = em.op("Shape", result, attributes={"start": 2, "end": 4})
+    target = em.op("Concat", em.constant([-1], "rest"), rows, attributes={"axis": 0})
+    return em.op("Reshape", result, target, dtype=dtype)
