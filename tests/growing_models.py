@@ -59,12 +59,19 @@ class Host:
     Args:
         model: The decoder, or its file. Weights are not read.
         run: Computes one step: inputs by name to outputs by name.
+        sizes: Symbolic dimensions of caches that are not the batch or rows, by name.
     """
 
-    def __init__(self, model: onnx.ModelProto | str | Path, run: Run) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto | str | Path,
+        run: Run,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
         if not isinstance(model, onnx.ModelProto):
             model = onnx.load(model, load_external_data=False)
         self._run = run
+        self._sizes = sizes or {}
         self._inputs = {value.name: value for value in model.graph.input}
         outputs = {value.name for value in model.graph.output}
         presents = {name: name.replace("past_key_values", "present") for name in self._inputs}
@@ -111,6 +118,8 @@ class Host:
     def _empty(self, past: str, batch: int) -> np.ndarray:
         """Return a cache before the first token: no row, or as many as the model says, of zeros."""
         tensor = self._inputs[past].type.tensor_type
-        heads, rows, width = (dim.dim_value for dim in tensor.shape.dim[1:])
+        heads, rows, width = (
+            dim.dim_value or self._sizes.get(dim.dim_param, 0) for dim in tensor.shape.dim[1:]
+        )
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         return np.zeros((batch, heads, rows, width), dtype)
