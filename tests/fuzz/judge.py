@@ -190,6 +190,7 @@ def _onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Values:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
     session = ort.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
     used = {value.name for value in session.get_inputs()}
     return session.run(None, {name: value for name, value in feeds.items() if name in used})

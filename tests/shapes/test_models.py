@@ -57,7 +57,7 @@ def test_no_value_of_a_recorded_run_contradicts_what_was_inferred(path: Path) ->
     check_run(path, feeds)
 
 
-@part(2)
+@part(4)
 @pytest.mark.parametrize("path", RECORDED, **NAMES)
 def test_no_value_of_other_sizes_contradicts_what_was_inferred(path: Path) -> None:
     inputs = plan(read(path))
@@ -90,6 +90,7 @@ def all_values(path: Path, model: ir.Model, feeds: dict[str, np.ndarray]) -> Map
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(message.SerializeToString(), options)
     given = [value.name for value in session.get_outputs()]
     return dict(zip(given, session.run(given, feeds), strict=True))

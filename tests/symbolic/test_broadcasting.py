@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import pytest
@@ -21,6 +22,7 @@ SIZES = """
 """
 
 
+@functools.cache
 def value(size: Expr, s: int, t: int) -> int | None:
     bound = {Dimension("s"): integer(s), Dimension("t"): integer(t)}
     return substitute(size, {}, Facts(), bound).number

@@ -91,6 +91,7 @@ class Runtimes:
     def __init__(self, model: onnx.ModelProto) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = 4
+        options.intra_op_num_threads = 1  # others wait busily, and cost more than the models
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         self._options = ort.RunOptions()
         self._options.log_severity_level = 4

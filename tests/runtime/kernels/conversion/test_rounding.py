@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.conversion.convert import convert
-from tests.grids import search
+from tests.grids import grid, search
 from tests.runtime.kernels.conversion.oracle import TYPES, NarrowType
 
 FLOAT8 = [name for name in TYPES if "float8" in name]
@@ -98,8 +98,7 @@ def test_boundaries_of_16_bits_in_float64(name: str) -> None:
     check(name, doubles[:: 7 if name == "float16" else 5], saturate=True)
 
 
-@pytest.mark.parametrize("source", ["float16", "bfloat16"])
-@pytest.mark.parametrize("name", FLOAT8)
+@grid(2, name=FLOAT8, source=["float16", "bfloat16"])
 def test_all_65536_codes_of_16_bits_to_float8(name: str, source: str) -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(TYPES[source].dtype)
     for saturate in (True, False):
@@ -125,11 +124,12 @@ def test_every_narrow_code_to_every_type(source: str, target: str) -> None:
 @pytest.mark.parametrize("name", TYPES)
 def test_widening_is_exact(name: str) -> None:
     kind = TYPES[name]
-    for value, code in kind.finite():
-        width = np.uint8 if kind.dtype.itemsize == 1 else np.uint16
-        number = np.array([code], width).view(kind.dtype)
-        assert Fraction(float(convert(number, np.dtype(np.float64))[0])) == value
-        assert Fraction(float(convert(number, np.dtype(np.float32))[0])) == value
+    values, every = zip(*kind.finite(), strict=True)
+    width = np.uint8 if kind.dtype.itemsize == 1 else np.uint16
+    numbers = np.array(every, width).view(kind.dtype)
+    for wide in (np.float64, np.float32):
+        found = convert(numbers, np.dtype(wide)).tolist()
+        assert [Fraction(one) for one in found] == [*values]
 
 
 @pytest.mark.parametrize("name", TYPES)
