@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.analysis.caches import Cache
@@ -42,6 +43,8 @@ def blocks(report: InspectReport) -> Iterator[Block]:
     yield Line("caches", cost_text(report))
     if report.caches:
         yield (group_table if report.nodes is None else cache_table)(report.caches)
+    if (growing := _growing_text(report)) is not None:
+        yield Line("growing", growing)
     for note in report.notes:
         yield Line("note", note)
     if report.nodes is not None:
@@ -83,6 +86,20 @@ def cost_text(report: InspectReport) -> str:
     elif names := _open_dims(report.caches):
         parts.append(f"`{' '.join(f'--dim {name}=N' for name in names)}` gives the total")
     return "; ".join(parts)
+
+
+def _growing_text(report: InspectReport) -> str | None:
+    """Return what caches that grow cost at each step, and what gives them a capacity."""
+    growing = [cache for cache in report.caches if cache.is_growing and cache.past is not None]
+    if not growing:
+        return None
+    text = f"a step copies all rows of {counted(len(growing), 'cache')}"
+    per_token = footprint(growing).bytes_per_token
+    if per_token is not None:
+        text += f", {binary_bytes(per_token)} for each token so far of one sequence"
+    path = report.model.path
+    model = "MODEL" if path in ("", "-") else shlex.quote(path)
+    return f"{text}; `kvtool raise {model} --capacity N` gives them N rows, written in place"
 
 
 def _open_dims(caches: Sequence[Cache]) -> list[str]:

@@ -290,3 +290,13 @@ def test_wrong_usage(kvtool, arguments: str, message: str) -> None:
     result = kvtool("inspect", LLAMA, *arguments.split())
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_caches_that_grow_name_their_cost_and_the_command(kvtool) -> None:
+    lines = kvtool("inspect", HYBRID).stdout.splitlines()
+    (line,) = (line for line in lines if line.startswith("growing"))
+    assert line == (
+        "growing: a step copies all rows of 2 caches, 256 B for each token so far of one sequence; "
+        f"`kvtool raise {HYBRID} --capacity N` gives them N rows, written in place"
+    )
+    assert "growing:" not in kvtool("inspect", LLAMA).stdout
