@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, padded
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.roles import Write
-from onnx_kvtool.runtime.inputs.symbols import sizes_for, tokens_before
+from onnx_kvtool.runtime.inputs.symbols import fixed_capacities, sizes_for, tokens_before
 from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
 
@@ -143,6 +143,8 @@ class _Drawer:
         if not writes and layout.past:
             return np.full(count, layout.past, np.int64)
         known = [last for spec in following if (last := layout.last_start(spec)) is not None]
+        if self._plan.is_counted:
+            known += [rows - layout.length for rows in fixed_capacities(self._plan)]
         first = max([0, *(-write.offset for write in writes)])
         last = max(min(known, default=_EARLY), first)
         if case.start == "zero":

@@ -21,6 +21,7 @@ __all__ = [
     "lengthened",
     "padded",
     "padding_input",
+    "tokens_of",
 ]
 
 Mask = npt.NDArray[np.bool_]
@@ -135,7 +136,7 @@ def dead_rows(
     What a model computes for them nobody reads, and right forms of one model differ there. None
     if no mask says, or if all rows hold tokens.
     """
-    tokens = _tokens(plan, inputs, length)
+    tokens = tokens_of(plan, inputs, length)
     if tokens is None or tokens.all():
         return None
     rows = ~tokens
@@ -145,8 +146,11 @@ def dead_rows(
     return np.asarray(new), np.asarray(rows)
 
 
-def _tokens(plan: InputPlan, inputs: Mapping[str, Array], length: int) -> Mask | None:
-    """Return which of all rows (batch, rows) hold a token; None if no input says."""
+def tokens_of(plan: InputPlan, inputs: Mapping[str, Array], length: int) -> Mask | None:
+    """Return which of all rows (batch, rows) hold a token, of `length` new ones and those before.
+
+    None if no input says.
+    """
     spec = covering_mask(plan)
     if spec is not None:
         mask = inputs[spec.name]

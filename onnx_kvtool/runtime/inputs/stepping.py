@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnx_kvtool.runtime.inputs.drawing import Integers
 from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, lengthened
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
-from onnx_kvtool.runtime.inputs.symbols import kinds_of, sizes_for
+from onnx_kvtool.runtime.inputs.symbols import fixed_capacities, kinds_of, sizes_for
 from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.sizes import names_in
@@ -56,6 +57,8 @@ def advance(
     before = rows_of(plan, inputs)[0]
     sizes = _next_sizes(plan, old, inputs, presents, dims or {}, length, before)
     new = _layout(plan, sizes, old.length)
+    if plan.is_counted and before + old.length >= min(fixed_capacities(plan), default=sys.maxsize):
+        return None  # the present would have more rows than the past
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
     stepper = _Stepper(old, new, np.random.default_rng(seed), is_padded=is_padded)
@@ -86,8 +89,13 @@ def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
     sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
     layout = Layout(plan, sizes_for(plan, CASES[0], sizes), 1)
     counter = next((spec for spec in plan.with_role("past_length")), None)
-    before = layout.past if counter is None else int(inputs[counter.name].reshape(-1)[0])
-    return before, layout.length
+    if counter is not None:
+        return int(inputs[counter.name].reshape(-1)[0]), layout.length
+    if plan.is_counted and (mask := covering_mask(plan)) is not None:
+        return inputs[mask.name].shape[-1] - layout.length, layout.length
+    for spec in plan.with_role("total_sequence_length"):
+        return int(inputs[spec.name].reshape(-1)[0]) - layout.length, layout.length
+    return layout.past, layout.length
 
 
 def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | None:
@@ -163,7 +171,7 @@ class _Stepper:
             case "seqlens_k":
                 values = old.astype(np.int64) + self._new.length
             case "total_sequence_length":
-                values = np.full(shape, self._new.past + self._new.length)
+                values = old.astype(np.int64) + self._new.length
             case "position_ids":
                 values = self._positions(spec, old.astype(np.int64))
             case "attention_mask":

@@ -11,7 +11,7 @@ from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Re
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.symbolic.sizes import names_in
 
-__all__ = ["CAPACITY", "attempts", "kinds_of", "sizes_for", "tokens_before"]
+__all__ = ["CAPACITY", "attempts", "fixed_capacities", "kinds_of", "sizes_for", "tokens_before"]
 
 
 def attempts(
@@ -108,7 +108,7 @@ def sizes_for(
     """
     kinds = kinds_of(plan)
     bound: dict[Kind, int] = {kinds[name]: size for name, size in dims.items() if name in kinds}
-    length = bound.get("length", min([case.length, *_fixed_capacities(plan)]))
+    length = bound.get("length", min([case.length, *fixed_capacities(plan)]))
     values: dict[Kind, int] = {
         "batch": bound.get("batch", case.batch),
         "length": length,
@@ -134,15 +134,16 @@ def tokens_before(plan: InputPlan, case: Case, dims: Mapping[str, int], length: 
     Fixed caches have room for them and for the new rows, unless a case with padding of its own
     says how many they are.
     """
-    if case.padding != "usual" or not plan.with_role("past_length"):
+    is_counted = plan.is_counted and any(fixed_capacities(plan))
+    if case.padding != "usual" or not (is_counted or plan.with_role("past_length")):
         return case.past
     names = [name for name, kind in kinds_of(plan).items() if kind == "capacity"]
     named = [dims.get(name, CAPACITY) for name in names]
-    room = max(min([*_fixed_capacities(plan), *named], default=CAPACITY) - length, 0)
+    room = max(min([*fixed_capacities(plan), *named], default=CAPACITY) - length, 0)
     return room if case.start == "end" else min(case.past, room)
 
 
-def _fixed_capacities(plan: InputPlan) -> Iterator[int]:
+def fixed_capacities(plan: InputPlan) -> Iterator[int]:
     """Yield the sizes of the caches that have a fixed one, where these are numbers."""
     for spec in plan.inputs:
         yield from (w.capacity for w in spec.uses.writes if w.capacity is not None)

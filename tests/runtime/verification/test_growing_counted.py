@@ -15,6 +15,7 @@ from onnx_kvtool.runtime.inputs.cases import Case
 from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.inputs.stepping import advance
+from onnx_kvtool.runtime.verification.growing.hosts import PaddingHost
 from tests.runtime.recorded import model
 
 GENAI = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "genai"
@@ -98,3 +99,30 @@ def test_counts_follow_the_tokens_of_each_sequence() -> None:
     assert following is not None
     assert following["seqlens_k"].tolist() == [6, 5, 4]
     assert following["total_sequence_length"].tolist() == 7
+
+
+@pytest.mark.parametrize("capacity", [3, 8, 17])
+@pytest.mark.parametrize(
+    "name", ["what genai builds, counted from a mask", "one node, counts as inputs"]
+)
+def test_rows_behind_the_tokens_are_nobodys(name: str, capacity: int) -> None:
+    """GroupQueryAttention gives zeros behind the tokens; its standard form leaves these rows."""
+    is_whole = name.startswith("what")
+    growing = read(GENAI / "genai_llama_fp32_cpu.onnx") if is_whole else model(ATTENTION)
+    _, report = kv.raise_(ir.from_proto(with_rows(growing, capacity)))
+    assert report.verification.status == "equal"
+    assert report.verification.cases == 4
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_rows_of_padding_are_left_out_and_no_others(rows: int) -> None:
+    known = plan(model(ATTENTION))
+    inputs = draw(known, Case("ragged", 3, rows, 0, "anywhere", "right"), 0)
+    inputs["seqlens_k"] = np.array([rows - 1, 0, rows - 1], np.int32)
+    cache = np.ones((3, 2, rows + 2, 8), np.float32)
+    found = PaddingHost(known, {}).outputs(
+        inputs, {"output": np.ones((3, rows, 32), np.float32), "present_key": cache}
+    )
+    counts = found["present_key"].sum(axis=(1, 2, 3)) / 16
+    assert counts.tolist() == [rows, 1, rows]
+    assert (found["output"].sum(axis=(1, 2)) / 32).tolist() == [rows, 1, rows]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from onnx_kvtool.runtime.inputs.padding import covering_mask, dead_rows
+from onnx_kvtool.runtime.inputs.padding import covering_mask, dead_rows, tokens_of
 from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.stepping import rows_of
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
@@ -76,19 +76,31 @@ def _live(
 ) -> Arrays:
     """Return outputs with zeros for all rows that hold no token."""
     _, length = rows_of(plan, inputs)
-    dead = dead_rows(plan, inputs, length)
-    if dead is None:
+    tokens = tokens_of(plan, inputs, length)
+    if tokens is None:
         return outputs
+    dead = dead_rows(plan, inputs, length)
     caches = {pair.present: pair.axis for pair in plan.pairs}
-    live: Arrays = {}
+    live = dict(outputs)
     for name, value in outputs.items():
         if name in caches:
-            live[name] = _without(value, dead[1], 0, caches[name])
-        elif name in axes:
-            live[name] = _without(value, dead[0], *axes[name])
-        else:
-            live[name] = _without(value, dead[0], 0, 1)
+            live[name] = _without(value, _empty(plan, tokens, value, caches[name]), 0, caches[name])
+        elif dead is not None:
+            live[name] = _without(value, dead[0], *axes.get(name, (0, 1)))
     return live
+
+
+def _empty(plan: InputPlan, tokens: Mask, cache: Array, axis: int | None) -> Mask:
+    """Return which rows of a cache hold no token.
+
+    A cache with fewer rows than there are holds the last ones. Of one with more rows the others
+    are not in use where tokens are counted: GroupQueryAttention hands out zeros.
+    """
+    rows, total = 0 if axis is None else cache.shape[axis], tokens.shape[-1]
+    if rows < total:
+        return ~tokens[:, total - rows :] if rows else ~tokens
+    rest = np.full((len(tokens), rows - total), plan.is_counted)
+    return np.concatenate([~tokens, rest], axis=-1)
 
 
 def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
