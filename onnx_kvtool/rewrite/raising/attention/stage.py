@@ -18,6 +18,7 @@ from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.attention.fusing import Fusion, is_candidate, prove
 from onnx_kvtool.rewrite.raising.attention.sight import Sight
+from onnx_kvtool.rewrite.raising.attention.whole import read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
@@ -59,7 +60,10 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
     Returns:
         Whether anything was replaced; the new nodes are of the opset of the result.
     """
-    return _raise(model, settings, outcome, growing=False)
+    is_changed = _raise(model, settings, outcome, growing=False)
+    if settings.attention == "full" and not outcome.blocked:
+        is_changed |= _widen(model, settings, outcome)
+    return is_changed
 
 
 def _raise(
@@ -106,11 +110,33 @@ def _edit(
         graph = fusion.softmax.graph
         assert isinstance(graph, ir.Graph)
         em = Emitter(scopes[graph], target, fusion.softmax.name or "kvtool/attention")
-        old += write(fusion, em)
+        attention, unread = write(fusion, em)
+        old += unread
+        outcome.places = {**outcome.places, attention: place}
         outcome.attention.append(RaisedAttention(place, fusion.form, fusion.mask, fusion.sentences))
     outcome.removed += remove_dead(old)
     if any(text.startswith("assumed: ") for _, one in proven for text in one.sentences):
         outcome.equal_dims += settings.assumptions.dims
+
+
+def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
+    """Let the Attention that was written read whole caches, where it reads the rows in use."""
+    scopes = scopes_of(model)
+    target = max(model.opset_imports[""], settings.opset)
+    rows = {done.location: number for number, done in enumerate(outcome.attention)}
+    old: list[ir.Node] = []
+    for _, _, node in list(nodes(model)):
+        number = rows.get(outcome.places[node]) if node in outcome.places else None
+        if number is None or node.op_type != "Attention" or node.graph not in scopes:
+            continue
+        unread = read_whole(node, target, scopes[node.graph])
+        if unread is not None:
+            old += unread
+            done = outcome.attention[number]
+            sentence = "rows of the caches that are not in use are hidden by the mask"
+            outcome.attention[number] = replace(done, form="full", proof=(*done.proof, sentence))
+    outcome.removed += remove_dead(old)
+    return bool(old)
 
 
 def _prove_all(

@@ -16,11 +16,11 @@ from onnx_kvtool.rewrite.raising.attention.operands import apart, emit_operand
 __all__ = ["write"]
 
 
-def write(fusion: Fusion, em: Emitter) -> list[ir.Node]:
+def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
     """Put the Attention into the graph.
 
     Returns:
-        The nodes that may be read by nobody now.
+        The Attention, and the nodes that may be read by nobody now.
     """
     packed = all(operand.is_packed for operand in fusion.operands)
     queries, keys, values = (
@@ -40,16 +40,17 @@ def write(fusion: Fusion, em: Emitter) -> list[ir.Node]:
         rows = Rows(queries, keys, 1 if packed else 2)
         inputs.append(emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows))
     result = em.op("Attention", *inputs, attributes=attributes, dtype=fusion.dtype)
+    attention = result.producer()
     if packed:
         result = apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
     old = fusion.weighted.result.producer()
-    assert old is not None
+    assert old is not None and attention is not None
     if not fusion.weighted.result_is_whole:
         result = _reshaped(result, fusion, em)
     unread = [p for v in old.inputs if v is not None and (p := v.producer()) is not None]
     emitted = replace_node(old, em, Replacement((result,)))
     copy_metadata(old, emitted)
-    return unread
+    return attention, unread
 
 
 def _attributes(fusion: Fusion) -> dict[str, int | float]:

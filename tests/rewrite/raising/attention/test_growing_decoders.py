@@ -60,3 +60,18 @@ def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None
     onnx.checker.check_model(result, full_check=True)
     for batch in (1, 3):
         assert not differences(source, result, ROWS, batch, tolerance=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", thinned(list(LAYERS), 6))
+def test_attention_may_read_the_whole_capacity(name: str) -> None:
+    source = onnx.load(GROWING / f"{name}.onnx")
+    model, report = kv.raise_(source, capacity=ROWS + 4, attention="full", verify=False)
+
+    cross = 4 if "merged" in name else 2 if name.startswith("t5") else 0
+    first = 2 if "merged" in name else 0  # the branch without a past
+    full = LAYERS[name] - cross - first
+    assert [done.form for done in report.attention].count("full") == full
+    result = ir.to_proto(model)
+    onnx.checker.check_model(result, full_check=True)
+    for batch in (1, 3):
+        assert not differences(source, result, ROWS + 4, batch, tolerance=TOLERANCE)

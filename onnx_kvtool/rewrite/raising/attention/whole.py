@@ -1,0 +1,122 @@
+"""Attention over the rows in use of a cache, made to read the whole capacity.
+
+    K = Slice(TensorScatter(past_key, ...), 0, n)         ->   K = TensorScatter(past_key, ...)
+    V = Slice(TensorScatter(past_value, ...), 0, n)       ->   V = TensorScatter(past_value, ...)
+    Attention(Q, K, V, mask)  # (.., L, n)                ->   Attention(Q, K, V, Pad(mask))
+
+The mask that the stage writes is as long as the keys, so that what it lacks are the rows not in
+use, which are hidden. Rows that were never written count for nothing, but for NaN: a caller starts
+with caches of zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
+from onnx_kvtool.symbolic.stored import elements
+
+__all__ = ["read_whole"]
+
+_ROWS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The first rows of a cache.
+
+    Attributes:
+        cache: The cache after the step, (B, KV, C, D).
+        count: How many rows: (1,), int64.
+    """
+
+    cache: ir.Value
+    count: ir.Value
+
+
+def read_whole(node: ir.Node, opset: int, scope: ScopedValues) -> list[ir.Node] | None:
+    """Let an Attention read caches whole, in place.
+
+    Args:
+        node: An Attention whose mask, if it has one, is as long as its keys.
+        opset: Version of the default domain of the result.
+        scope: The scope of its graph.
+
+    Returns:
+        The nodes that may be read by nobody now; None where it reads no first rows of linear
+        caches, or hides keys by something else than a mask.
+    """
+    try:
+        view = Attention(node, opset)
+        parts = [_part(value, opset) for value in (view.key, view.value)]
+    except MalformedNode:
+        return None
+    keys, values = parts
+    mask = view.attn_mask
+    if keys is None or values is None or keys.count is not values.count or mask is None:
+        return None
+    if view.is_causal or view.nonpad_kv_seqlen is not None or view.past_key is not None:
+        return None
+    em = Emitter(scope, opset, node.name or "kvtool/attention")
+    whole = _padded(mask, keys, em)
+    graph = node.graph
+    assert graph is not None
+    old = [p for value in (view.key, view.value) if (p := value.producer()) is not None]
+    graph.insert_before(node, em.commit())
+    for index, value in ((1, keys.cache), (2, values.cache), (3, whole)):
+        node.replace_input_with(index, value)
+    return old
+
+
+def _part(value: ir.Value, opset: int) -> _Part | None:
+    """Return the cache of which a value is the first rows."""
+    node = value.producer()
+    if node is None or node.op_type != "Slice" or node.domain != "":
+        return None
+    view = NodeView(node, opset)
+    scattered = view.required("data").producer()
+    if scattered is None or scattered.op_type != "TensorScatter" or scattered.domain != "":
+        return None
+    scatter = TensorScatter(scattered, opset)
+    shape = scatter.past_cache.shape
+    rank = None if shape is None else len(shape)
+    if rank != 4 or scatter.mode != "linear" or scatter.axis % rank != _ROWS:
+        return None
+    starts, axes, steps = (_numbers(view.input(name)) for name in ("starts", "axes", "steps"))
+    if starts != [0] or axes not in ([_ROWS], [_ROWS - rank]):
+        return None
+    if view.input("steps") is not None and steps != [1]:
+        return None
+    return _Part(view.required("data"), view.required("ends"))
+
+
+def _numbers(value: ir.Value | None) -> list[int] | None:
+    if value is None or value.is_graph_input():
+        return None
+    tensor = ir.convenience.get_const_tensor(value)
+    held = None if tensor is None else elements(tensor)
+    return None if held is None else [int(n) for n in held.ravel()]
+
+
+def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
+    """Return a mask with the rows not in use hidden; it is made once for all layers."""
+    dtype = mask.dtype or ir.DataType.FLOAT
+
+    def build() -> ir.Value:
+        rows = {"start": _ROWS, "end": _ROWS + 1}
+        capacity = em.op("Shape", keys.cache, attributes=rows, hint="capacity")
+        last = em.op("Shape", mask, attributes={"start": -1}, hint="rows")
+        rest = em.op("Sub", capacity, last, hint="unused")
+        nothing = em.constant([0] * 7, "nothing")
+        pads = em.op("Concat", nothing, rest, attributes={"axis": 0}, hint="pads")
+        lowest = False if dtype == ir.DataType.BOOL else -np.inf
+        hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
+        return em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+
+    return em.once(("whole mask", mask, keys.count), build)
