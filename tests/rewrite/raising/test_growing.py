@@ -64,6 +64,7 @@ def raised(
     return found, report
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_decoder_gives_the_same_with_a_fixed_capacity(name: str) -> None:
     source, expected = read(name), REAL[name]
@@ -104,6 +105,7 @@ def test_the_result_is_held_against_the_source(name: str) -> None:
     assert found.detail is not None and "past the capacity of 16 rows" in found.detail
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["growing/llama__optimum", "growing/t5_decoder_merged__optimum"])
 def test_names_order_and_types_stay(name: str) -> None:
     source = read(name)
@@ -124,6 +126,7 @@ def test_names_order_and_types_stay(name: str) -> None:
             assert b.dim_value == ROWS if value.name in caches and axis == 2 else a == b
 
 
+@pytest.mark.long
 def test_a_step_past_the_capacity_fails_and_says_so() -> None:
     source = read("growing/llama__optimum")
     result, _ = raised(source, capacity=6)
@@ -132,6 +135,7 @@ def test_a_step_past_the_capacity_fails_and_says_so() -> None:
         differences(source, result, 6, 1, plan=(5, 1, 1))
 
 
+@pytest.mark.long
 def test_a_name_makes_a_dimension() -> None:
     source = read("growing/llama__optimum")
     result, report = raised(source, capacity="capacity")

@@ -48,6 +48,7 @@ LAYERS = {
 TOLERANCE = 2e-5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(list(LAYERS), 4))
 def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None:
     source = onnx.load(GROWING / f"{name}.onnx")

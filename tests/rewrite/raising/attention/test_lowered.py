@@ -58,6 +58,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("opset", [18, 13])
 @pytest.mark.parametrize("name", thinned(NAMES, 6))
 def test_a_case_of_onnx_comes_back_and_is_equal(name: str, opset: int) -> None:
