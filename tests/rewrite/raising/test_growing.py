@@ -260,6 +260,35 @@ def test_attention_that_grows_its_cache_reads_the_rows_in_use(name: str) -> None
         assert not differences(source, result, ROWS, batch)
 
 
+IN_A_FUNCTION = """<ir_version: 8, opset_import: ["" : 18, "own" : 1]>
+    g (float[B,2,S,3] new_0, float[B,2,P,3] past_0, float[B,2,S,3] new_1, float[B,2,P,3] past_1)
+    => (float[B,2,T,3] present_0, float[B,2,T,3] y_0, float[B,2,T,3] present_1,
+    float[B,2,T,3] y_1) {
+    present_0, y_0 = own.layer (past_0, new_0) present_1, y_1 = own.layer (past_1, new_1) }
+    <domain: "own", opset_import: ["" : 17]> layer (past, new) => (present, y) {
+    rows = Neg (new) present = Concat <axis = 2> (past, rows) y = Abs (present) }"""
+
+
+def test_a_function_in_which_caches_grow_is_inlined() -> None:
+    source = onnx.parser.parse_model(IN_A_FUNCTION)
+    result, report = raised(source)
+    assert len(report.caches) == 2
+    assert not report.refused
+    assert not result.functions
+    assert {done.location.graph for done in report.raised} == {"own::layer"}
+    assert any("inlined" in note for note in report.notes)
+    for batch in (1, 3):
+        assert not differences(source, result, ROWS, batch)
+
+
+def test_a_function_stays_whose_caches_cannot_be_raised() -> None:
+    text = IN_A_FUNCTION.replace("y = Abs (present)", "y = Concat <axis = 2> (past, past)")
+    source = onnx.parser.parse_model(text)
+    result, report = kv.raise_(source, capacity=ROWS, attention="keep", verify=False)
+    assert not report.raised
+    assert len(ir.to_proto(result).functions) == 1
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_what_reads_the_cache_reads_the_rows_in_use(name: str) -> None:
     source = onnx.parser.parse_model(WRITTEN[name])

@@ -39,7 +39,7 @@ def check_attention(
     Raises:
         Unproven: If the two may differ.
     """
-    view = Attention(node, opset)
+    view = Attention(node, opset if node.version is None else node.version)
     name = node.name or node.op_type
     if {growth.past for growth in growths} != {view.past_key, view.past_value}:
         text = f"`{name}` has a past of keys and one of values, of which one cannot be raised"

@@ -163,13 +163,16 @@ class Edit:
             graph = node.graph
             assert graph is not None
             em = Emitter(self.scopes[graph], self.opset, node.name or "kvtool/raise")
-            attend(em, node, Attention(node, self.source_opset), rows[1], rows[2])
+            attend(em, node, self._attention(node), rows[1], rows[2])
             graph.insert_before(node, em.commit())
+
+    def _attention(self, node: ir.Node) -> Attention:
+        return Attention(node, self.source_opset if node.version is None else node.version)
 
     def _heads(self, end: End) -> int:
         """Return the heads of the new rows of an Attention, (B, S, KV * D)."""
         assert end.node is not None
-        heads = Attention(end.node, self.source_opset).heads()
+        heads = self._attention(end.node).heads()
         assert heads is not None  # checked before any edit
         return heads[1]
 

@@ -9,9 +9,11 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache, RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
+from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.dead import remove_dead
@@ -22,6 +24,7 @@ from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
 from onnx_kvtool.rewrite.raising.growing.position import Position, position_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, rolling_of
+from onnx_kvtool.rewrite.raising.in_functions import inline_tagged, remove_tags, tag_nodes
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.infer import annotate
 
@@ -44,6 +47,9 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
         Whether anything was replaced; the new nodes are of the opset of the result.
     """
     found = _growing(model)
+    if settings.capacity is not None and any(cache.calls for cache in found):
+        _open_functions(model, found, settings, outcome)
+        found = _growing(model)
     if not found:
         return False
     places = {
@@ -76,7 +82,24 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
             _edit(model, settings, growths, windows, sizes, position, outcome)
     finally:
         annotations.remove()
+        remove_tags(model)
     return True
+
+
+def _open_functions(
+    model: ir.Model, found: Iterable[Cache], settings: RaiseSettings, outcome: RaiseOutcome
+) -> None:
+    """Inline the functions in which caches grow, in place, if that lets one be raised."""
+    keys = {call.op_identifier() for cache in found for call in cache.calls}
+    copy = clone(model)
+    try:
+        inline_tagged(copy, keys)
+    except Refusal as refusal:
+        outcome.notes.append(f"caches in functions are left alone: {refusal.message}")
+        return
+    if raise_growing(copy, settings, RaiseOutcome(0, 0)):
+        tag_nodes(model, lambda node: node.op_type in _GROWS)
+        outcome.notes += inline_tagged(model, keys)
 
 
 def _growing(model: ir.Model) -> list[Cache]:

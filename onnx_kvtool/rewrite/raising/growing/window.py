@@ -110,7 +110,8 @@ def rolling_of(
     cut = output.producer()
     if node.op_type != "Concat" or len(node.inputs) != 2 or node.graph is not model.graph:
         raise look.refusal(f"`{node.name or node.op_type}` joins something else")
-    axis = NodeView(node, opset).integer("axis") % len(past.shape)
+    view = NodeView(node, opset if node.version is None else node.version)
+    axis = view.integer("axis") % len(past.shape)
     rows = None if cut is None else look.last_rows(cut, axis)
     if cut is None or rows is None or cut.inputs[0] is not node.outputs[0]:
         text = f"`{output.name}` is not a constant number of the last rows of what is joined"
