@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
@@ -17,6 +17,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.runtime import onnxruntime, reference
+from tests.grids import search
 from tests.rewrite.contrib.single import TOLERANCE, Array
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, Call, D, M
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, node_model, ours, theirs
@@ -112,7 +113,7 @@ def demand_same(
                 np.testing.assert_array_equal(got, want, err_msg=name)
 
 
-@settings(max_examples=30)
+@search(90)
 @given(
     call=st.sampled_from(list(CALLS)),
     at=st.sampled_from([24, 21, 18, 13]),

@@ -7,10 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.activation.smooth import gelu_of
+from tests.grids import search
 from tests.rewrite.contrib.single import Array, demand_same, normal, refusal, standard
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
@@ -20,7 +21,7 @@ B, S, D = 2, 5, 7
 OPSETS = st.sampled_from([24, 21, 18, 13, 11])
 REALS = st.sampled_from([np.float32, np.float16])
 FLOATS = st.sampled_from([np.float32, np.float16, ml_dtypes.bfloat16])
-some = settings(max_examples=15)
+some = search(60)
 
 
 def opset_for(opset: int, dtype: Any) -> int:

@@ -7,9 +7,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.grids import search
 from tests.rewrite.contrib.single import Arrays, Dims, demand_same, refusal
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 from tests.runtime.kernels.contrib.test_multi_head_attention import (
@@ -62,7 +63,7 @@ def symbolic(inputs: Arrays) -> dict[str, Dims]:
     return found
 
 
-@settings(max_examples=60)
+@search(90)
 @given(
     case=st.sampled_from(range(len(CALLS))),
     at=OPSETS,
@@ -85,7 +86,7 @@ def test_multi_head_attention(case: int, at: int, dtype: Any, named: bool) -> No
     )
 
 
-@settings(max_examples=40)
+@search(60)
 @given(
     case=st.sampled_from(range(len(PROJECTIONS))),
     at=OPSETS,

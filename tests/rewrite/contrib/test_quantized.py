@@ -8,11 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
+from tests.grids import search
 from tests.rewrite.contrib.single import Array, demand_same, normal, refusal, standard
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, node_model, ours
 
@@ -20,7 +21,7 @@ pytestmark = needs_onnxruntime
 
 OPSETS = st.sampled_from([24, 21, 18, 13, 11])
 CODES = st.sampled_from([np.uint8, np.int8])
-some = settings(max_examples=12)
+some = search(60)
 
 
 def codes(*shape: int, dtype: Any = np.uint8, seed: int = 3) -> Array:
@@ -243,7 +244,7 @@ def test_mat_mul_integer_to_float(
     demand_same("MatMulIntegerToFloat", inputs, at=opset)
 
 
-@settings(max_examples=30)
+@search(90)
 @given(
     opset=OPSETS,
     dtype=st.sampled_from([np.float32, np.float16, ml_dtypes.bfloat16]),
@@ -288,7 +289,7 @@ def test_mat_mul_n_bits(
     )
 
 
-@settings(max_examples=30)
+@search(90)
 @given(
     opset=OPSETS,
     dtype=st.sampled_from([np.float32, np.float16]),
