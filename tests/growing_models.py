@@ -60,6 +60,7 @@ class Host:
         model: The decoder, or its file. Weights are not read.
         run: Computes one step: inputs by name to outputs by name.
         sizes: Symbolic dimensions of caches that are not the batch or rows, by name.
+        kept: The most rows that a decoder keeps whose mask is as long as these and the new tokens.
     """
 
     def __init__(
@@ -67,11 +68,13 @@ class Host:
         model: onnx.ModelProto | str | Path,
         run: Run,
         sizes: Mapping[str, int] | None = None,
+        kept: int | None = None,
     ) -> None:
         if not isinstance(model, onnx.ModelProto):
             model = onnx.load(model, load_external_data=False)
         self._run = run
         self._sizes = sizes or {}
+        self._kept = kept
         self._inputs = {value.name: value for value in model.graph.input}
         outputs = {value.name for value in model.graph.output}
         presents = {name: name.replace("past_key_values", "present") for name in self._inputs}
@@ -97,9 +100,10 @@ class Host:
         logits, before = [], 0
         for chunk in chunks:
             after = before + chunk
+            first = 0 if self._kept is None else max(before - self._kept, 0)
             offered = {
                 "input_ids": talk.ids[:, before:after],
-                "attention_mask": talk.mask[:, :after],
+                "attention_mask": talk.mask[:, first:after],
                 "position_ids": positions[:, before:after],
                 "past_length": np.array([before], np.int64),
                 "use_cache_branch": np.array([before > 0]),

@@ -61,11 +61,14 @@ def _write(case: Case, folder: Path) -> None:
     if not case.padded:
         talk = Conversation(talk.ids, np.ones_like(talk.mask), talk.others)
     talk.others.update(_others(case))
-    expected = _torch(decoder, proto, talk)
+    expected = _torch(case, decoder, proto, talk)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), _quiet())
     outputs = [value.name for value in session.get_outputs()]
-    host = Host(proto, lambda feeds: dict(zip(outputs, session.run(None, feeds), strict=True)))
-    logits, caches = host.answer(talk)
+
+    def run(feeds: Arrays) -> Arrays:
+        return dict(zip(outputs, session.run(None, feeds), strict=True))
+
+    logits, caches = Host(proto, run, kept=case.kept).answer(talk)
     worst = _difference(logits[talk.live], expected["logits"][talk.live])
     for name, cache in caches.items():
         live = talk.mask[:, None, -cache.shape[2] :, None].astype(bool)
@@ -95,7 +98,7 @@ def _difference(actual: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(actual.astype(np.float64) - expected).max())
 
 
-def _torch(decoder: Decoder, proto: onnx.ModelProto, talk: Conversation) -> Arrays:
+def _torch(case: Case, decoder: Decoder, proto: onnx.ModelProto, talk: Conversation) -> Arrays:
     """Return what PyTorch answers: the logits of all tokens, and the caches after the last."""
     import torch
 
@@ -112,7 +115,7 @@ def _torch(decoder: Decoder, proto: onnx.ModelProto, talk: Conversation) -> Arra
             name: tensor.numpy() for name, tensor in zip(["logits", *presents], found, strict=True)
         }
 
-    logits, caches = Host(proto, run).answer(talk)
+    logits, caches = Host(proto, run, kept=case.kept).answer(talk)
     return {"logits": logits, **caches}
 
 

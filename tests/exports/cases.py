@@ -24,6 +24,7 @@ class Case:
         rolling: Whether layers with a window keep its last rows only.
         half: Whether weights and caches are float16.
         padded: Whether it can be run with padding.
+        kept: The most rows of a cache where `attention_mask` is as long as they and the new tokens.
         tool: What rewrote the file after the exporter: `onnxslim`, `onnxsim` or `ort`.
         options: What differs from the sizes of the architecture.
     """
@@ -36,6 +37,7 @@ class Case:
     rolling: bool = False
     half: bool = False
     padded: bool = True
+    kept: int | None = None
     tool: str | None = None
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -63,7 +65,7 @@ CASES = (
     Case("olmo2", "dynamo", 20),
     Case("granite", "dynamo", inputs=_PLACED, attention="eager"),
     Case("mixtral", "dynamo", inputs=_PLACED, more={"experts_implementation": "batched_mm"}),
-    Case("mistral", "dynamo", inputs=_PLACED, rolling=True),
+    Case("mistral", "dynamo", inputs=_PLACED, rolling=True, kept=5),
     Case("gemma3", "dynamo", inputs=("input_ids", "position_ids"), rolling=True, padded=False),
     Case("llama", "dynamo", attention="eager", half=True),
     Case("llama", "dynamo", 23, inputs=_PLACED),
