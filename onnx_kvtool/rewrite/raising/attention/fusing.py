@@ -64,6 +64,13 @@ class Fusion:
     sentences: tuple[str, ...]
 
     @property
+    def last(self) -> ir.Node:
+        """The node whose place the Attention takes."""
+        node = self.weighted.result.producer()
+        assert node is not None
+        return node
+
+    @property
     def is_growing(self) -> bool:
         """Whether keys and values are past ones joined with new ones."""
         made = [operand.value.producer() for operand in self.operands[1:]]

@@ -103,17 +103,21 @@ def _edit(
     scopes: Mapping[ir.Graph, ScopedValues],
     outcome: RaiseOutcome,
 ) -> None:
-    """Carry out all fusions, in the order of the graph."""
+    """Carry out all fusions, and report them in the order of the source."""
     target = max(model.opset_imports[""], settings.opset)
     old: list[ir.Node] = []
-    for place, fusion in proven:
+    # A mask that layers share stands where the first of them is written.
+    order = {node: number for number, (_, _, node) in enumerate(nodes(model))}
+    for place, fusion in sorted(proven, key=lambda one: order[one[1].last]):
         graph = fusion.softmax.graph
         assert isinstance(graph, ir.Graph)
         em = Emitter(scopes[graph], target, fusion.softmax.name or "kvtool/attention")
         attention, unread = write(fusion, em)
         old += unread
         outcome.places = {**outcome.places, attention: place}
-        outcome.attention.append(RaisedAttention(place, fusion.form, fusion.mask, fusion.sentences))
+    outcome.attention += [
+        RaisedAttention(place, one.form, one.mask, one.sentences) for place, one in proven
+    ]
     outcome.removed += remove_dead(old)
     if any(text.startswith("assumed: ") for _, one in proven for text in one.sentences):
         outcome.equal_dims += settings.assumptions.dims

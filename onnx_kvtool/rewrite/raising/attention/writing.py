@@ -43,8 +43,8 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
     attention = result.producer()
     if packed:
         result = apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
-    old = fusion.weighted.result.producer()
-    assert old is not None and attention is not None
+    old = fusion.last
+    assert attention is not None
     if not fusion.weighted.result_is_whole:
         result = _reshaped(result, fusion, em)
     unread = [p for v in old.inputs if v is not None and (p := v.producer()) is not None]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx.parser
 import onnx_ir as ir
 import pytest
 
@@ -90,3 +92,18 @@ def test_it_becomes_one_attention_that_is_equal(form: Form) -> None:
     np.testing.assert_allclose(
         got.astype(np.float64), wanted.astype(np.float64), rtol=tolerance, atol=tolerance
     )
+
+
+def test_a_shared_mask_stands_before_all_that_read_it() -> None:
+    source = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+    layers (float[B,6,L,7] q, float[B,6,S,7] k, float[B,6,S,13] v, float[B,1,1,S] m)
+        => (float[B,6,L,13] y, float[B,6,L,13] z) {
+      t = Transpose <perm = [0, 1, 3, 2]> (k)
+      s = MatMul (q, t) a = Add (s, m) p = Softmax <axis = -1> (a)
+      n = Neg (q) r = MatMul (n, t) b = Add (r, m) o = Softmax <axis = -1> (b)
+      z = MatMul (o, v) y = MatMul (p, v)
+    }""")
+    result = fused(source)
+    assert result.ops.count("Attention") == 2 and result.ops.count("Expand") == 1
+    onnx.checker.check_model(ir.to_proto(result.model), full_check=True)
+    assert [done.location.index for done in result.outcome.attention] == [3, 7]
