@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.decoder_step import DECODER_STEP
+from benchmarks.growing_caches import GROWING_CACHES
 from benchmarks.lowered_scatter import LOWERED_SCATTER
 from benchmarks.processes.section import PROCESSES
 from benchmarks.raised_decoder import RAISED_DECODER
@@ -18,6 +19,7 @@ SECTIONS: tuple[Section, ...] = (
     DECODER_STEP,
     LOWERED_SCATTER,
     RAISED_DECODER,
+    GROWING_CACHES,
     RUNTIME,
 )
 """Adding a benchmark is a module that declares a section, and a line here."""

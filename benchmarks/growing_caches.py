@@ -1,0 +1,241 @@
+"""Decoders with growing caches beside their forms with caches of fixed capacity, a decode step.
+
+Run as `python -m benchmarks.growing_caches MODEL CONTEXT` it takes a few steps of one model, so
+that its memory can be read off a process of its own.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime as ort
+
+import onnx_kvtool as kv
+from benchmarks.growing_decoders import Size, growing_decoder
+from benchmarks.results import Cell, Line, Section, Table, ratio_cell
+from benchmarks.session import session
+
+__all__ = ["GROWING_CACHES"]
+
+_SIZE = Size(layers=6, hidden=1024, heads=16, kv_heads=4, positions=4352)
+_CAPACITY = 4224
+_CONTEXTS = (256, 1024, 4096)
+_LIMITS: Mapping[str, Mapping[int, float]] = {
+    "`--attention auto`": {256: 0.95, 4096: 0.45},
+    "`--attention full`": {4096: 0.40},
+    "`--attention full`, lowered to 18": {4096: 0.35},
+}
+"""By form and context, the most that a step may take, that of the source being 1."""
+
+_FORMS = (
+    "`--attention keep`",
+    "`--attention auto`",
+    "`--attention full`",
+    "`--attention auto`, lowered to 18",
+    "`--attention full`, lowered to 18",
+)
+_CONTRIB = ("raised", "raised, lowered to 18", "raised, lowered to 13")
+
+
+class _Stepping:
+    """A session that takes one token behind a context, as a host would drive it."""
+
+    def __init__(self, path: Path, context: int) -> None:
+        self.session = session(str(path))
+        self.binding = self.session.io_binding()
+        rng = np.random.default_rng(0)
+        fed = {
+            "hidden_states": rng.standard_normal((1, 1, _SIZE.hidden)).astype(np.float32),
+            "attention_mask": np.ones((1, context + 1), np.int64),
+            "position_ids": np.full((1, 1), context, np.int64),
+            "past_length": np.array([context], np.int64),
+            "seqlens_k": np.array([context], np.int32),
+            "total_sequence_length": np.array(context + 1, np.int32),
+        }
+        names = [value.name for value in self.session.get_inputs()]
+        self.buffers: dict[str, Any] = {}
+        is_contrib = "seqlens_k" in names
+        for number, value in enumerate(self.session.get_inputs()):
+            if value.name in fed:
+                array = fed[value.name]
+            else:
+                declared = value.shape[2]
+                rows = _CAPACITY if is_contrib or isinstance(declared, int) else context
+                shape = 1, _SIZE.kv_heads, rows, _SIZE.head
+                array = np.zeros(shape, np.float32)
+                drawn = np.random.default_rng(number)
+                in_use = 1, _SIZE.kv_heads, context, _SIZE.head
+                array[:, :, :context] = drawn.standard_normal(in_use).astype(np.float32)
+            self.buffers[value.name] = ort.OrtValue.ortvalue_from_numpy(array)
+            self.binding.bind_ortvalue_input(value.name, self.buffers[value.name])
+        for value in self.session.get_outputs():
+            past = self.buffers.get(value.name.replace("present", "past"))
+            if value.name.startswith("present") and past.shape()[2] == _CAPACITY:
+                self.binding.bind_ortvalue_output(value.name, past)
+            else:
+                self.binding.bind_output(value.name)
+
+    def step(self) -> float:
+        """Take the token; return the seconds of processor time that it took."""
+        begin = time.process_time()
+        self.session.run_with_iobinding(self.binding)
+        return time.process_time() - begin
+
+    def result(self) -> np.ndarray:
+        """Return what the last step gave."""
+        return np.array(self.binding.get_outputs()[0].numpy())
+
+
+def _written(directory: Path) -> dict[str, Path]:
+    """Write the growing decoder and its forms."""
+    source = growing_decoder(_SIZE, "decomposed")
+    found = {"source": _saved(directory, "source", source)}
+    for form in _FORMS:
+        attention, _, opset = form.replace("`", "").partition(", lowered to ")
+        raised, report = kv.raise_(
+            source, capacity=_CAPACITY, attention=attention.split()[1], verify=False
+        )
+        if report.refused:
+            raise RuntimeError(f"not raised: {report.refused}")
+        result = kv.lower(raised, opset=int(opset), verify=False)[0] if opset else raised
+        found[form] = _saved(directory, form, ir.to_proto(result))
+    return found
+
+
+def _written_contrib(directory: Path) -> dict[str, Path]:
+    """Write the decoder with GroupQueryAttention and its forms."""
+    source = growing_decoder(_SIZE, "contrib")
+    found = {"source": _saved(directory, "contrib", source)}
+    raised, report = kv.raise_(source, capacity=_CAPACITY, verify=False)
+    if report.refused:
+        raise RuntimeError(f"not raised: {report.refused}")
+    for form in _CONTRIB:
+        opset = form.partition(", lowered to ")[2]
+        result = kv.lower(raised, opset=int(opset), verify=False)[0] if opset else raised
+        found[form] = _saved(directory, form, ir.to_proto(result))
+    return found
+
+
+def _saved(directory: Path, form: str, model: onnx.ModelProto) -> Path:
+    name = "".join(c if c.isalnum() else "_" for c in form)
+    path = directory / f"{name}.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def _ratios(paths: Mapping[str, Path], context: int, rounds: int) -> dict[str, tuple[float, float]]:
+    """Return the median milliseconds of a step of each form, and the median ratio to the source.
+
+    Raises:
+        RuntimeError: If a form computes something else.
+    """
+    sessions = {form: _Stepping(path, context) for form, path in paths.items()}
+    times: dict[str, list[float]] = {form: [] for form in sessions}
+    for number in range(rounds + 2):
+        order = list(sessions) if number % 2 else list(reversed(sessions))
+        for form in order:
+            took = sessions[form].step()
+            if number >= 2:
+                times[form].append(took)
+    expected = sessions["source"].result()
+    for form, one in sessions.items():
+        if not np.allclose(one.result(), expected, rtol=1e-3, atol=1e-3):
+            raise RuntimeError(f"{form} computes something else behind {context} tokens")
+    source = np.array(times["source"])
+    return {
+        form: (float(np.median(took)) * 1e3, float(np.median(np.array(took) / source)))
+        for form, took in times.items()
+    }
+
+
+def _memory(path: Path, context: int) -> float:
+    """Return the peak memory of a process that takes a few steps, in MB."""
+    command = [sys.executable, "-m", "benchmarks.growing_caches", str(path), str(context)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _table(paths: Mapping[str, Path], forms: tuple[str, ...], quick: bool) -> Iterator[Line]:
+    rounds = 6 if quick else 40
+    found = {context: _ratios(paths, context, rounds) for context in _CONTEXTS}
+    for form in ("source", *forms):
+        cells = []
+        for context in _CONTEXTS:
+            milliseconds, ratio = found[context][form]
+            if form == "source":
+                cells.append(Cell(f"{milliseconds:.1f} ms"))
+            else:
+                limit = _LIMITS.get(form, {}).get(context)
+                what = f"a step behind {context} tokens, fixed / growing"
+                cells.append(ratio_cell(ratio, limit, what=what))
+        cells.append(Cell(f"{_memory(paths[form], _CONTEXTS[-1]):.0f} MB"))
+        yield Line(_case(form, forms), tuple(cells))
+
+
+def _case(form: str, forms: tuple[str, ...]) -> str:
+    if form != "source":
+        return form
+    return "the growing model" if forms is _FORMS else "GroupQueryAttention"
+
+
+def _growing(quick: bool) -> Iterator[Line]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield from _table(_written(Path(directory)), _FORMS, quick)
+
+
+def _contrib(quick: bool) -> Iterator[Line]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield from _table(_written_contrib(Path(directory)), _CONTRIB, quick)
+
+
+def main() -> None:
+    """Take a few steps of one model, and print the peak memory of this process in MB."""
+    stepping = _Stepping(Path(sys.argv[1]), int(sys.argv[2]))
+    for _ in range(4):
+        stepping.step()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+_COLUMNS = (*(f"{context} tokens" for context in _CONTEXTS), "peak at 4096")
+
+GROWING_CACHES = Section(
+    "growing_caches",
+    "Growing caches and fixed ones",
+    f"""\
+A decode step in onnxruntime on one thread, behind 256, 1024 and 4096 tokens: a decoder whose caches
+grow by Concat and whose attention is decomposed, as exporters write it ({_SIZE.layers} layers,
+hidden size {_SIZE.hidden}, {_SIZE.heads} heads over {_SIZE.kv_heads}, float32), and what
+`kvtool raise --capacity {_CAPACITY}` makes of it. Caches of fixed capacity are bound in place; grown ones are new
+at each step. All forms take turns; a number is the median of processor time over that of the source
+in the same round. Peak memory is that of a process that takes four steps.""",
+    (
+        Table(
+            "Decomposed attention",
+            "",
+            ("form", *_COLUMNS),
+            ("the growing model", *_FORMS),
+            _growing,
+        ),
+        Table(
+            "GroupQueryAttention",
+            "The same decoder as onnxruntime-genai's model builder writes it, whose caches are"
+            " written in place in the source as well.",
+            ("form", *_COLUMNS),
+            ("GroupQueryAttention", *_CONTRIB),
+            _contrib,
+        ),
+    ),
+)
+"""The benchmark of raised growing caches."""
+
+if __name__ == "__main__":
+    main()
