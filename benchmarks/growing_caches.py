@@ -217,8 +217,8 @@ A decode step in onnxruntime on one thread, behind 256, 1024 and 4096 tokens: a 
 grow by Concat and whose attention is decomposed, as exporters write it ({_SIZE.layers} layers,
 hidden size {_SIZE.hidden}, {_SIZE.heads} heads over {_SIZE.kv_heads}, float32), and what
 `kvtool raise --capacity {_CAPACITY}` makes of it. Caches of fixed capacity are bound in place;
-grown ones are new at each step. All forms take turns; a number is the median of processor time over that of the source
-in the same round. Peak memory is that of a process that takes four steps.""",
+grown ones are new at each step. All forms take turns; a number is the median of processor time over
+that of the source in the same round. Peak memory is that of a process that takes four steps.""",
     (
         Table(
             "Decomposed attention",

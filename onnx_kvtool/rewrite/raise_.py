@@ -60,6 +60,13 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
             _settle(model, settings.opset, constants, outcome)
         if outcome.blocked:
             break
+    raised = {done.location for done in outcome.raised}
+    outcome.refused = [
+        one
+        for one in outcome.refused
+        if one.code != "growing-cache"
+        or one.location not in raised  # a fixed cache, as it turns out
+    ]
     return outcome
 
 

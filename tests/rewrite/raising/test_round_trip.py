@@ -85,7 +85,8 @@ def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> 
     model, report = kv.raise_(lowered, attention="keep", verify=False)
 
     assert updates(model) == updates(source)
-    assert [str(refusal) for refusal in report.refused] == []
+    refused = [str(one) for one in report.refused if one.code != "growing-cache"]
+    assert refused == []
     assert len(report.raised) == len(updates(source))
     result = serialized(model)
     onnx.checker.check_model(result, full_check=True)
