@@ -13,6 +13,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
+from tests.grids import rest, thinned
 from tests.rewrite.raising.brute_force import dead_nodes
 from tests.rewrite.raising.growing_steps import ROWS, differences
 
@@ -65,7 +66,7 @@ def raised(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", thinned([*REAL], 2))
 def test_a_real_decoder_gives_the_same_with_a_fixed_capacity(name: str) -> None:
     source, expected = read(name), REAL[name]
     result, report = raised(source, assume=expected.assume)
@@ -96,7 +97,9 @@ def test_every_decoder_that_grows_its_caches_gives_the_same(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["growing/llama__optimum", "growing/t5_decoder_merged__optimum"])
+@pytest.mark.parametrize(
+    "name", ["growing/llama__optimum", *rest("growing/t5_decoder_merged__optimum")]
+)
 def test_the_result_is_held_against_the_source(name: str) -> None:
     _, report = kv.raise_(read(name), capacity=ROWS, verify=True)
     found = report.verification
@@ -106,7 +109,9 @@ def test_the_result_is_held_against_the_source(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["growing/llama__optimum", "growing/t5_decoder_merged__optimum"])
+@pytest.mark.parametrize(
+    "name", ["growing/llama__optimum", *rest("growing/t5_decoder_merged__optimum")]
+)
 def test_names_order_and_types_stay(name: str) -> None:
     source = read(name)
     result, report = raised(source)

@@ -88,6 +88,7 @@ def test_copies_show_the_same(fault: str | None) -> None:
     assert (found.status, found.shrunk) == ("different" if fault else "equal", True)
 
 
+@pytest.mark.exhaustive
 def test_that_a_fault_hides_where_no_case_goes_is_no_wonder() -> None:
     """The cases that find a fault are those that are there for it."""
     growing = source(OPTIMUM)
