@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from onnx_kvtool.core.budget import Budget
@@ -14,7 +13,6 @@ from onnx_kvtool.runtime.comparison.judge import Account, Difference, Judge, Out
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.comparison.noise import Noise
 from onnx_kvtool.runtime.comparison.side_by_side import Script, run_side_by_side
-from onnx_kvtool.runtime.errors import ModelRejected, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.cases import CASES, Case, cases_of
 from onnx_kvtool.runtime.inputs.interface import interface_difference
 from onnx_kvtool.runtime.inputs.plan import InputPlan
@@ -29,6 +27,7 @@ from onnx_kvtool.runtime.verification.growing.grown import (
     without_padding,
 )
 from onnx_kvtool.runtime.verification.likeness import Likeness, likeness
+from onnx_kvtool.runtime.verification.loading import reasons_of, refusal, rejected_of
 from onnx_kvtool.runtime.verification.narrow import NarrowPair
 from onnx_kvtool.runtime.verification.report import (
     EarliestDifference,
@@ -73,12 +72,12 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
         settings.progress("verifying, loading both models")
-        refusals = [_refusal(subject, runtime) for subject in (a, b)]
-        if (rejected := _rejected(refusals, settings)) is not None:
+        refusals = [refusal(subject, runtime) for subject in (a, b)]
+        if (rejected := rejected_of(refusals, settings)) is not None:
             loaded = a if refusals[0] is None else b
             report = _without_run(a, "different", rejected.message, settings)
             return replace(report, runtime=loaded.session(runtime).runtime)
-        if found := _reasons((a, b), refusals):
+        if found := reasons_of((a, b), refusals):
             reasons += found
             continue
         report = _Comparison(a, b, settings, runtime, pair).report()
@@ -86,36 +85,6 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
             return replace(report, notes=(*reasons, *report.notes))
         reasons.append(report.detail or "")
     return _without_run(a, "unrunnable", "; ".join(dict.fromkeys(reasons)), settings)
-
-
-def _refusal(subject: Subject, runtime: RuntimeName) -> RuntimeUnavailable | None:
-    """Return why `runtime` does not load a model; None if it does."""
-    try:
-        subject.session(runtime)
-    except RuntimeUnavailable as error:
-        return error
-    return None
-
-
-def _reasons(
-    subjects: Sequence[Subject], refusals: Sequence[RuntimeUnavailable | None]
-) -> list[str]:
-    """Return the messages of `refusals`; whose they are is said unless it is the same for both."""
-    messages = [None if error is None else error.message for error in refusals]
-    if messages[0] is not None and messages[0] == messages[1]:
-        return [messages[0]]
-    pairs = zip(subjects, messages, strict=True)
-    return [f"{subject.name}: {message}" for subject, message in pairs if message is not None]
-
-
-def _rejected(
-    refusals: Sequence[RuntimeUnavailable | None], settings: Settings
-) -> RuntimeUnavailable | None:
-    """Return what breaks the specification in one model while the other is loaded, if it does."""
-    a, b = refusals
-    if a is None and isinstance(b, ModelRejected):
-        return b
-    return a if b is None and isinstance(a, ModelRejected) and not settings.is_a_right else None
 
 
 def _without_run(
@@ -281,6 +250,8 @@ class _Comparison:
             self._settings.progress("looking for the first value that differs")
             earliest, why = self._earliest(account.difference)
             notes += [why] if why else []
+            if earliest is not None and self._dead(account.difference.inputs):
+                notes.append("the earliest value may differ in rows of padding alone")
         return VerifyReport(
             status="equal" if detail is None else "different",
             runtime=self._a.session(self._runtime).runtime,

@@ -213,3 +213,45 @@ def test_a_prompt_has_a_branch_of_its_own() -> None:
         following = advance(known, inputs, presents, is_padded=True)
         assert following is not None
         assert following["use_cache_branch"].tolist() == [True]
+
+
+HALF = """
+<ir_version: 10, opset_import: ["": 18]>
+g (float16[B, S, 12] x, float16[B, 3, P, 4] past)
+  => (float16[B, 3, S, 4] y, float16[B, 3, T, 4] present)
+{
+  shape = Constant <value_ints = [0, 0, 3, 4]> ()
+  projected = MatMul (x, w)
+  heads = Reshape (projected, shape)
+  new = Transpose <perm = [0, 2, 1, 3]> (heads)
+  present = Concat <axis = 2> (past, new)
+  keys = Transpose <perm = [0, 1, 3, 2]> (present)
+  scores = MatMul (new, keys)
+  weights = Softmax <axis = -1> (scores)
+  y = MatMul (weights, present)
+}
+"""
+
+
+@pytest.mark.parametrize("fault", [None, "one layer writes one row early"])
+def test_models_of_16_bits_are_judged_by_their_twins(fault: str | None) -> None:
+    proto = onnx.parser.parse_model(HALF)
+    weight = np.random.default_rng(3).normal(size=(12, 12)) / 3
+    tensor = onnx.numpy_helper.from_array(weight.astype(np.float16), "w")
+    proto.graph.initializer.append(tensor)
+    growing = ir.from_proto(proto)
+    fixed, _ = kv.raise_(growing, capacity=20, verify=False)
+    if fault is not None:
+        starts = next(n for n in fixed.graph if n.op_type == "TensorScatter").inputs[2]
+        assert starts is not None
+        one = ir.Value(name="one", const_value=ir.tensor(np.ones(1, np.int64), name="one"))
+        fixed.graph.register_initializer(one)
+        late = ir.node("Sub", [starts, one])
+        place = next(n for n in fixed.graph if n.op_type == "TensorScatter")
+        place.replace_input_with(2, late.outputs[0])
+        fixed.graph.insert_before(place, late)
+    found = kv.verify(growing, fixed)
+    assert found.status == ("different" if fault else "equal")
+    if fault is None:
+        assert found.twins is not None
+        assert found.twins.max_abs_diff < 1e-5
