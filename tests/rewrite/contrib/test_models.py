@@ -95,3 +95,31 @@ def test_an_encoder_after_the_tools(name: str, tool: str, tmp_path: Path) -> Non
     TOOLS[tool](ENCODERS / f"{name}.onnx", path)
     _, report = standard(path, 17)
     assert [done for done in report.lowered if done.location.op.startswith("com.microsoft::")]
+
+
+FUSED = {
+    "bert": (ENCODERS / "bert.onnx", "bert"),
+    "vit": (ENCODERS / "vit.onnx", "vit"),
+    "gpt_neox": (MODELS.parent / "growing" / "gpt_neox__optimum.onnx", "gpt_neox"),
+    "llama": (MODELS.parent / "growing" / "llama__optimum.onnx", "gpt2"),
+    "gpt2": (MODELS / "concat" / "gpt2_dynamic__ts_op17.onnx", "gpt2"),
+}
+
+
+@pytest.mark.slow
+@needs_onnxruntime
+@pytest.mark.parametrize("is_half", [False, True], ids=["float32", "float16"])
+@pytest.mark.parametrize("name", FUSED)
+def test_a_model_after_the_fusions_of_the_transformers_tool(
+    name: str, is_half: bool, tmp_path: Path
+) -> None:
+    from onnxruntime.transformers.optimizer import optimize_model
+
+    source, kind = FUSED[name]
+    optimised = optimize_model(str(source), model_type=kind, opt_level=0)
+    if is_half:
+        optimised.convert_float_to_float16(keep_io_types=True)
+    path = tmp_path / "optimised.onnx"
+    optimised.save_model_to_file(str(path))
+    _, report = standard(path, 17)
+    assert [done for done in report.lowered if done.location.op.startswith("com.microsoft::")]
