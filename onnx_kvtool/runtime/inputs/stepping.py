@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import fixed_capacities, kinds_of, sizes_for
 from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.sizes import evaluate, names_in
 
 __all__ = ["advance", "rows_of"]
 
@@ -106,7 +106,16 @@ def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | 
 
 
 def _sizes(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the sizes of the names that stand alone in a shape, read off actual shapes."""
+    """Return the sizes of names, read off actual shapes.
+
+    Of a name that stands nowhere alone it is what the others leave of a sum: of a fixed cache the
+    rows in use may be told by a mask that is `past + new` long and by nothing else.
+    """
+    sizes = _alone(plan, shapes)
+    return {**_summed(plan, shapes, sizes), **sizes}
+
+
+def _alone(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     return {
         str(dim): size
         for spec in plan.inputs
@@ -114,6 +123,25 @@ def _sizes(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, 
         for dim, size in zip(spec.shape, shapes[spec.name], strict=False)
         if names_in(dim) == (dim,)
     }
+
+
+def _summed(
+    plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], known: Mapping[str, int]
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for spec in plan.inputs:
+        for dim, size in zip(spec.shape, shapes.get(spec.name, ()), strict=False):
+            unknown = [name for name in names_in(dim) if name not in known]
+            if isinstance(dim, int) or len(unknown) != 1:
+                continue
+            (name,) = unknown
+            try:
+                least, next_one = (evaluate(dim, {**known, name: n}) for n in (0, 1))
+            except ZeroDivisionError:
+                continue
+            if next_one == least + 1 and size >= least:
+                found.setdefault(name, size - least)
+    return found
 
 
 def _next_sizes(
@@ -134,7 +162,11 @@ def _next_sizes(
             sizes[name] = length
         elif kind == "total" and sizes[name] == before + old.length:
             totals.append(name)
-    sizes.update(_sizes(plan, {past: array.shape for past, array in presents.items()}))
+    shapes = {name: array.shape for name, array in inputs.items()}
+    for name in sizes.keys() - _alone(plan, shapes).keys() - dims.keys():
+        if kinds.get(name) == "past":  # that no cache has
+            sizes[name] += old.length
+    sizes.update(_alone(plan, {past: array.shape for past, array in presents.items()}))
     lengths = [sizes[name] for name, kind in kinds.items() if kind == "length" and name in sizes]
     new = lengths[0] if lengths else old.length
     sizes.update(dict.fromkeys(totals, before + old.length + new))

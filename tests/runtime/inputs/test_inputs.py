@@ -305,3 +305,27 @@ def test_indices_stay_inside_of_what_they_index(node: str, axis: int) -> None:
     found = plan(deserialize(model.SerializeToString()))
     for seed in SEEDS:
         assert set(np.unique(draw(found, PROMPT, seed)["i"])) == set(range((2, 3)[axis]))
+
+
+def test_a_mask_that_alone_says_how_many_rows_are_in_use_grows_with_them() -> None:
+    """Its cache has a fixed size, so that `past` stands in the length of the mask only."""
+    source = model(
+        """g (int64[B,S] input_ids, int64[B,M] attention_mask, float[B,2,7,3] past_k)
+        => (float[B,2,7,3] present_k) {
+        total = Shape <start = 1, end = 2> (attention_mask)
+        new = Shape <start = 1, end = 2> (input_ids)
+        batch = Shape <start = 0, end = 1> (input_ids) first = Sub (total, new)
+        starts = Expand (first, batch) heads = Constant <value_ints = [2]> ()
+        width = Constant <value_ints = [3]> () shape = Concat <axis = 0> (batch, heads, new, width)
+        ids = Cast <to = 1> (input_ids) axes = Constant <value_ints = [1, 3]> ()
+        apart = Unsqueeze (ids, axes) rows = Expand (apart, shape)
+        present_k = TensorScatter <axis = 2> (past_k, rows, starts) }"""
+    )
+    source.graph.inputs[1].shape = ir.Shape(["B", "past + S"])
+    found = plan(source)
+    first = draw(found, TOKEN, 0)
+    before, length = first["attention_mask"].shape[1], first["input_ids"].shape[1]
+    assert before > length
+    second = advance(found, first, {"present_k": first["past_k"]})
+    assert second is not None
+    assert second["attention_mask"].shape[1] == before + second["input_ids"].shape[1]
