@@ -196,7 +196,9 @@ def test_what_raise_makes_of_a_real_decoder_is_verified(name: str) -> None:
     found = report.verification
     assert found.status == "equal"
     assert "the rows in use were compared" in (found.detail or "")
-    assert "fails in a step past the capacity of 48 rows" in (found.detail or "")
+    # Windows that stay as they are take no 48 rows, and nothing goes so far.
+    end = "nothing was run past" if "rolling" in name else "fails in a step past"
+    assert f"{end} the capacity of 48 rows" in (found.detail or "")
     assert ("rows of padding" in (found.detail or "")) is not name.startswith("t5")
 
 
