@@ -124,7 +124,9 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
         past = dims_of(scatter.inputs[0])
         rows = None if past is None else past[one.axis]
         source: CacheSource = "fixed" if one.window is None else "rolling"
-        outcome.caches.append(RaisedCache(raised.past, raised.present, rows, one.mode, source))
+        if scatter.inputs[0] is not None and scatter.inputs[0].is_graph_input():
+            # What is written to may be a part of a mask as well.
+            outcome.caches.append(RaisedCache(raised.past, raised.present, rows, one.mode, source))
         outcome.equal_dims += one.implied
         outcome.positions += one.counting
     outcome.equal_dims += proving.assumptions.dims
