@@ -27,6 +27,7 @@ class Attention(NodeView):
         past_key: (B, KV, P, D); None without an internal cache.
         past_value: (B, KV, P, E); None without an internal cache.
         nonpad_kv_seqlen: (B,), int64, valid keys of each row, from opset 24 on; else None.
+        pads_mask: Whether a mask that is shorter than S hides the keys behind it, from opset 24 on.
         is_causal: Whether query i sees key j only for j <= i + offset, where offset is P, or
             nonpad_kv_seqlen - L, or 0 (onnx 1.23.2; earlier texts aligned it otherwise).
         scale: Factor of the scores; None means 1 / sqrt(D).
@@ -47,6 +48,7 @@ class Attention(NodeView):
         self.past_value = self.input("past_value")
         has_nonpad = any(formal.name == "nonpad_kv_seqlen" for formal in self.facts.inputs)
         self.nonpad_kv_seqlen = self.input("nonpad_kv_seqlen") if has_nonpad else None
+        self.pads_mask = has_nonpad
         self.is_causal = bool(self.integer("is_causal"))
         self.scale = self._number("scale")
         self.softcap = self._number("softcap") or 0.0

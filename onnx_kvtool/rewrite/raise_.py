@@ -9,7 +9,11 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
-from onnx_kvtool.rewrite.raising.attention.stage import raise_attention, raise_growing_attention
+from onnx_kvtool.rewrite.raising.attention.stage import (
+    keep_mask_shapes,
+    raise_attention,
+    raise_growing_attention,
+)
 from onnx_kvtool.rewrite.raising.contrib import raise_contrib
 from onnx_kvtool.rewrite.raising.dead import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
@@ -60,6 +64,8 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
             _settle(model, settings.opset, constants, outcome)
         if outcome.blocked:
             break
+    if outcome.attention and not outcome.blocked:
+        keep_mask_shapes(model)
     raised = {done.location for done in outcome.raised}
     outcome.refused = [
         one

@@ -28,7 +28,8 @@ class Case:
     """One Attention: sizes, what is given, how its dimensions are declared, and for whom.
 
     `keys_known` declares the number of keys also where other dimensions are symbolic; `runtime`
-    names the release that is written for; `narrow` is bfloat16, for opsets from 13 on.
+    names the release that is written for; `narrow` is bfloat16, for opsets from 13 on; `missing`
+    is by how many keys the mask is shorter than there are.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class Case:
     value_size: int
     nonpad: tuple[int, ...] | None
     mask: str | None
+    missing: int
     causal: bool
     scale: float | None
     softcap: float
@@ -75,6 +77,7 @@ def cases(draw: st.DrawFn) -> Case:
         value_size=draw(st.sampled_from([2, 3])),
         nonpad=nonpad if cache == "nonpad" else None,
         mask=draw(st.sampled_from([None, "bool 2", "float 2", "float 4", "bool 4 heads"])),
+        missing=draw(st.integers(0, total - 1)) if draw(st.booleans()) else 0,
         causal=draw(st.booleans()),
         scale=draw(st.sampled_from([None, 0.5])),
         softcap=draw(st.sampled_from([0.0, 0.0, 2.0])),
@@ -110,7 +113,7 @@ def _feeds(case: Case) -> dict[str, np.ndarray]:
         "bool 4 heads": (case.batch, heads, case.length, total),
     }
     if case.mask and not case.past:
-        mask = normal(*shapes[case.mask])
+        mask = normal(*shapes[case.mask])[..., : total - case.missing]
         feeds["attn_mask"] = mask > -0.5 if case.mask.startswith("bool") else mask
     if case.past:
         feeds["past_key"] = normal(case.batch, case.kv_heads, case.past, case.size)
@@ -122,6 +125,11 @@ def _feeds(case: Case) -> dict[str, np.ndarray]:
 
 def _expected(case: Case, feeds: dict[str, np.ndarray]) -> np.ndarray:
     """Return Y as (B, H, L, E), float32."""
+    if case.missing and "attn_mask" in feeds:
+        mask = feeds["attn_mask"]
+        hidden = np.array(False if mask.dtype == bool else -np.inf).astype(mask.dtype)
+        pads = [(0, 0)] * (mask.ndim - 1) + [(0, case.missing)]
+        feeds = feeds | {"attn_mask": np.pad(mask, pads, constant_values=hidden)}
     return naive_attention(
         {n: f.astype(np.float32) if f.dtype == ml_dtypes.bfloat16 else f for n, f in feeds.items()},
         causal=case.causal,
@@ -155,7 +163,8 @@ def _model(case: Case, feeds: dict[str, np.ndarray]) -> onnx.ModelProto:
             if name == "Q" or (name in _NAMES and not case.keys_known):
                 dims[1 if case.rank == 3 else 2] = _NAMES[name]
             if name == "attn_mask":
-                dims[-2:] = ["L", dims[-1] if case.keys_known else "S"]
+                whole = "M" if case.missing else "S"
+                dims[-2:] = ["L", dims[-1] if case.keys_known else whole]
             if name.startswith("past"):
                 dims[2] = "P"
         inputs.append(value(name, helper.np_dtype_to_tensor_dtype(feeds[name].dtype), dims))
@@ -183,6 +192,7 @@ _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
     value_size=2,
     nonpad=(0,),
     mask=None,
+    missing=0,
     causal=False,
     scale=None,
     softcap=0.0,
@@ -240,6 +250,7 @@ _BASE: dict[str, Any] = {
     "value_size": 3,
     "nonpad": (4, 7),
     "mask": None,
+    "missing": 0,
     "causal": True,
     "scale": None,
     "softcap": 0.0,
@@ -271,6 +282,8 @@ def _lowered(opset: int = 18, **changes: Any) -> tuple[ir.Model, list[str | None
         (18, {}, "grouped"),
         (18, {"rank": 4}, "grouped"),
         (18, {"mask": "float 2"}, "grouped"),
+        (18, {"mask": "float 2", "missing": 2}, "grouped"),
+        (11, {"mask": "bool 4 heads", "group": 1, "missing": 2}, "grouped"),
         (18, {"mask": "bool 4 heads"}, None),
         (18, {"mask": "bool 4 heads", "group": 1}, "grouped"),
         (18, {"nonpad": None, "past": 2}, "grouped"),

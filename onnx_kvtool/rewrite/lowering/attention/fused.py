@@ -19,7 +19,12 @@ import onnx_ir as ir
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import Replacement
-from onnx_kvtool.rewrite.lowering.attention.mask import allowed_keys, mask_fits, window_of
+from onnx_kvtool.rewrite.lowering.attention.mask import (
+    allowed_keys,
+    mask_covers,
+    mask_fits,
+    window_of,
+)
 from onnx_kvtool.rewrite.lowering.sizes import positions
 
 __all__ = ["keep_with_mask"]
@@ -48,7 +53,9 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     if dtype is None or not window.hides:
         return None
     mask = view.attn_mask
-    if mask is not None and not mask_fits(mask, window.total, dtype, per_head=True):
+    if mask is not None and not (
+        mask_fits(mask, dtype, per_head=True) and mask_covers(mask, window.total)
+    ):
         return None
     bool_ = ir.DataType.BOOL
     seen = allowed_keys(em, window)

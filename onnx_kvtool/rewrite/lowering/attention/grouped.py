@@ -30,7 +30,9 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
     allowed_keys,
     empty_rows,
+    mask_covers,
     mask_fits,
+    padded,
     window_of,
 )
 from onnx_kvtool.rewrite.lowering.sizes import size
@@ -50,8 +52,8 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
 
     Returns:
         None, for the schema's body, where head counts or sizes are no numbers, the element types
-        differ or are unknown, the scores themselves are an output, the user's mask may be shorter
-        than the keys or differs between grouped heads.
+        differ or are unknown, the scores themselves are an output, or the user's mask differs
+        between grouped heads, or may be shorter than the keys before Attention-24.
     """
     heads, sizes, dtype = view.heads(), view.head_sizes(), view.query.dtype
     if (
@@ -73,9 +75,19 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
     keys_axis = 1 if view.rank == 3 else 2
     mask = view.attn_mask
     total = window_of(view, view.key, keys_axis).total
-    if mask is not None and not mask_fits(mask, total, dtype, per_head=heads[0] == heads[1]):
-        return None
-    return _Grouped(view, em, dtype, heads, sizes, may_branch).emit()
+    is_short = False
+    if mask is not None:
+        if not mask_fits(mask, dtype, per_head=heads[0] == heads[1]):
+            return None
+        is_short = not mask_covers(mask, total)
+        if is_short and not (view.pads_mask and _pads(em, dtype)):
+            return None
+    return _Grouped(view, em, dtype, heads, sizes, may_branch, is_short).emit()
+
+
+def _pads(em: Emitter, dtype: ir.DataType) -> bool:
+    """Return whether Pad takes the element type."""
+    return em.opset >= 13 or dtype != ir.DataType.BFLOAT16
 
 
 class _Grouped:
@@ -89,8 +101,10 @@ class _Grouped:
         heads: tuple[int, int],
         sizes: tuple[int, int],
         may_branch: bool,
+        is_short: bool,
     ) -> None:
         self.view = view
+        self.is_short = is_short
         self.em = em
         self.dtype = dtype
         self.heads, self.kv_heads = heads
@@ -248,6 +262,12 @@ class _Grouped:
         if mask is not None and mask.shape is not None and len(mask.shape) < 4:
             mask = unsqueeze(em, mask, range(4 - len(mask.shape)))
         seen = allowed_keys(em, window) if window.hides else None
+        if mask is not None and self.is_short:
+            if mask.dtype == ir.DataType.BOOL:
+                mask = where(em, mask, self._number(0.0), self._number(-np.inf), hint="bias")
+            given = self.view.attn_mask
+            assert given is not None
+            mask = padded(em, mask, given, window)
         if mask is not None and mask.dtype == ir.DataType.BOOL:
             bool_ = ir.DataType.BOOL
             seen = mask if seen is None else em.op("And", seen, mask, dtype=bool_, hint="is_seen")

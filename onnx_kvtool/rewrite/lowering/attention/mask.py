@@ -14,7 +14,15 @@ from onnx_kvtool.rewrite.engine.forms import cast, reduce
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
-__all__ = ["Window", "allowed_keys", "empty_rows", "mask_fits", "window_of"]
+__all__ = [
+    "Window",
+    "allowed_keys",
+    "empty_rows",
+    "mask_covers",
+    "mask_fits",
+    "padded",
+    "window_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,18 +188,43 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
     return em.op("Add", rows, em.constant([shift], "shift"), hint="row") if shift else rows
 
 
-def mask_fits(mask: ir.Value, total: Dim, dtype: ir.DataType, *, per_head: bool) -> bool:
-    """Return whether the user's mask can be combined with the window as it is, without padding.
+def mask_fits(mask: ir.Value, dtype: ir.DataType, *, per_head: bool) -> bool:
+    """Return whether the user's mask can be combined with the window, but for its length.
 
     Args:
-        mask: Broadcasts to (B, H, L, S); its last dimension may be shorter than S by the schema.
-        total: S.
+        mask: Broadcasts to (B, H, L, S), but for its last dimension.
         dtype: Element type of the scores; the mask must be of it, or bool.
         per_head: Whether a mask that differs between heads fits.
     """
     dims = dims_of(mask)
     if dims is None or not 2 <= len(dims) <= 4 or mask.dtype not in (dtype, ir.DataType.BOOL):
         return False
-    if total is None or dims[-1] != total:
-        return False  # it may be shorter: only an equal number or name is surely as long
     return per_head or len(dims) == 2 or dims[-3] == 1
+
+
+def mask_covers(mask: ir.Value, total: Dim) -> bool:
+    """Return whether the user's mask is certainly S long, and not shorter as the schema allows."""
+    dims = dims_of(mask)
+    return dims is not None and total is not None and dims[-1] == total
+
+
+def padded(em: Emitter, bias: ir.Value, mask: ir.Value, window: Window) -> ir.Value:
+    """Return a bias of rank 4 that hides the keys behind the end of the user's mask.
+
+    Attention-24 pads a mask that is shorter than S with minus infinity.
+
+    Args:
+        em: Where to build.
+        bias: (B or 1, H or 1, L or 1, M), of floats.
+        mask: What it was made of, whose last dimension is M.
+        window: Says what S is.
+    """
+    dims = dims_of(mask)
+    assert dims is not None
+    total = size(em, window.total, window.keys, window.key_axis)
+    missing = em.op("Sub", total, size(em, dims[-1], mask, len(dims) - 1), hint="missing")
+    missing = em.op("Reshape", missing, em.constant([1], "one"), hint="missing")
+    pads = em.op("Concat", em.constant([0] * 7, "pads"), missing, attributes={"axis": 0})
+    assert bias.dtype is not None
+    hidden = em.constant(np.array(-np.inf, bias.dtype.numpy()), "number")
+    return em.op("Pad", bias, pads, hidden, dtype=bias.dtype, hint="padded")

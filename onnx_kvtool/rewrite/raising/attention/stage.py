@@ -22,7 +22,9 @@ from onnx_kvtool.rewrite.raising.attention.whole import read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
+from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.shapes.writing import Writer
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.bounds import Facts, at_least
 from onnx_kvtool.symbolic.dims import Dim, dims_of
@@ -31,9 +33,10 @@ from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
 
-__all__ = ["raise_attention", "raise_growing_attention"]
+__all__ = ["keep_mask_shapes", "raise_attention", "raise_growing_attention"]
 
 _Candidate = tuple[Location, ir.Node]
+_MASK = 3
 
 
 def raise_growing_attention(
@@ -64,6 +67,28 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
     if settings.attention == "full" and not outcome.blocked:
         is_changed |= _widen(model, settings, outcome)
     return is_changed
+
+
+def keep_mask_shapes(model: ir.Model) -> None:
+    """Write on the masks of Attention what is known of their sizes, for whoever lowers it later.
+
+    A mask that is known to be the same for all heads needs no room for each of them. Nothing is
+    written on a model that contradicts itself, or whose sizes rest on others that are not 0.
+
+    Args:
+        model: The result, all of whose nodes are of one opset.
+    """
+    inference = infer_model(model)
+    if not may_rest_on(inference.run.knowledge):
+        return
+    writer = Writer(inference.run, frozen=False)
+    for _, _, node in nodes(model):
+        if node.op_type != "Attention" or node.domain != "" or len(node.inputs) <= _MASK:
+            continue
+        mask = node.inputs[_MASK]
+        if mask is not None and mask.producer() is not None and not mask.is_graph_output():
+            writer.annotate(mask)
+            forget_composed(mask)
 
 
 def _raise(
