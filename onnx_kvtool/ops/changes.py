@@ -119,8 +119,30 @@ def _truncated(node: ir.Node) -> bool:
     return _integers(node) or (given is not None and given.value == 1)
 
 
+def _mask_is_whole(node: ir.Node) -> bool:
+    """Whether Attention has no mask, or one that is certainly as long as there are keys."""
+    inputs = node.inputs
+    mask = inputs[3] if len(inputs) > 3 else None
+    if mask is None:
+        return True
+    key, past = inputs[1], inputs[4] if len(inputs) > 4 else None
+    if mask.shape is None or key is None or key.shape is None or len(key.shape) not in (3, 4):
+        return False
+    length, rows = mask.shape[-1] if len(mask.shape) else None, key.shape[len(key.shape) - 2]
+    if past is None:
+        return length is not None and _named(length) and length == rows
+    before = past.shape[2] if past.shape is not None and len(past.shape) == 4 else None
+    sizes = (length, rows, before)
+    return all(isinstance(size, int) for size in sizes) and length == rows + before  # type: ignore[operator]
+
+
+def _named(size: int | ir.SymbolicDim) -> bool:
+    return isinstance(size, int) or size.value is not None
+
+
 _SOFTMAX = Change(13, "the operator flattens its input at `axis` before opset 13")
 _SCALE = Change(13, "the scale is one number for the whole input before opset 13", _one_scale)
+_MASK = "a mask has to be as long as there are keys before opset 24"
 _POOL = Change(22, "`ceil_mode=1` gives another output shape before opset 22", _last_window_inside)
 
 CHANGES: Mapping[str, tuple[Change, ...]] = Table(
@@ -129,6 +151,7 @@ CHANGES: Mapping[str, tuple[Change, ...]] = Table(
         ("Softmax", (_SOFTMAX,)),
         ("LogSoftmax", (_SOFTMAX,)),
         ("Hardmax", (_SOFTMAX,)),
+        ("Attention", (Change(24, _MASK, _mask_is_whole),)),
         ("AveragePool", (_POOL,)),
         ("MaxPool", (_POOL,)),
         ("BatchNormalization", (Change(14, "training outputs differ before 14", _inference),)),

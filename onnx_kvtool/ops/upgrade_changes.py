@@ -125,9 +125,23 @@ _INFINITY = Change(
     24, "an infinity becomes NaN in a float8 of the FNUZ kind before opset 24", _no_infinity_to_fnuz
 )
 
+_MASK = "a mask of one column is for all keys before opset 24, and for the first from then on"
+
+
+def _mask_broadcasts_not(node: ir.Node) -> bool:
+    """Whether no mask of Attention has certainly one column where there may be more keys."""
+    mask = node.inputs[3] if len(node.inputs) > 3 else None
+    if mask is None or mask.shape is None or not len(mask.shape) or mask.shape[-1] != 1:
+        return True
+    key = node.inputs[1]
+    rank = 0 if key is None or key.shape is None else len(key.shape)
+    return rank > 2 and key is not None and key.shape is not None and key.shape[rank - 2] == 1
+
+
 _UPGRADE_CHANGES: Mapping[str, tuple[Change, ...]] = Table(
     "change of meaning on the way up",
     [
+        ("Attention", (Change(24, _MASK, _mask_broadcasts_not),)),
         ("AveragePool", (_POOL,)),
         (
             "BatchNormalization",

@@ -20,9 +20,11 @@ from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.lowering.attention.mask import (
+    Window,
     allowed_keys,
     mask_covers,
     mask_fits,
+    padded,
     window_of,
 )
 from onnx_kvtool.rewrite.lowering.sizes import positions
@@ -43,32 +45,24 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     """Emit Attention with the window written out as a mask.
 
     Returns:
-        None for an internal cache beside a window, an unknown rank, or a user's mask that may be
-        shorter than the keys.
+        None for an internal cache, an unknown rank, a user's mask of another form than the scores,
+        and where the target has all that there is.
     """
     if view.rank not in (3, 4) or view.past_key is not None:
         return None
     dtype = view.query.dtype
     window = window_of(view, view.key, 1 if view.rank == 3 else 2)
-    if dtype is None or not window.hides:
-        return None
     mask = view.attn_mask
-    if mask is not None and not (
-        mask_fits(mask, dtype, per_head=True) and mask_covers(mask, window.total)
-    ):
+    is_short = mask is not None and not mask_covers(mask, window.total)
+    if dtype is None or not (window.hides or is_short):
         return None
-    bool_ = ir.DataType.BOOL
-    seen = allowed_keys(em, window)
-    if not window.causal and window.left < 0 and window.right < 0:
-        # One row would broadcast; kernels ask for all of them.
-        rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
-        every = em.op("Less", em.constant([-1], "before"), rows, dtype=bool_, hint="every_row")
-        seen = em.op("And", seen, every, dtype=bool_, hint="is_seen")
-    if mask is not None and mask.dtype == bool_:
-        seen = em.op("And", seen, mask, dtype=bool_, hint="is_seen")
-    elif mask is not None:
-        hidden = em.constant(np.array(-np.inf, dtype.numpy()), "minus_infinity")
-        seen = em.op("Where", seen, mask, hidden, dtype=dtype, hint="bias")
+    if mask is not None and not mask_fits(mask, dtype, per_head=True):
+        return None
+    if mask is not None and is_short:
+        if not view.pads_mask:
+            return None
+        mask = _whole(em, mask, window, dtype)
+    seen = _combined(em, view, window, mask, dtype) if window.hides else mask
     attributes = {
         name: view.node.attributes[name].value for name in _KEPT if name in view.node.attributes
     }
@@ -79,3 +73,27 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     )
     kept = tuple(o if name else None for o, name in zip(outputs, names, strict=True))
     return Replacement(kept, via="mask")
+
+
+def _whole(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> ir.Value:
+    key = ("whole mask", mask, window.key)
+    return em.once(key, lambda: padded(em, mask, window, dtype))
+
+
+def _combined(
+    em: Emitter, view: Attention, window: Window, mask: ir.Value | None, dtype: ir.DataType
+) -> ir.Value:
+    """Return what the window and the user's mask let a query see."""
+    bool_ = ir.DataType.BOOL
+    seen = allowed_keys(em, window)
+    if not window.causal and window.left < 0 and window.right < 0:
+        # One row would broadcast; kernels ask for all of them.
+        rows = positions(em, window.length, view.query, window.query_axis, place=2, rank=4)
+        every = em.op("Less", em.constant([-1], "before"), rows, dtype=bool_, hint="every_row")
+        seen = em.op("And", seen, every, dtype=bool_, hint="is_seen")
+    if mask is not None and mask.dtype == bool_:
+        return em.op("And", seen, mask, dtype=bool_, hint="is_seen")
+    if mask is None:
+        return seen
+    hidden = em.constant(np.array(-np.inf, dtype.numpy()), "minus_infinity")
+    return em.op("Where", seen, mask, hidden, dtype=dtype, hint="bias")

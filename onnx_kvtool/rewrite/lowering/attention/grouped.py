@@ -259,15 +259,11 @@ class _Grouped:
 
     def _sum_of_masks(self, window: Window, mask: ir.Value | None) -> ir.Value:
         em = self.em
-        if mask is not None and mask.shape is not None and len(mask.shape) < 4:
+        if mask is not None and self.is_short:
+            mask = padded(em, mask, window, self.dtype)
+        elif mask is not None and mask.shape is not None and len(mask.shape) < 4:
             mask = unsqueeze(em, mask, range(4 - len(mask.shape)))
         seen = allowed_keys(em, window) if window.hides else None
-        if mask is not None and self.is_short:
-            if mask.dtype == ir.DataType.BOOL:
-                mask = where(em, mask, self._number(0.0), self._number(-np.inf), hint="bias")
-            given = self.view.attn_mask
-            assert given is not None
-            mask = padded(em, mask, given, window)
         if mask is not None and mask.dtype == ir.DataType.BOOL:
             bool_ = ir.DataType.BOOL
             seen = mask if seen is None else em.op("And", seen, mask, dtype=bool_, hint="is_seen")

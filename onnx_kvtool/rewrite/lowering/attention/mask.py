@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce
+from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
@@ -208,23 +208,26 @@ def mask_covers(mask: ir.Value, total: Dim) -> bool:
     return dims is not None and total is not None and dims[-1] == total
 
 
-def padded(em: Emitter, bias: ir.Value, mask: ir.Value, window: Window) -> ir.Value:
-    """Return a bias of rank 4 that hides the keys behind the end of the user's mask.
+def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> ir.Value:
+    """Return a mask as a bias of rank 4 that hides the keys behind its end, too.
 
     Attention-24 pads a mask that is shorter than S with minus infinity.
 
     Args:
         em: Where to build.
-        bias: (B or 1, H or 1, L or 1, M), of floats.
-        mask: What it was made of, whose last dimension is M.
+        mask: Broadcasts to (B, H, L, M), of floats or bool.
         window: Says what S is.
+        dtype: Element type of the bias.
     """
     dims = dims_of(mask)
     assert dims is not None
+    bias = mask if len(dims) == 4 else unsqueeze(em, mask, range(4 - len(dims)))
+    hidden = em.constant(np.array(-np.inf, dtype.numpy()), "number")
+    if mask.dtype == ir.DataType.BOOL:
+        nothing = em.constant(np.array(0.0, dtype.numpy()), "number")
+        bias = where(em, bias, nothing, hidden, hint="bias")
     total = size(em, window.total, window.keys, window.key_axis)
     missing = em.op("Sub", total, size(em, dims[-1], mask, len(dims) - 1), hint="missing")
     missing = em.op("Reshape", missing, em.constant([1], "one"), hint="missing")
     pads = em.op("Concat", em.constant([0] * 7, "pads"), missing, attributes={"axis": 0})
-    assert bias.dtype is not None
-    hidden = em.constant(np.array(-np.inf, bias.dtype.numpy()), "number")
-    return em.op("Pad", bias, pads, hidden, dtype=bias.dtype, hint="padded")
+    return em.op("Pad", bias, pads, hidden, dtype=dtype, hint="padded")
