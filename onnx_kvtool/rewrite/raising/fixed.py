@@ -167,8 +167,12 @@ class _Windows:
         return None
 
     def _added(self) -> tuple[Expr, str]:
-        """Return a new input of the model."""
+        """Return a new input of the model, or the one that caches which grow have been given."""
         graph = self.proving.model.graph
+        names = {one.name for one in self.outcome.inputs_added}
+        if (known := next((v for v in graph.inputs if v.name in names), None)) is not None:
+            why = f"the tokens before a step are the new input `{known.name}`"
+            return variable(Element(known, (integer(0),))), why
         taken = {value.name for value in values(self.proving.model)}
         name = next(n for k in count() if (n := "past_length" + f"_{k}" * (k > 0)) not in taken)
         tensor = ir.TensorType(ir.DataType.INT64)

@@ -77,6 +77,33 @@ def test_the_circular_form_computes_the_same(body: str, chunks: list[int], batch
         assert np.array_equal(cache[:, :, places], past)
 
 
+def test_windows_and_growing_caches_count_by_one_input() -> None:
+    """A window of a fixed size, one that grows, and a cache that keeps all rows."""
+    text = """
+    <ir_version: 10, opset_import: ["": 18]>
+    g (float[B, 2, P, 3] past, float[B, 2, W, 3] rolled, float[B, 2, 5, 3] fixed,
+       float[B, 2, S, 3] rows)
+      => (float[B, 2, T, 3] present, float[B, 2, R, 3] rolled_out, float[B, 2, 5, 3] fixed_out) {
+      one = Constant <value_ints = [1]> () two = Constant <value_ints = [2]> ()
+      from = Constant <value_ints = [-4]> () far = Constant <value_ints = [9223372036854775807]> ()
+      new = Neg (rows) present = Concat <axis = 2> (past, new)
+      head = Slice (rolled, from, far, two, one) all = Concat <axis = 2> (head, new)
+      rolled_out = Slice (all, from, far, two, one)
+      count = Shape <start = 2, end = 3> (new) kept = Slice (fixed, count, far, two)
+      fixed_out = Concat <axis = 2> (kept, new)
+    }
+    """
+    source = ir.from_proto(onnx.parser.parse_model(text))
+    _, report = kv.raise_(source, capacity=16, assume=["rotated-rows"])
+    assert [(c.past, c.capacity, c.mode) for c in report.caches] == [
+        ("past", 16, "linear"),
+        ("rolled", 5, "circular"),
+        ("fixed", 5, "circular"),
+    ]
+    assert [one.name for one in report.inputs_added] == ["past_length"]
+    assert report.verification.status == "equal"
+
+
 LOOKALIKES = {
     "one row less goes out": _WINDOW.replace("(all, from,", "(all, most,"),
     "the first rows go out": _WINDOW.replace("(all, from, far", "(all, zero, two"),
