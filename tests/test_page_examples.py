@@ -49,8 +49,15 @@ def is_run(page: str, example: Example) -> bool:
     return not any(page == of and example.first_line.startswith(start) for of, start in NOT_RUN)
 
 
+OFTEN = ("README.md", "docs/index.md", "docs/commands/lower.md", "docs/commands/raise.md")
+"""Pages whose examples run by default; those of the others are in the slow set."""
+
+
 @pytest.mark.needs_onnxruntime("1.29")
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if page in OFTEN else pytest.mark.slow) for page in PAGES],
+)
 def test_examples_of_a_page(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None
 ) -> None:

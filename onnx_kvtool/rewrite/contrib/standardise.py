@@ -98,6 +98,7 @@ def standardise(
         )
 
     if not any(meant(node) for _, _, node in nodes(model)):
+        _forget_unused(model)
         return found
     if model.functions:
         found.inlined, _ = inline_functions(
@@ -108,11 +109,16 @@ def standardise(
     run.graph(model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names))
     annotations.remove()
     run.remove_unread()
+    _forget_unused(model)
+    return found
+
+
+def _forget_unused(model: ir.Model) -> None:
+    """Remove imports of onnxruntime's domains that no node uses: its tools import all they know."""
     used = {node.domain for _, _, node in nodes(model)}
     for domain in tuple(model.opset_imports):
-        if _is_onnxruntimes(domain) and domain not in used:  # its optimiser imports all it knows
+        if _is_onnxruntimes(domain) and domain not in used:
             del model.opset_imports[domain]
-    return found
 
 
 def _is_onnxruntimes(domain: str) -> bool:

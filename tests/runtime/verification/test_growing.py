@@ -57,7 +57,10 @@ def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int, runs: 
     assert end.startswith(f"B fails in a step past the capacity of {rows} rows, as it has to: ")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(f, marks=pytest.mark.slow if n % 4 else ()) for n, f in enumerate(FAULTS)],
+)
 def test_a_faulty_form_is_different(fault: str) -> None:
     growing = source(OPTIMUM)
     found = kv.verify(growing, fixed_form(growing, 40, fault))
