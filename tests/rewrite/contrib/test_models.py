@@ -94,7 +94,9 @@ def test_an_encoder_after_the_tools(name: str, tool: str, tmp_path: Path) -> Non
     path = tmp_path / "converted.onnx"
     TOOLS[tool](ENCODERS / f"{name}.onnx", path)
     _, report = standard(path, 17)
-    assert [done for done in report.lowered if done.location.op.startswith("com.microsoft::")]
+    lowered = [d for d in report.lowered if d.location.op.startswith("com.microsoft::")]
+    # A picture's network has no MatMul to quantise, and imports the domain all the same.
+    assert bool(lowered) == ("com.microsoft" in {n.domain for n in read(path).graph.all_nodes()})
 
 
 FUSED = {
