@@ -10,9 +10,9 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.symbolic.expression import Expr, integer
 
-__all__ = ["Cut", "cut_of"]
+__all__ = ["TO_THE_END", "Cut", "cut_of"]
 
-_TO_THE_END = 2**31 - 1
+TO_THE_END = 2**31 - 1
 """What exporters write for an end, or more."""
 
 
@@ -33,7 +33,7 @@ class Cut:
     @property
     def is_tail(self) -> bool:
         """Whether it ends with the last row."""
-        return self.high == self.size or (self.high.number or 0) >= _TO_THE_END
+        return self.high == self.size or (self.high.number or 0) >= TO_THE_END
 
 
 def cut_of(proof: Proof, value: ir.Value, axis: int) -> Cut | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Literal
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.model import clone
-from onnx_kvtool.core.walk import nodes, values
+from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Refusal
@@ -26,7 +25,12 @@ from onnx_kvtool.rewrite.raising.plan import Plan
 from onnx_kvtool.rewrite.raising.proving import Planned, Proving, is_candidate
 from onnx_kvtool.rewrite.raising.replace import Replaced, replace_update
 from onnx_kvtool.rewrite.raising.rolling import Window, first_of
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
+from onnx_kvtool.rewrite.raising.stage import (
+    RaiseOutcome,
+    RaiseSettings,
+    scopes_of,
+    token_count,
+)
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.atoms import Element
 from onnx_kvtool.symbolic.dims import dims_of
@@ -170,17 +174,14 @@ class _Windows:
         """Return a new input of the model, or the one that caches which grow have been given."""
         graph = self.proving.model.graph
         names = {one.name for one in self.outcome.inputs_added}
-        if (known := next((v for v in graph.inputs if v.name in names), None)) is not None:
-            why = f"the tokens before a step are the new input `{known.name}`"
-            return variable(Element(known, (integer(0),))), why
-        taken = {value.name for value in values(self.proving.model)}
-        name = next(n for k in count() if (n := "past_length" + f"_{k}" * (k > 0)) not in taken)
-        tensor = ir.TensorType(ir.DataType.INT64)
-        value = ir.Value(name=name, type=tensor, shape=ir.Shape([1]))
-        graph.inputs.append(value)
-        self.outcome.inputs_added.append(InputAdded(name, "int64", (1,), "tokens before this step"))
-        why = f"the tokens before a step are the new input `{name}`"
-        return variable(Element(value, (integer(0),))), why
+        known = next((v for v in graph.inputs if v.name in names), None)
+        if known is None:
+            known = token_count(self.proving.model)
+            graph.inputs.append(known)
+            added = InputAdded(known.name or "", "int64", (1,), "tokens before this step")
+            self.outcome.inputs_added.append(added)
+        why = f"the tokens before a step are the new input `{known.name}`"
+        return variable(Element(known, (integer(0),))), why
 
 
 def _rotated(plan: Plan, window: Window) -> RotatedCache:

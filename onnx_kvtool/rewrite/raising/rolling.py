@@ -24,7 +24,7 @@ from onnx_kvtool.symbolic.forms import largest
 from onnx_kvtool.symbolic.substitute import simplified
 from onnx_kvtool.symbolic.words import text
 
-__all__ = ["Window", "first_of", "roll_of", "rows_of", "windowed"]
+__all__ = ["Window", "first_of", "roll_of", "windowed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def windowed(
             "window-not-returned",
             f"the window made of `{base.name}` does not go out of the model as it came in",
         )
-    if rows_of(proof.carriers, window) is None:
+    if not _is_said(proof.carriers, window.rows):
         raise Unproven(
             "window-of-unknown-steps",
             f"a step adds `{text(window.rows)}` rows to `{base.name}`, which no input says",
@@ -195,17 +195,14 @@ def windowed(
     return window
 
 
-def rows_of(
-    carriers: Mapping[str, tuple[ir.Value, int]], window: Window
-) -> int | tuple[str, int] | None:
-    """Return the new rows of a step: a number, or the input and its axis that are as long."""
-    if window.rows.number is not None:
-        return window.rows.number
-    atom = window.rows.atom
+def _is_said(carriers: Mapping[str, tuple[ir.Value, int]], rows: Expr) -> bool:
+    """Return whether the new rows of a step are a number, or as many as an axis of an input."""
+    if rows.number is not None:
+        return True
+    atom = rows.atom
     if not isinstance(atom, Dimension) or atom.name not in carriers:
-        return None
-    value, axis = carriers[atom.name]
-    return (value.name or "", axis) if value.is_graph_input() else None
+        return False
+    return carriers[atom.name][0].is_graph_input()
 
 
 def first_of(position: Expr) -> ir.Value | None:

@@ -26,7 +26,7 @@ from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.dims import Dim
 
-__all__ = ["RaiseOutcome", "RaiseSettings", "scopes_of"]
+__all__ = ["RaiseOutcome", "RaiseSettings", "scopes_of", "token_count"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,18 @@ class RaiseOutcome:
             index: Its position there.
         """
         return place_of(node) or self.places.get(node) or Location.of(path, node, index)
+
+
+def token_count(model: ir.Model) -> ir.Value:
+    """Return a new input for the tokens before a step: `past_length`, int64 of shape (1).
+
+    It is not part of the graph yet.
+    """
+    return ir.Value(
+        name=Names(model).fresh("past_length"),
+        type=ir.TensorType(ir.DataType.INT64),
+        shape=ir.Shape([1]),
+    )
 
 
 def scopes_of(model: ir.Model) -> dict[ir.Graph, ScopedValues]:

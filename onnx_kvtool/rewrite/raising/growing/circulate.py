@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, with_rows
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
 
 __all__ = ["Circulating"]
-
-_TO_THE_END = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -96,6 +95,6 @@ class Circulating:
         start = em.op("Sub", end, em.op("Min", count, capacity), hint="start")
         batch = em.op("Shape", window.past, attributes={"start": 0, "end": 1}, hint="batch_size")
         starts = em.op("Expand", start, batch, hint="write_indices")
-        cut = [em.constant([-window.capacity]), em.constant([_TO_THE_END]), em.constant([axis])]
+        cut = [em.constant([-window.capacity]), em.constant([TO_THE_END]), em.constant([axis])]
         dtype = new.dtype or ir.DataType.UNDEFINED
         return starts, em.op("Slice", new, *cut, dtype=dtype, hint="last_rows")

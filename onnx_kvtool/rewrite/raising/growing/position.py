@@ -8,19 +8,18 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.raise_report import InputAdded
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
+from onnx_kvtool.rewrite.raising.stage import token_count
 from onnx_kvtool.symbolic.atoms import Element, Extent
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
 
 __all__ = ["Position", "position_of"]
 
-_INPUT = "past_length"
 _MEANING = "tokens before this step, which is how many rows of each cache are in use"
 
 
@@ -74,11 +73,7 @@ def position_of(
             dim = (dims_of(value) or ())[axis]
             start = variable(Extent(value, integer(axis))) - rest
             return Position(start, f"`{value.name}` is `{dim}` long, by its declaration")
-    added = ir.Value(
-        name=Names(model).fresh(_INPUT),
-        type=ir.TensorType(ir.DataType.INT64),
-        shape=ir.Shape([1]),
-    )
+    added = token_count(model)
     start = variable(Element(added, (integer(0),)))
     text = f"the new input `{added.name}` says how many tokens came before"
     return Position(start, text, None, added)

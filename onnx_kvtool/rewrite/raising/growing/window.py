@@ -17,11 +17,10 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
 from onnx_kvtool.rewrite.raising.growing.ends import End
 
 __all__ = ["Rolling", "is_rolling", "rolling_of"]
-
-_TO_THE_END = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ class _Looking:
             return None
         if (len(starts), len(ends), len(axes)) != (1, 1, 1) or steps not in (None, [1]):
             return None
-        if axes[0] % rank != axis or ends[0] < _TO_THE_END or starts[0] >= 0:
+        if axes[0] % rank != axis or ends[0] < TO_THE_END or starts[0] >= 0:
             return None
         return -starts[0]
 
