@@ -22,7 +22,7 @@ from onnx_kvtool.rewrite.raise_report import (
     Standardized,
     Unraised,
 )
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
+from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, without_capacity
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["raise_contrib"]
@@ -63,12 +63,7 @@ def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
             for value, shape in shapes:
                 value.shape = shape
     outcome.refused += [
-        Unraised(
-            places[node],
-            "growing-cache",
-            f"`{pairs[0][0].name}` grows with every step, and no `--capacity` says how many rows "
-            "it is for",
-        )
+        without_capacity(pairs[0][0].name, places[node])
         for node, pairs in caches.items()
         if node in waiting
     ]

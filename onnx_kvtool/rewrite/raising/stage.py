@@ -22,11 +22,11 @@ from onnx_kvtool.rewrite.raise_report import (
     Standardized,
     Unraised,
 )
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.dims import Dim
 
-__all__ = ["RaiseOutcome", "RaiseSettings", "scopes_of", "token_count"]
+__all__ = ["RaiseOutcome", "RaiseSettings", "scopes_of", "token_count", "without_capacity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,13 @@ def token_count(model: ir.Model) -> ir.Value:
         type=ir.TensorType(ir.DataType.INT64),
         shape=ir.Shape([1]),
     )
+
+
+def without_capacity(past: str | None, place: Location) -> Unraised:
+    """Return the refusal of a cache that grows at a place, where no capacity was given."""
+    text = f"`{past}` grows with every step, and no `--capacity` says how many rows it is for"
+    missing = Unproven("growing-cache", text)
+    return Unraised(place, missing.code, missing.message)
 
 
 def scopes_of(model: ir.Model) -> dict[ir.Graph, ScopedValues]:

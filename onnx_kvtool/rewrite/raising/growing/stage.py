@@ -25,7 +25,12 @@ from onnx_kvtool.rewrite.raising.growing.position import Position, position_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, rolling_of
 from onnx_kvtool.rewrite.raising.in_functions import inline_tagged, remove_tags, tag_nodes
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
+from onnx_kvtool.rewrite.raising.stage import (
+    RaiseOutcome,
+    RaiseSettings,
+    scopes_of,
+    without_capacity,
+)
 from onnx_kvtool.shapes.infer import annotate
 
 __all__ = ["raise_growing"]
@@ -58,7 +63,7 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
         if node.op_type in _GROWS
     }
     if settings.capacity is None:
-        outcome.refused += [_without_capacity(cache, places[cache.node]) for cache in found]
+        outcome.refused += [without_capacity(cache.past, places[cache.node]) for cache in found]
         return False
     opset = model.opset_imports[""]
     annotations = annotate(model, fully=True)
@@ -113,11 +118,6 @@ def _growing(model: ir.Model) -> list[Cache]:
         if cache.is_growing or is_rolling(cache):
             found.setdefault(cache.past or cache.present, cache)
     return list(found.values())
-
-
-def _without_capacity(cache: Cache, place: Location) -> Unraised:
-    text = f"`{cache.past}` grows with every step, and no `--capacity` says how many rows it is for"
-    return _refusal(place, Unproven("growing-cache", text))
 
 
 def _refusal(place: Location, missing: Unproven) -> Unraised:
