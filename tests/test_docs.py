@@ -85,8 +85,9 @@ def test_every_option_that_is_documented_exists() -> None:
 
 
 def test_every_reason_that_raise_gives_is_documented() -> None:
-    rules = ROOT / "onnx_kvtool" / "rewrite" / "raising"
-    source = "".join(path.read_text(encoding="utf-8") for path in sorted(rules.rglob("*.py")))
+    rooms = [ROOT / "onnx_kvtool" / name for name in ("analysis", "rewrite/raising")]
+    files = [path for room in rooms for path in sorted(room.rglob("*.py"))]
+    source = "".join(path.read_text(encoding="utf-8") for path in files)
     named = r'Unproven\(\s*"([a-z-]+)"|assume\(\s*"[a-z-]+",\s*[\w.]+,\s*"([a-z-]+)"'
     given = {one or other for one, other in re.findall(named, source)}
     page = (ROOT / "docs" / "commands" / "raise.md").read_text(encoding="utf-8")

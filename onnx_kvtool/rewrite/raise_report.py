@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
@@ -11,9 +11,10 @@ from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Verification
 from onnx_kvtool.symbolic.dims import Dim
 
+if TYPE_CHECKING:
+    from onnx_kvtool.analysis.attention.fusing import AttentionForm, AttentionMask
+
 __all__ = [
-    "AttentionForm",
-    "AttentionMask",
     "CacheSource",
     "InputAdded",
     "RaiseReport",
@@ -27,8 +28,6 @@ __all__ = [
 CacheSource = Literal[
     "fixed", "concat", "rolling", "attention", "group_query_attention", "multi_head_attention"
 ]
-AttentionForm = Literal["sliced", "full"]
-AttentionMask = Literal["kept", "causal", "none", "window"]
 
 
 @dataclass(frozen=True, slots=True)

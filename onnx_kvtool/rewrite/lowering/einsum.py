@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.ops.equation import Labels, parse
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
-from onnx_kvtool.rewrite.lowering.equation import Labels, parse
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.lowering.sizes import positions
 from onnx_kvtool.symbolic.dims import dims_of

@@ -1,4 +1,4 @@
-"""What a user may grant that a graph does not say, and a candidate that lacks it."""
+"""What a user may grant that a graph does not say."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.core.walk import values as values_of
-from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.sizes import normal
 
-__all__ = ["KINDS", "Assumptions", "Kind", "Unproven", "ValueKind"]
+__all__ = ["KINDS", "Assumptions", "Kind", "ValueKind"]
 
 ValueKind = Literal["contiguous", "in-range", "finite", "covers-past", "rotated-rows"]
 Kind = Literal["contiguous", "same-dim", "in-range", "finite", "covers-past", "rotated-rows"]
@@ -31,21 +30,6 @@ KINDS: dict[Kind, str] = {
     " cache that keeps a window, and steps go on where the one before ended",
 }
 """Every assumption, with what it says."""
-
-
-class Unproven(Refusal):
-    """Raised where a node looks like the update of a cache and cannot be proven to be one.
-
-    Attributes:
-        code: Stable identifier of the reason (`free-positions`, `sizes-unrelated`).
-        assumption: What could be granted to supply the missing fact, as `--assume` takes it; None
-            when nothing would help.
-    """
-
-    def __init__(self, code: str, message: str, *, assumption: str | None = None) -> None:
-        help = None if assumption is None else f"if it holds, grant it: `--assume {assumption}`"
-        super().__init__(code, message, help=help)
-        self.assumption = assumption
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.fusing import AttentionMask
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
@@ -15,7 +16,6 @@ from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.raise_report import (
-    AttentionMask,
     Raised,
     RaisedAttention,
     RaisedCache,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.rewrite.raising.rolling import roll_of
 

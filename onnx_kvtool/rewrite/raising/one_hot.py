@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.element_type import WHOLE_TYPES
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.symbolic.bounds import interval
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.raising.arrangement import (
     Arrangement,
@@ -15,7 +16,6 @@ from onnx_kvtool.rewrite.raising.arrangement import (
     rearranges,
     seen_through,
 )
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.rolling import Window, windowed

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.tensor_scatter import Mode
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
 from onnx_kvtool.symbolic.atoms import (
     Choice,

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven, ValueKind
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions, ValueKind
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.index_maps import IndexMaps

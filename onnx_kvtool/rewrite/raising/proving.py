@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, step_path, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.full_sizes import LACKS_A_SIZE, FullSizes, full_sizes
 from onnx_kvtool.rewrite.raising.plan import Plan, plan
 from onnx_kvtool.rewrite.raising.proof import Proof

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.cuts import cut_of
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.symbolic.atoms import Dimension, Element, Modulo

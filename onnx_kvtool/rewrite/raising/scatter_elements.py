@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.scatter import ScatterElements
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.overflow import check_no_overflow
 from onnx_kvtool.rewrite.raising.positions import (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
@@ -22,7 +23,7 @@ from onnx_kvtool.rewrite.raise_report import (
     Standardized,
     Unraised,
 )
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.dims import Dim
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.symbolic.atoms import (
     Choice,
     Coordinate,

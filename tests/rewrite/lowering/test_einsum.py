@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from onnx_kvtool.ops.equation import parse
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.lowering.equation import parse
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(31)

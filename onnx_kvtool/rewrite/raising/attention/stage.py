@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate, prove
+from onnx_kvtool.analysis.attention.sight import Sight
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes, values
@@ -15,9 +18,6 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
-from onnx_kvtool.rewrite.raising.attention.fusing import Fusion, is_candidate, prove
-from onnx_kvtool.rewrite.raising.attention.sight import Sight
 from onnx_kvtool.rewrite.raising.attention.whole import read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.dead import remove_dead
@@ -26,12 +26,8 @@ from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import Writer
 from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.bounds import Facts, at_least
 from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.knowledge import Knowledge
 
 __all__ = ["keep_mask_shapes", "raise_attention", "raise_growing_attention"]
 
@@ -239,28 +235,6 @@ def _one(
     place: Location, node: ir.Node, sight: Sight, settings: RaiseSettings
 ) -> Fusion | Unraised:
     try:
-        fusion = prove(node, sight, settings.attention)
-        _check_assumed(fusion, sight.knowledge)
+        return prove(node, sight, settings.attention)
     except (Unproven, MalformedNode) as missing:
         return Unraised(place, missing.code, str(missing))
-    return fusion
-
-
-def _check_assumed(fusion: Fusion, knowledge: Knowledge) -> None:
-    """Refuse sizes that are known only if another is not 0, unless nothing is computed then.
-
-    Raises:
-        Unproven: If there is such another.
-    """
-    for size in knowledge.assumed:
-        if not any(_is_zero_with(whole, size) for whole in fusion.frame.sizes):
-            text = f"sizes are known only where `{size}` is not 0"
-            raise Unproven("may-be-empty", text)
-
-
-def _is_zero_with(size: Expr, other: Expr) -> bool:
-    """Return whether a size is 0 where another one is, both being no less."""
-    factor = exact_quotient(other, size)
-    if exact_quotient(size, other) is not None or (factor is not None and factor.number):
-        return True
-    return at_least(other, size, Facts())  # as `seq` is, where `past + seq` is

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.frame import HEAD
+from onnx_kvtool.analysis.attention.fusing import Fusion
+from onnx_kvtool.analysis.attention.operands import Operand
 from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import unsqueeze
 from onnx_kvtool.rewrite.engine.rule import Replacement
-from onnx_kvtool.rewrite.raising.attention.frame import HEAD
-from onnx_kvtool.rewrite.raising.attention.fusing import Fusion
-from onnx_kvtool.rewrite.raising.attention.masks import Rows, emit_mask
-from onnx_kvtool.rewrite.raising.attention.operands import apart, emit_operand
+from onnx_kvtool.rewrite.raising.attention.mask_writing import Rows, emit_mask
+from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = ["write"]
 
@@ -24,7 +26,7 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
     """
     packed = all(operand.is_packed for operand in fusion.operands)
     queries, keys, values = (
-        operand.value if packed else emit_operand(operand, em) for operand in fusion.operands
+        operand.value if packed else _emit_operand(operand, em) for operand in fusion.operands
     )
     attributes = _attributes(fusion)
     if packed:
@@ -42,7 +44,7 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
     result = em.op("Attention", *inputs, attributes=attributes, dtype=fusion.dtype)
     attention = result.producer()
     if packed:
-        result = apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
+        result = _apart(result, fusion.frame.sizes[HEAD], fusion.weighted.size, em)
     old = fusion.last
     assert attention is not None
     if not fusion.weighted.result_is_whole:
@@ -88,3 +90,25 @@ def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
     rows = em.op("Shape", result, attributes={"start": 2, "end": 4})
     target = em.op("Concat", em.constant([-1], "rest"), rows, attributes={"axis": 0})
     return em.op("Reshape", result, target, dtype=dtype)
+
+
+def _emit_operand(operand: Operand, em: Emitter) -> ir.Value:
+    """Return an operand as (B, heads, rows, width)."""
+    value, axes = operand.value, operand.axes
+    if operand.is_packed:
+        return _apart(value, operand.heads, operand.width, em)
+    order = [axis for axis in axes if axis is not None]
+    if order != sorted(order):
+        dtype = value.dtype or ir.DataType.UNDEFINED
+        value = em.op("Transpose", value, attributes={"perm": order}, dtype=dtype)
+    lacking = [role for role, axis in enumerate(axes) if axis is None]
+    return unsqueeze(em, value, lacking) if lacking else value
+
+
+def _apart(value: ir.Value, heads: Expr, width: Expr, em: Emitter) -> ir.Value:
+    """Return (B, rows, heads * width), of known heads and width, as (B, heads, rows, width)."""
+    assert heads.number is not None and width.number is not None
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    target = em.constant([0, 0, heads.number, width.number], "shape")
+    split = em.op("Reshape", value, target, dtype=dtype)
+    return em.op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, dtype=dtype)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 
 __all__ = ["PASTS", "End", "Ends", "handed_on"]
 

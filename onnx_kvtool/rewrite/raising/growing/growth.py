@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.growing.ends import PASTS, End, Ends, handed_on
 
 __all__ = ["Growth", "growth_of"]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.rewrite.raise_report import InputAdded
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.growing.ends import End
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.window import Rolling

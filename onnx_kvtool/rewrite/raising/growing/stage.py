@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache, RotatedCache
 from onnx_kvtool.analysis.caches.find import find_caches
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes
@@ -15,7 +16,6 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.growing.attended import check_attention
 from onnx_kvtool.rewrite.raising.growing.circulate import Circulating

@@ -14,9 +14,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions, Unproven
+from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
 from onnx_kvtool.rewrite.raising.growing.ends import End
 

@@ -5,32 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.choices import AttentionChoice
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
-from onnx_kvtool.ops.view import counted_axis
-from onnx_kvtool.rewrite.raise_report import AttentionForm, AttentionMask
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
-from onnx_kvtool.rewrite.raising.attention.frame import HEAD, KEY, QUERY, Frame, frames
-from onnx_kvtool.rewrite.raising.attention.masks import Masking, masking
-from onnx_kvtool.rewrite.raising.attention.operands import (
+from onnx_kvtool.analysis.attention.frame import HEAD, KEY, QUERY, Frame, frames
+from onnx_kvtool.analysis.attention.masks import Masking, masking
+from onnx_kvtool.analysis.attention.operands import (
     Operand,
     operands_above,
 )
-from onnx_kvtool.rewrite.raising.attention.probabilities import (
+from onnx_kvtool.analysis.attention.probabilities import (
     Weighted,
     read_weighted,
     weighted_by,
 )
-from onnx_kvtool.rewrite.raising.attention.scores import Scores, may_be_scores, read_scores
-from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.attention.scores import Scores, may_be_scores, read_scores
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.choices import AttentionChoice
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.view import counted_axis
+from onnx_kvtool.symbolic.bounds import Facts, at_least
+from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.words import text
 
-__all__ = ["Fusion", "is_candidate", "prove"]
+__all__ = ["AttentionForm", "AttentionMask", "Fusion", "is_candidate", "prove"]
+
+AttentionForm = Literal["sliced", "full"]
+AttentionMask = Literal["kept", "causal", "none", "window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,7 @@ def _prove(
         raise Unproven("types-differ", "an attribute of Attention cannot hold the softcap")
     found = masking(scores, dtype, frame, sight, guarded=_is_guarded(scores, weighted))
     form = _form(keys, values, choice)
+    _check_assumed(frame, sight.knowledge)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
     return Fusion(
         softmax=softmax,
@@ -279,3 +286,23 @@ def _ratio(heads: Expr, kv: Expr) -> str:
 def _is_single(number: float) -> bool:
     """Return whether a float32 holds a number."""
     return float(np.float32(number)) == number
+
+
+def _check_assumed(frame: Frame, knowledge: Knowledge) -> None:
+    """Refuse sizes that are known only if another is not 0, unless nothing is computed then.
+
+    Raises:
+        Unproven: If there is such another.
+    """
+    for size in knowledge.assumed:
+        if not any(_is_zero_with(whole, size) for whole in frame.sizes):
+            text = f"sizes are known only where `{size}` is not 0"
+            raise Unproven("may-be-empty", text)
+
+
+def _is_zero_with(size: Expr, other: Expr) -> bool:
+    """Return whether a size is 0 where another one is, both being no less."""
+    factor = exact_quotient(other, size)
+    if exact_quotient(size, other) is not None or (factor is not None and factor.number):
+        return True
+    return at_least(other, size, Facts())  # as `seq` is, where `past + seq` is

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import unsqueeze
-from onnx_kvtool.rewrite.raising.attention.frame import BATCH, HEAD, Frame
-from onnx_kvtool.rewrite.raising.attention.numbers import number_of
-from onnx_kvtool.rewrite.raising.attention.products import SUMMED
-from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, Frame
+from onnx_kvtool.analysis.attention.numbers import number_of
+from onnx_kvtool.analysis.attention.products import SUMMED
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import divided
 
-__all__ = ["Operand", "apart", "emit_operand", "operands_above", "scaled_above"]
+__all__ = ["Operand", "operands_above", "scaled_above"]
 
 _DEEPEST = 24
 """Most steps above a product that are looked through for an operand."""
@@ -165,25 +163,3 @@ def _is_head(at: Expr, size: Expr, frame: Frame, width: Expr) -> bool:
         return False
     group = integer(every.number // size.number)
     return at == divided(frame.at(HEAD), group, frame.facts(width))
-
-
-def emit_operand(operand: Operand, em: Emitter) -> ir.Value:
-    """Return an operand as (B, heads, rows, width)."""
-    value, axes = operand.value, operand.axes
-    if operand.is_packed:
-        return apart(value, operand.heads, operand.width, em)
-    order = [axis for axis in axes if axis is not None]
-    if order != sorted(order):
-        dtype = value.dtype or ir.DataType.UNDEFINED
-        value = em.op("Transpose", value, attributes={"perm": order}, dtype=dtype)
-    lacking = [role for role, axis in enumerate(axes) if axis is None]
-    return unsqueeze(em, value, lacking) if lacking else value
-
-
-def apart(value: ir.Value, heads: Expr, width: Expr, em: Emitter) -> ir.Value:
-    """Return (B, rows, heads * width), of known heads and width, as (B, heads, rows, width)."""
-    assert heads.number is not None and width.number is not None
-    dtype = value.dtype or ir.DataType.UNDEFINED
-    target = em.constant([0, 0, heads.number, width.number], "shape")
-    split = em.op("Reshape", value, target, dtype=dtype)
-    return em.op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, dtype=dtype)

@@ -12,22 +12,19 @@ import math
 from dataclasses import dataclass
 
 import ml_dtypes
-import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import unsqueeze, where
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
-from onnx_kvtool.rewrite.raising.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
-from onnx_kvtool.rewrite.raising.attention.numbers import number_of
-from onnx_kvtool.rewrite.raising.attention.operands import scaled_above
-from onnx_kvtool.rewrite.raising.attention.scores import Hidden, Mask, Scores
-from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.attention.frame import KEY, QUERY, Frame
+from onnx_kvtool.analysis.attention.numbers import number_of
+from onnx_kvtool.analysis.attention.operands import scaled_above
+from onnx_kvtool.analysis.attention.scores import Hidden, Mask, Scores
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import is_less, negation
 from onnx_kvtool.symbolic.substitute import simplified, substitute
 
-__all__ = ["Masking", "Rows", "emit_mask", "masking"]
+__all__ = ["MaskPart", "Masking", "masking"]
 
 _SWALLOWS = 1e30
 """A number to which no score makes a difference, in a type of at least 8 bits of exponent."""
@@ -39,7 +36,7 @@ _WIDE = (ir.DataType.FLOAT, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class MaskPart:
     """One mask.
 
     Attributes:
@@ -70,7 +67,7 @@ class Masking:
         sentences: What is to be said of it.
     """
 
-    parts: tuple[_Part, ...]
+    parts: tuple[MaskPart, ...]
     causal: bool
     as_bool: bool
     sentences: tuple[str, ...]
@@ -138,7 +135,7 @@ def _part(
     factor: float = 1.0,
     shown: bool = True,
     fill: float | None = None,
-) -> _Part:
+) -> MaskPart:
     """Return a mask whose axes are those of the frame, at `seen` or above it.
 
     Raises:
@@ -150,7 +147,7 @@ def _part(
         if axes is not None:
             shape = sight.shape(seen.value) or ()
             single = tuple(a for a in range(len(shape)) if a not in axes)
-            return _Part(seen.value, axes, single, factor, shown, fill)
+            return MaskPart(seen.value, axes, single, factor, shown, fill)
         above = sight.above(seen, frame.facts(integer(1)))
         scaled = scaled_above(seen, sight) if above is None and fill is None else None
         if scaled is not None:
@@ -234,97 +231,3 @@ def _is_causal(condition: _Condition, frame: Frame, sight: Sight) -> bool:
     facts = frame.facts(integer(1))
     wanted = negation(is_less(frame.at(QUERY), frame.at(KEY), facts))
     return simplified(element, facts) == wanted
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Where the numbers of queries and keys of a frame are read at run time.
-
-    Attributes:
-        queries: A value with the queries.
-        keys: A value with the keys.
-        axis: The axis of both along which they are counted.
-    """
-
-    queries: ir.Value
-    keys: ir.Value
-    axis: int
-
-
-def emit_mask(
-    found: Masking, dtype: ir.DataType, frame: Frame, em: Emitter, rows: Rows
-) -> ir.Value:
-    """Return the masks as one, (B or 1, H or 1, L, S), bool or of type `dtype`.
-
-    It is made once for all layers that have it. Runtimes do not broadcast it along L and S
-    (onnxruntime 1.32.0), although the schema allows it.
-    """
-    key = ("attention mask", found.parts, found.as_bool, dtype, frame.sizes[QUERY:])
-
-    def build() -> ir.Value:
-        parts = [_emit_part(part, dtype, em, as_bool=found.as_bool) for part in found.parts]
-        whole = parts[0]
-        for part in parts[1:]:
-            whole = em.op("Add", whole, part, dtype=dtype, hint="mask")
-        if all(
-            any(part.axes[role] is not None for part in found.parts)
-            or frame.sizes[role].number == 1
-            for role in (QUERY, KEY)
-        ):
-            return whole
-        sizes = [
-            _size(frame.sizes[QUERY], rows.queries, rows.axis, em),
-            _size(frame.sizes[KEY], rows.keys, rows.axis, em),
-        ]
-        one = em.constant([1], "one")
-        target = em.op("Concat", one, one, *sizes, attributes={"axis": 0}, hint="shape")
-        return em.op("Expand", whole, target, dtype=whole.dtype or dtype, hint="mask")
-
-    return em.once(key, build)
-
-
-def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:
-    """Return the size of an axis of a value: (1,), int64."""
-    if size.number is not None:
-        return em.constant([size.number], "size")
-    return em.once(
-        ("number of rows", size),
-        lambda: em.op("Shape", value, attributes={"start": axis, "end": axis + 1}, hint="size"),
-    )
-
-
-def _emit_part(part: _Part, dtype: ir.DataType, em: Emitter, *, as_bool: bool) -> ir.Value:
-    """Return one mask as (B or 1, H or 1, L or 1, S or 1)."""
-    value, axes = part.value, part.axes
-    kind = value.dtype or dtype
-    order = [axis for axis in axes if axis is not None]
-    in_place = all(axis in (None, role) for role, axis in enumerate(axes))
-    shape = len(order) + len(part.single)
-    if not (in_place and shape == 4):
-        value = _turned(value, part, kind, em)
-    if as_bool:
-        return value if part.shown else em.op("Not", value, dtype=kind, hint="is_seen")
-    if part.fill is not None:
-        zero = em.constant(np.zeros((), dtype.numpy()), "zero")
-        hidden = em.constant(np.array(part.fill).astype(dtype.numpy()), "hidden")
-        return where(em, value, *((zero, hidden) if part.shown else (hidden, zero)), hint="mask")
-    if part.factor != 1:
-        factor = em.constant(np.array(part.factor).astype(dtype.numpy()), "factor")
-        return em.op("Mul", value, factor, dtype=dtype, hint="mask")
-    return value
-
-
-def _turned(value: ir.Value, part: _Part, kind: ir.DataType, em: Emitter) -> ir.Value:
-    """Return a mask with its axes in the order of the frame, at rank 4."""
-    lead = 4 - len(part.single) - sum(axis is not None for axis in part.axes)
-    if all(axis in (None, role - lead) for role, axis in enumerate(part.axes)) and lead > 0:
-        return unsqueeze(em, value, list(range(lead)))
-    if part.single:
-        gone = em.constant(list(part.single), "axes")
-        value = em.op("Squeeze", value, gone, dtype=kind)
-    kept = sorted(axis for axis in part.axes if axis is not None)
-    order = [kept.index(axis) for axis in part.axes if axis is not None]
-    if order != sorted(order):
-        value = em.op("Transpose", value, attributes={"perm": order}, dtype=kind)
-    lacking = [role for role in (BATCH, HEAD, QUERY, KEY) if part.axes[role] is None]
-    return unsqueeze(em, value, lacking) if lacking else value

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
+from onnx_kvtool.analysis.attention.numbers import number_of
+from onnx_kvtool.analysis.attention.products import SUMMED, is_product, product
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
-from onnx_kvtool.rewrite.raising.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
-from onnx_kvtool.rewrite.raising.attention.numbers import number_of
-from onnx_kvtool.rewrite.raising.attention.products import SUMMED, is_product, product
-from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.ops.equation import parse
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.lowering.equation import parse
-from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 
 __all__ = ["SUMMED", "Product", "is_product", "product"]

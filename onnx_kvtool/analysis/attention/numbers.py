@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.sight import Sight
 from onnx_kvtool.ops.element_type import SIZE_TYPES
-from onnx_kvtool.rewrite.raising.attention.sight import Sight
 from onnx_kvtool.symbolic.stored import elements
 
 __all__ = ["number_of"]

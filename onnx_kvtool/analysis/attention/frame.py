@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import divided, modulo

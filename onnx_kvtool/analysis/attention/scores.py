@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.raising.assumptions import Unproven
-from onnx_kvtool.rewrite.raising.attention.frame import Frame
-from onnx_kvtool.rewrite.raising.attention.numbers import number_of
-from onnx_kvtool.rewrite.raising.attention.products import Product, is_product, product
-from onnx_kvtool.rewrite.raising.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.attention.frame import Frame
+from onnx_kvtool.analysis.attention.numbers import number_of
+from onnx_kvtool.analysis.attention.products import Product, is_product, product
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.symbolic.expression import integer
 
 __all__ = ["Hidden", "Mask", "Scores", "may_be_scores", "read_scores"]
