@@ -190,7 +190,7 @@ def _matches(
     for node in graph:
         for output in node.outputs:
             if output in lacking and (found := declared.get(output.name or "")) is not None:
-                yield output, found.type
+                yield output, _without_doubt(node, output, found.type)
         inner = dict(subgraphs(node)) if node.attributes.data else None
         if not inner:
             continue
@@ -200,6 +200,24 @@ def _matches(
         for name, nested in named_bodies(protos[names[0]]) if names else ():
             if name in inner:
                 yield from _matches(inner[name], nested, lacking)
+
+
+def _without_doubt(node: ir.Node, output: ir.Value, found: onnx.TypeProto) -> onnx.TypeProto:
+    """Return an inferred type without what onnx may have got wrong.
+
+    The scores of an Attention are as wide as there are past and new keys; onnx 1.23.2 counts past
+    ones whose number is a name as none.
+    """
+    past = node.inputs[4] if len(node.inputs) > 4 else None
+    if node.op_type != "Attention" or node.domain or past is None:
+        return found
+    dims = found.tensor_type.shape.dim
+    if len(node.outputs) < 4 or output is not node.outputs[3] or len(dims) != 4:
+        return found
+    doubted = onnx.TypeProto()
+    doubted.CopyFrom(found)
+    doubted.tensor_type.shape.dim[3].Clear()
+    return doubted
 
 
 def _is_unknown(value: ir.Value) -> bool:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.rewrite.engine.emit import Emitter
 
-__all__ = ["cast", "reduce", "unsqueeze", "where"]
+__all__ = ["cast", "reduce", "squeeze", "unsqueeze", "where"]
 
 _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
 """Opset from which each reduction takes its axes as an input."""
@@ -46,6 +46,14 @@ def unsqueeze(
     if em.opset >= 13:
         return em.op("Unsqueeze", value, em.constant(list(axes), "axes"), dtype=dtype, hint=hint)
     return em.op("Unsqueeze", value, attributes={"axes": list(axes)}, dtype=dtype, hint=hint)
+
+
+def squeeze(em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None) -> ir.Value:
+    """Return `value` without its dimensions at `axes`, which have size 1."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    if em.opset >= 13:
+        return em.op("Squeeze", value, em.constant(list(axes), "axes"), dtype=dtype, hint=hint)
+    return em.op("Squeeze", value, attributes={"axes": list(axes)}, dtype=dtype, hint=hint)
 
 
 def reduce(

@@ -20,7 +20,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.cache_models import model, value
 from tests.grids import search
-from tests.naive_attention import flat, naive_attention
+from tests.naive_attention import Naive, flat, naive_attention
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ class Case:
 
     `keys_known` declares the number of keys also where other dimensions are symbolic; `runtime`
     names the release that is written for; `narrow` is bfloat16, for opsets from 13 on; `missing`
-    is by how many keys the mask is shorter than there are.
+    is by how many keys the mask is shorter than there are; `scores` is the mode of the scores that
+    are an output, None without; `source` is the opset, 23 where neither windows, `nonpad` nor a
+    short mask ask for more.
     """
 
     rank: int
@@ -54,6 +56,8 @@ class Case:
     opset: int
     runtime: str | None
     narrow: bool
+    scores: int | None
+    source: int
     seed: int
 
 
@@ -88,6 +92,8 @@ def cases(draw: st.DrawFn) -> Case:
         runtime=draw(st.sampled_from([None, "onnxruntime"])),
         opset=draw(st.sampled_from([13, 15, 18, 22, 23] + [11, 12, 17] * (not narrow))),
         narrow=narrow,
+        scores=draw(st.sampled_from([None, None, 0, 1, 2, 3])),
+        source=draw(st.sampled_from([23, 24, 25])),
         seed=draw(st.integers(0, 2**16)),
     )
 
@@ -112,8 +118,8 @@ def _feeds(case: Case) -> dict[str, np.ndarray]:
         "float 4": (case.batch, 1, case.length, total),
         "bool 4 heads": (case.batch, heads, case.length, total),
     }
-    if case.mask and not case.past:
-        mask = normal(*shapes[case.mask])[..., : total - case.missing]
+    if case.mask:
+        mask = normal(*shapes[case.mask])[..., : total - _missing(case)]
         feeds["attn_mask"] = mask > -0.5 if case.mask.startswith("bool") else mask
     if case.past:
         feeds["past_key"] = normal(case.batch, case.kv_heads, case.past, case.size)
@@ -123,12 +129,23 @@ def _feeds(case: Case) -> dict[str, np.ndarray]:
     return feeds
 
 
-def _expected(case: Case, feeds: dict[str, np.ndarray]) -> np.ndarray:
-    """Return Y as (B, H, L, E), float32."""
-    if case.missing and "attn_mask" in feeds:
+def _source_opset(case: Case) -> int:
+    if case.left >= 0 or case.right >= 0:
+        return 25
+    return max(case.source, 24) if case.nonpad is not None else case.source
+
+
+def _missing(case: Case) -> int:
+    """Return by how many keys the mask is shorter, which it may be from Attention-24 on."""
+    return case.missing if _source_opset(case) >= 24 else 0
+
+
+def _expected(case: Case, feeds: dict[str, np.ndarray]) -> Naive:
+    """Return Y as (B, H, L, E), float64, and the scores."""
+    if _missing(case) and "attn_mask" in feeds:
         mask = feeds["attn_mask"]
         hidden = np.array(False if mask.dtype == bool else -np.inf).astype(mask.dtype)
-        pads = [(0, 0)] * (mask.ndim - 1) + [(0, case.missing)]
+        pads = [(0, 0)] * (mask.ndim - 1) + [(0, _missing(case))]
         feeds = feeds | {"attn_mask": np.pad(mask, pads, constant_values=hidden)}
     return naive_attention(
         {n: f.astype(np.float32) if f.dtype == ml_dtypes.bfloat16 else f for n, f in feeds.items()},
@@ -137,7 +154,7 @@ def _expected(case: Case, feeds: dict[str, np.ndarray]) -> np.ndarray:
         softcap=case.softcap,
         left=case.left,
         right=case.right,
-    ).y
+    )
 
 
 _ORDER = ["Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"]
@@ -163,7 +180,7 @@ def _model(case: Case, feeds: dict[str, np.ndarray]) -> onnx.ModelProto:
             if name == "Q" or (name in _NAMES and not case.keys_known):
                 dims[1 if case.rank == 3 else 2] = _NAMES[name]
             if name == "attn_mask":
-                whole = "M" if case.missing else "S"
+                whole = "M" if _missing(case) else "S"
                 dims[-2:] = ["L", dims[-1] if case.keys_known else whole]
             if name.startswith("past"):
                 dims[2] = "P"
@@ -172,12 +189,15 @@ def _model(case: Case, feeds: dict[str, np.ndarray]) -> onnx.ModelProto:
     while not names[-1]:
         names.pop()
     outputs = ["Y", "present_key", "present_value"] if case.past else ["Y"]
+    if case.scores is not None:
+        attributes["qk_matmul_output_mode"] = case.scores
+        outputs += [""] * (3 - len(outputs)) + ["qk"]
     node = helper.make_node("Attention", names, outputs, name="attention", **attributes)
     rank4 = [None] * 4
     dtype = T.BFLOAT16 if case.narrow else T.FLOAT
     declared = [value("Y", dtype, [None] * case.rank)]
-    declared += [value(name, dtype, rank4) for name in outputs[1:]]
-    return model([node], inputs, declared, opset=25 if windows else 24)
+    declared += [value(name, dtype, rank4) for name in outputs[1:] if name]
+    return model([node], inputs, declared, opset=_source_opset(case))
 
 
 _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
@@ -203,6 +223,8 @@ _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
     opset=11,
     runtime=None,
     narrow=False,
+    scores=None,
+    source=24,
     seed=0,
 )
 
@@ -213,7 +235,8 @@ _NO_VALID_KEY_BEHIND_A_RIGHT_WINDOW = Case(
 def test_every_attention_equals_the_text(case: Case) -> None:
     """Grouped heads, caches, masks, windows, softcap, both layouts, at every kind of target."""
     feeds = _feeds(case)
-    expected = _expected(case, feeds)
+    naive = _expected(case, feeds)
+    expected = naive.y
     if case.rank == 3:
         feeds |= {name: flat(feeds[name]) for name in "QKV"}
         expected = flat(expected)
@@ -233,6 +256,10 @@ def test_every_attention_equals_the_text(case: Case) -> None:
     assert actual["Y"].dtype == feeds["Q"].dtype
     rtol, atol = (2**-5, 2**-5) if case.narrow else (1e-4, 1e-5)
     np.testing.assert_allclose(actual["Y"].astype(np.float32), expected, rtol=rtol, atol=atol)
+    if case.scores is not None:
+        scores = naive.scores[case.scores]
+        assert actual["qk"].shape == scores.shape
+        np.testing.assert_allclose(actual["qk"].astype(np.float32), scores, rtol=rtol, atol=atol)
     if case.past:
         present = np.concatenate([feeds["past_key"], _feeds(case)["K"]], axis=2)
         assert actual["present_key"].tobytes() == present.tobytes()
@@ -261,6 +288,8 @@ _BASE: dict[str, Any] = {
     "opset": 18,
     "runtime": None,
     "narrow": False,
+    "scores": None,
+    "source": 24,
     "seed": 1,
 }
 
@@ -284,7 +313,15 @@ def _lowered(opset: int = 18, **changes: Any) -> tuple[ir.Model, list[str | None
         (18, {"mask": "float 2"}, "grouped"),
         (18, {"mask": "float 2", "missing": 2}, "grouped"),
         (11, {"mask": "bool 4 heads", "group": 1, "missing": 2}, "grouped"),
-        (18, {"mask": "bool 4 heads"}, None),
+        (18, {"mask": "bool 4 heads"}, "grouped"),
+        (18, {"mask": "float 2", "nonpad": None, "source": 23}, "grouped"),
+        (18, {"mask": "float 2", "nonpad": None, "past": 2}, "grouped"),
+        (18, {"mask": "bool 4 heads", "nonpad": None, "past": 2, "missing": 3}, "grouped"),
+        (18, {"left": 2, "right": 0, "nonpad": None, "past": 2}, "grouped"),
+        *(
+            (18, {"scores": mode, "softcap": 2.0, "mask": "float 4"}, "grouped")
+            for mode in range(4)
+        ),
         (18, {"mask": "bool 4 heads", "group": 1}, "grouped"),
         (18, {"nonpad": None, "past": 2}, "grouped"),
         (18, {"narrow": True}, "grouped"),
@@ -296,7 +333,7 @@ def _lowered(opset: int = 18, **changes: Any) -> tuple[ir.Model, list[str | None
     ],
 )
 def test_form(opset: int, changes: dict[str, Any], via: str | None) -> None:
-    """Which form is chosen; None is the schema's function body."""
+    """Which form is chosen; nothing that the text allows is left to the schema's function body."""
     _, forms = _lowered(opset, **changes)
     assert forms == [via]
 

@@ -56,7 +56,7 @@ def keep_with_mask(view: Attention, em: Emitter) -> Replacement | None:
     is_short = mask is not None and not mask_covers(mask, window.total)
     if dtype is None or not (window.hides or is_short):
         return None
-    if mask is not None and not mask_fits(mask, dtype, per_head=True):
+    if mask is not None and not mask_fits(mask, dtype):
         return None
     if mask is not None and is_short:
         if not view.pads_mask:

@@ -10,6 +10,9 @@ Letters as in `ops.attention`. Emits, for G = H / KV query heads per key/value h
     y      = MatMul(Softmax(scores + bias), v)      # (B, KV, G, L, E)
     Y      = Where(no key is seen, 0, y)            # back in the layout of Q
 
+where `bias` of a mask that differs between heads is (B or 1, KV, G, L or 1, S), and the scores are
+an output as (B, H, L, S) in the state that `qk_matmul_output_mode` asks for.
+
 K and V are never repeated: the products broadcast over G, or take (B, KV, G * L, D) where they
 read the rows of a cache with a stride. Without groups the dimension G is left out.
 Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(scale) each.
@@ -23,20 +26,13 @@ import onnx_ir as ir
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.rewrite.engine.forms import cast, squeeze, unsqueeze, where
 from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.rewrite.lowering.attention.bias import bias_of
 from onnx_kvtool.rewrite.lowering.attention.flat_cache import flat_operand, rows_stay
-from onnx_kvtool.rewrite.lowering.attention.mask import (
-    Window,
-    allowed_keys,
-    empty_rows,
-    mask_covers,
-    mask_fits,
-    padded,
-    window_of,
-)
+from onnx_kvtool.rewrite.lowering.attention.mask import mask_covers, mask_fits, window_of
 from onnx_kvtool.rewrite.lowering.sizes import size
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["grouped_attention"]
 
@@ -52,42 +48,41 @@ def grouped_attention(view: Attention, em: Emitter, *, may_branch: bool) -> Repl
 
     Returns:
         None, for the schema's body, where head counts or sizes are no numbers, the element types
-        differ or are unknown, the scores themselves are an output, or the user's mask differs
-        between grouped heads, or may be shorter than the keys before Attention-24.
+        differ or are unknown, or it is not known whether the user's mask differs between grouped
+        heads.
     """
     heads, sizes, dtype = view.heads(), view.head_sizes(), view.query.dtype
-    if (
-        heads is None
-        or sizes is None
-        or dtype not in FLOAT_TYPES
-        or "qk_matmul_output" in view.outputs
-    ):
+    if heads is None or sizes is None or dtype not in FLOAT_TYPES:
+        return None
+    if view.integer("qk_matmul_output_mode") not in range(4):
         return None
     inputs = (view.key, view.value, view.past_key, view.past_value)
     if any(v is not None and v.dtype != dtype for v in inputs):
         return None
     if (view.past_key is None) != (view.past_value is None):
         return None
-    if view.past_key is not None and (
-        view.nonpad_kv_seqlen is not None or view.attn_mask is not None
-    ):
-        return None
-    keys_axis = 1 if view.rank == 3 else 2
+    if view.past_key is not None and view.nonpad_kv_seqlen is not None:
+        return None  # the text asks for one cache, not two
     mask = view.attn_mask
-    total = window_of(view, view.key, keys_axis).total
     is_short = False
     if mask is not None:
-        if not mask_fits(mask, dtype, per_head=heads[0] == heads[1]):
+        if not mask_fits(mask, dtype, None if heads[0] == heads[1] else heads[0]):
             return None
-        is_short = not mask_covers(mask, total)
-        if is_short and not (view.pads_mask and _pads(em, dtype)):
-            return None
+        is_short = view.pads_mask and not mask_covers(mask, _total(view))
     return _Grouped(view, em, dtype, heads, sizes, may_branch, is_short).emit()
 
 
-def _pads(em: Emitter, dtype: ir.DataType) -> bool:
-    """Return whether Pad takes the element type."""
-    return em.opset >= 13 or dtype != ir.DataType.BFLOAT16
+def _total(view: Attention) -> Dim:
+    """Return S, where it is known: of the keys given, with the past ones."""
+    new, past = dims_of(view.key), dims_of(view.past_key)
+    added = None if new is None else new[-2]
+    if view.past_key is None:
+        return added
+    before = None if past is None else past[2]
+    if isinstance(added, int) and isinstance(before, int):
+        return before + added
+    present = dims_of(view.outputs.get("present_key"))
+    return None if present is None else present[2]
 
 
 class _Grouped:
@@ -111,8 +106,12 @@ class _Grouped:
         self.group = self.heads // self.kv_heads
         self.rank = 4 if self.group == 1 else 5
         self.head_size, self.value_size = sizes
-        # Only products of these types absorb a Transpose.
-        self.may_branch = may_branch and dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+        self.gives_scores = "qk_matmul_output" in view.outputs
+        self.scores_mode = view.integer("qk_matmul_output_mode")
+        self.scores: dict[int, ir.Value] = {}
+        # Only products of these types absorb a Transpose; what a branch computes ends in it.
+        absorbed = dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+        self.may_branch = may_branch and absorbed and not self.gives_scores
 
     def emit(self) -> Replacement:
         view = self.view
@@ -127,7 +126,9 @@ class _Grouped:
         else:
             window = window_of(view, known["present_key"], 2)
         query = self._query()
-        bias, empty = self._bias(window)
+        bias, empty = bias_of(
+            self.em, view, window, self.dtype, (self.heads, self.kv_heads), is_short=self.is_short
+        )
         if direct:
             weighted = self._over_flat_caches(query, bias)
         else:
@@ -136,6 +137,8 @@ class _Grouped:
             values = self._with_group(known["present_value"])
             weighted = self._weighted(query, keys, values, bias)
         known["Y"] = self._output(weighted, empty)
+        if self.gives_scores:
+            known["qk_matmul_output"] = self._scores_output(empty)
         names = {o: name for name, o in view.outputs.items()}
         return Replacement(
             tuple(known[names[o]] if o in names else None for o in view.node.outputs),
@@ -174,7 +177,7 @@ class _Grouped:
         self, query: ir.Value, keys: ir.Value, values: ir.Value, bias: ir.Value | None
     ) -> ir.Value:
         """Return (B, KV, G, L, E) of the query, (B, KV, 1, D, S) and (B, KV, 1, S, E)."""
-        scores = self._capped(self._op("MatMul", query, keys, hint="scores"))
+        scores = self._op("MatMul", query, keys, hint="scores")
         return self._op("MatMul", self._softmax(scores, bias), values, hint="weighted")
 
     def _weighted_together(
@@ -193,7 +196,7 @@ class _Grouped:
         rows, groups = [0, self.kv_heads, -1], [0, self.kv_heads, self.group, -1]
         query = self._reshape(query, [*rows, self.head_size])
         scores = self._op("MatMul", query, keys, hint="scores")
-        scores = self._capped(self._reshape(scores, [*groups, total]))
+        scores = self._reshape(scores, [*groups, total])
         weights = self._reshape(self._softmax(scores, bias), [*rows, total])
         weighted = self._op("MatMul", weights, values, hint="weighted")
         return self._reshape(weighted, [*groups, self.value_size])
@@ -228,65 +231,34 @@ class _Grouped:
         return self._op("Concat", past, new, attributes={"axis": 2}, hint="present")
 
     def _capped(self, scores: ir.Value) -> ir.Value:
+        self.scores[0] = scores
         if not self.view.softcap:
             return scores
         cap = self._number(self.view.softcap)
         scores = self._op("Tanh", self._op("Div", scores, cap, hint="capped"), hint="capped")
         return self._op("Mul", scores, cap, hint="capped")
 
-    def _bias(self, window: Window) -> tuple[ir.Value | None, ir.Value | None]:
-        """Return what is added to the scores, and True for rows that see no key.
-
-        Both are (B or 1, 1 or H, L or 1, S or 1), with one more dimension behind the heads where
-        the scores have it.
-        """
-        em, mask, dtype = self.em, self.view.attn_mask, self.dtype
-        if not window.hides and mask is None:
-            return None, None
-        key = (window.key if window.hides else None, mask, dtype)
-        bias = em.once(("attention bias", *key), lambda: self._sum_of_masks(window, mask))
-        if mask is None:
-            empty = empty_rows(em, window)
-        else:
-            empty = em.once(("attention empty rows", *key), lambda: self._all_hidden(bias))
-        if self.group > 1:
-            bias = self._for_groups(bias)
-            empty = None if empty is None else self._for_groups(empty)
-        return bias, empty
-
-    def _for_groups(self, value: ir.Value) -> ir.Value:
-        return self.em.once(("for groups", value), lambda: unsqueeze(self.em, value, [2]))
-
-    def _sum_of_masks(self, window: Window, mask: ir.Value | None) -> ir.Value:
-        em = self.em
-        if mask is not None and self.is_short:
-            mask = padded(em, mask, window, self.dtype)
-        elif mask is not None and mask.shape is not None and len(mask.shape) < 4:
-            mask = unsqueeze(em, mask, range(4 - len(mask.shape)))
-        seen = allowed_keys(em, window) if window.hides else None
-        if mask is not None and mask.dtype == ir.DataType.BOOL:
-            bool_ = ir.DataType.BOOL
-            seen = mask if seen is None else em.op("And", seen, mask, dtype=bool_, hint="is_seen")
-            mask = None
-        if seen is None:
-            assert mask is not None
-            return mask
-        bias = where(em, seen, self._number(0.0), self._number(-np.inf), hint="bias")
-        return bias if mask is None else self._op("Add", bias, mask, hint="bias")
-
-    def _all_hidden(self, bias: ir.Value) -> ir.Value:
-        most = reduce(self.em, "ReduceMax", bias, [-1])
-        hidden = self._number(-np.inf)
-        return self.em.op("Equal", most, hidden, dtype=ir.DataType.BOOL, hint="empty_rows")
-
     def _softmax(self, scores: ir.Value, bias: ir.Value | None) -> ir.Value:
+        self.scores[1] = scores = self._capped(scores)
         if bias is not None:
             scores = self._op("Add", scores, bias, hint="biased")
+        self.scores[2] = scores
         precision = self.view.softmax_precision
         wanted = self.dtype if precision is None else ir.DataType(precision)
         weights = cast(self.em, scores, wanted)
         weights = self.em.op("Softmax", weights, attributes={"axis": -1}, dtype=wanted)
-        return cast(self.em, weights, self.dtype)
+        self.scores[3] = cast(self.em, weights, self.dtype)
+        return self.scores[3]
+
+    def _scores_output(self, empty: ir.Value | None) -> ir.Value:
+        """Return what `qk_matmul_output_mode` asks for: (B, H, L, S)."""
+        mode = self.scores_mode
+        scores = self.scores[mode]
+        if mode == 3 and empty is not None:
+            scores = where(self.em, empty, self._number(0.0), scores, hint="probabilities")
+        if self.group == 1:
+            return scores
+        return squeeze(self.em, self._reshape(scores, [0, self.heads, 1, 0, 0]), [2])
 
     def _output(self, weighted: ir.Value, empty: ir.Value | None) -> ir.Value:
         """Return the result in the layout of the query, zero for rows that saw no key."""

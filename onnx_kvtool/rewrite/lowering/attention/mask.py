@@ -188,18 +188,19 @@ def _shifted_rows(em: Emitter, window: Window, shift: int) -> ir.Value:
     return em.op("Add", rows, em.constant([shift], "shift"), hint="row") if shift else rows
 
 
-def mask_fits(mask: ir.Value, dtype: ir.DataType, *, per_head: bool) -> bool:
+def mask_fits(mask: ir.Value, dtype: ir.DataType, heads: int | None = None) -> bool:
     """Return whether the user's mask can be combined with the window, but for its length.
 
     Args:
         mask: Broadcasts to (B, H, L, S), but for its last dimension.
         dtype: Element type of the scores; the mask must be of it, or bool.
-        per_head: Whether a mask that differs between heads fits.
+        heads: H, where it has to be known whether the mask differs between heads; None where it
+            need not be.
     """
     dims = dims_of(mask)
-    if dims is None or not 2 <= len(dims) <= 4 or mask.dtype not in (dtype, ir.DataType.BOOL):
+    if dims is None or not 1 <= len(dims) <= 4 or mask.dtype not in (dtype, ir.DataType.BOOL):
         return False
-    return per_head or len(dims) == 2 or dims[-3] == 1
+    return heads is None or len(dims) < 3 or dims[-3] in (1, heads)
 
 
 def mask_covers(mask: ir.Value, total: Dim) -> bool:
