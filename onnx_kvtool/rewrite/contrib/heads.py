@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.rewrite.contrib.rule import Builder
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.forms import scaled_queries
 from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
@@ -125,8 +126,10 @@ def attend(
     attributes: dict[str, AttributeValue] = {}
     if how.is_causal:
         attributes["is_causal"] = 1
-    if how.scale:
-        attributes["scale"] = how.scale
+    width = dim_of(query, 3)
+    scale = how.scale or (width**-0.5 if isinstance(width, int) and width else None)
+    if scale:
+        query, attributes["scale"] = scaled_queries(em, query, dtype, scale)
     if how.softcap > 0:
         attributes["softcap"] = how.softcap
     inputs = [query, key, value, how.mask, how.past_key, how.past_value, how.nonpad]

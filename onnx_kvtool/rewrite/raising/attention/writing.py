@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.frame import HEAD
@@ -10,7 +9,7 @@ from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.attention.operands import Operand
 from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import unsqueeze
+from onnx_kvtool.rewrite.engine.forms import scaled_queries, unsqueeze
 from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.raising.attention.mask_writing import Rows, emit_mask
 from onnx_kvtool.symbolic.expression import Expr
@@ -33,10 +32,7 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
         for name, operand in zip(("q_num_heads", "kv_num_heads"), fusion.operands, strict=False):
             assert operand.heads.number is not None
             attributes[name] = operand.heads.number
-    if fusion.dtype == ir.DataType.DOUBLE and fusion.scale != 1:
-        factor = em.constant(np.array(fusion.scale), "scale")
-        queries = em.op("Mul", queries, factor, dtype=fusion.dtype, hint="scaled")
-        attributes["scale"] = 1.0  # as an attribute, and its root, it would be a float32
+    queries, attributes["scale"] = scaled_queries(em, queries, fusion.dtype, fusion.scale)
     inputs = [queries, keys, values]
     if fusion.masking.parts and not fusion.masking.causal:
         rows = Rows(queries, keys, 1 if packed else 2)

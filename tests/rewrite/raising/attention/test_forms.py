@@ -107,3 +107,20 @@ def test_a_shared_mask_stands_before_all_that_read_it() -> None:
     assert result.ops.count("Attention") == 2 and result.ops.count("Expand") == 1
     onnx.checker.check_model(ir.to_proto(result.model), full_check=True)
     assert [done.location.index for done in result.outcome.attention] == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "scale"),
+    [
+        pytest.param("float32", "scores", 1.0, id="a float32 has digits for it"),
+        pytest.param("float64", "scores", 1.0, id="the attribute would cut a float64"),
+        pytest.param("float16", "scores", 0.375, id="a float16 has none to lose"),
+        pytest.param("bfloat16", "scores", 0.375, id="nor has a bfloat16"),
+    ],
+)
+def test_the_scale_goes_to_the_queries(dtype: str, factor: str, scale: float) -> None:
+    found = fused(build(Form(dtype=dtype, scales=(factor,))))
+    attention = _attention(found.model)
+    assert attention.scale == scale
+    made = attention.query.producer()
+    assert (made is not None and made.op_type == "Mul") == (scale == 1.0)
