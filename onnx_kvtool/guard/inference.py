@@ -13,6 +13,7 @@ from onnx_kvtool.guard.failed_allocation import bounded_memory, infer_in_subproc
 from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
 from onnx_kvtool.guard.matrix_values import infer_past_matrix_values
 from onnx_kvtool.guard.negative_sizes import infer_past_negative_sizes
+from onnx_kvtool.guard.past_scores import infer_past_scores
 from onnx_kvtool.guard.small_constants import op_types
 from onnx_kvtool.guard.untyped_inputs import infer_past_untyped_inputs
 
@@ -59,7 +60,10 @@ def infer_with_data(
     def past_matrices(given: onnx.ModelProto) -> onnx.ModelProto:
         return infer_past_matrix_values(given, operators, past_untyped)
 
-    return infer_with_distinct_names(message, operators, past_matrices)
+    def past_scores(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_scores(given, operators, past_matrices)
+
+    return infer_with_distinct_names(message, operators, past_scores)
 
 
 def _infer(

@@ -13,6 +13,7 @@ from onnx_kvtool.guard import (
     names_for_zero,
     negative_sizes,
     nested_calls,
+    past_scores,
     untyped_inputs,
 )
 from onnx_kvtool.guard.fault import Fault
@@ -42,6 +43,7 @@ FAULTS: Table[str, Fault] = Table(
             (distinct_names, distinct_names.FAULT),
             (matrix_values, matrix_values.FAULT),
             (names_for_zero, names_for_zero.FAULT),
+            (past_scores, past_scores.FAULT),
             (known_wrong, known_wrong.FAULT),
             (message, _WRITER),
         )

@@ -16,11 +16,6 @@ _ATTENTION = (
     "  => (float[b, 2, 4, 8] y, float[b, 2, 4, T] w) {"
     "  y, none, nothing, scores = Attention (q, k, v) z = Relu (scores) w = Neg (z) }"
 )
-_PAST = (
-    "g (float[b, 2, 4, 8] q, float[b, 2, 1, 8] k, float[b, 2, 1, 8] v,"
-    "  float[b, 2, P, 8] pk, float[b, 2, P, 8] pv) => (float[b, 2, 4, T] scores) {"
-    "  y, none, nothing, scores = Attention (q, k, v, mask, pk, pv) }"
-)
 
 
 def _model(text: str) -> ir.Model:
@@ -29,9 +24,6 @@ def _model(text: str) -> ir.Model:
         for index, name in enumerate(node.output):
             if name in ("none", "nothing"):
                 node.output[index] = ""
-        for index, name in enumerate(node.input):
-            if name == "mask":
-                node.input[index] = ""
     return ir.from_proto(proto)
 
 
@@ -64,13 +56,6 @@ def test_a_size_of_zero_is_confirmed_or_found(
     assert _dims(model, name) == expected
     annotations.remove()
     assert _dims(model, name) == []
-
-
-def test_past_keys_whose_number_is_a_name_are_not_none() -> None:
-    """onnx takes the scores of one new key behind past ones for one column."""
-    model = _model(_PAST)
-    annotate(model)
-    assert _dims(model, "scores") == ["b", 2, 4, "T"]
 
 
 @pytest.mark.parametrize("opset", [11, 18, 22])
