@@ -191,8 +191,10 @@ def evaluate(
     if output_format == "json":
         write_json("eval", report)
     else:
-        from onnx_kvtool.report.text import print_eval
+        from onnx_kvtool.report.eval_text import blocks, remarks
+        from onnx_kvtool.report.text import print_blocks, print_talk
 
-        print_eval(report, color=context.color)
+        print_blocks(blocks(report), color=context.color)
+        print_talk(remarks(report), color=context.color)
     found = report.comparison
     context.exit(1 if found is not None and found.status == "different" else 0)

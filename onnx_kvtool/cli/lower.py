@@ -162,7 +162,8 @@ def lower(
     if output_format == "json":
         write_json("lower", report)
     else:
-        from onnx_kvtool.report.text import print_lower
+        from onnx_kvtool.report.lower_text import blocks
+        from onnx_kvtool.report.text import print_talk
 
-        print_lower(report, color=context.color, dry_run=options["dry_run"])
+        print_talk(blocks(report, dry_run=options["dry_run"]), color=context.color)
     context.exit(1 if report.refused or report.verification.status == "different" else 0)

@@ -156,8 +156,9 @@ def raise_(
     if output_format == "json":
         write_json("raise", report)
     else:
-        from onnx_kvtool.report.text import print_raise
+        from onnx_kvtool.report.raise_text import blocks
+        from onnx_kvtool.report.text import print_talk
 
-        dry_run = request.dry_run
-        print_raise(report, color=context.color, failed=is_failure, dry_run=dry_run)
+        said = blocks(report, failed=is_failure, dry_run=request.dry_run)
+        print_talk(said, color=context.color)
     context.exit(1 if is_failure else 0)

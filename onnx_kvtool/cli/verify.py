@@ -124,7 +124,9 @@ def verify(
     if output_format == "json":
         write_json("verify", report)
     else:
-        from onnx_kvtool.report.text import print_verify
+        from onnx_kvtool.report.comparison import blocks, remarks
+        from onnx_kvtool.report.text import print_blocks, print_talk
 
-        print_verify(report, color=context.color)
+        print_blocks(blocks(report), color=context.color)
+        print_talk(remarks(report), color=context.color)
     context.exit(_EXIT_CODES[report.status])

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Block", "Grid", "Line", "Marked"]
+__all__ = ["VERDICT_STYLES", "Block", "Grid", "Line", "Marked", "named"]
+
+VERDICT_STYLES = {
+    "equal": "green",
+    "different": "bold red",
+    "skipped": "yellow",
+    "unrunnable": "yellow",
+}
+"""Style of the label of a comparison, by how it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +57,8 @@ class Marked:
 
 
 Block = Line | Grid | Marked
+
+
+def named(path: str) -> str:
+    """Return what a model is called that was given as `path`: `-`, "" for one in memory, a file."""
+    return {"-": "standard input", "": "a model in memory"}.get(path, path)

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, named
 from onnx_kvtool.runtime.verification.report import OutputReport, VerifyReport
 
-__all__ = ["HEADER", "headline", "output_rows", "places", "rows"]
+__all__ = ["HEADER", "blocks", "output_rows", "remarks"]
 
 HEADER = ("output", "bit for bit", "largest difference", "first mismatch")
 
 
-def headline(report: VerifyReport) -> str:
+def blocks(report: VerifyReport) -> Iterator[Block]:
+    """Yield which models were compared, how each output did, what differs, and where it begins."""
+    yield Line(report.status, _headline(report), VERDICT_STYLES[report.status])
+    if report.steps and report.outputs:
+        yield Grid(HEADER, tuple(output_rows(report.outputs)))
+    for label, text in _places(report):
+        yield Line(label, text)
+
+
+def remarks(report: VerifyReport) -> Iterator[Block]:
+    """Yield what is worth knowing about how the models were compared."""
+    for note in report.notes:
+        yield Line("note", note)
+
+
+def _headline(report: VerifyReport) -> str:
     """Return which models were compared, where, and how often."""
-    text = f"{_spoken(report.a)} and {_spoken(report.b)}"
+    text = f"{named(report.a)} and {named(report.b)}"
     if report.runtime is not None and report.steps:
         runs = f"{counted(report.cases, 'case')}, {counted(report.steps, 'run')}"
         text += f" in {report.runtime} ({runs})"
@@ -23,17 +39,12 @@ def headline(report: VerifyReport) -> str:
     return text
 
 
-def rows(report: VerifyReport) -> list[tuple[str, ...]]:
-    """Return one row per output under `HEADER`; none when nothing was run."""
-    return output_rows(report.outputs) if report.steps else []
-
-
 def output_rows(outputs: Sequence[OutputReport]) -> list[tuple[str, ...]]:
     """Return one row per output under `HEADER`."""
     return [_row(output) for output in outputs]
 
 
-def places(report: VerifyReport) -> list[tuple[str, str]]:
+def _places(report: VerifyReport) -> list[tuple[str, str]]:
     """Return what differs and where it begins, each line with its label."""
     lines = []
     if report.detail is not None:
@@ -53,7 +64,3 @@ def _row(output: OutputReport) -> tuple[str, ...]:
     found = output.first_mismatch
     mismatch = "" if found is None else str(found.mismatch).removeprefix("at ")
     return output.name, "yes" if output.bit_equal else "no", largest, mismatch
-
-
-def _spoken(path: str) -> str:
-    return {"-": "standard input", "": "a model in memory"}.get(path, path)

@@ -10,7 +10,7 @@ import numpy as np
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report import comparison
 from onnx_kvtool.report.array_text import array_lines, excerpt, ranges
-from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, named
 from onnx_kvtool.runtime.evaluation.report import EvalReport, TraceEntry, Update
 from onnx_kvtool.runtime.evaluation.summary import Summary, type_facts
 from onnx_kvtool.runtime.kernels.kernel import Value
@@ -37,9 +37,8 @@ def blocks(report: EvalReport) -> Iterator[Block]:
         yield from _trace(report)
     if report.comparison is not None:
         found = report.comparison
-        style = "green" if found.status == "equal" else "bold red"
         text = f"{report.runtime}, compared with {found.runtime}"
-        yield Line(found.status, text, style)
+        yield Line(found.status, text, VERDICT_STYLES[found.status])
         yield Grid(comparison.HEADER, tuple(comparison.output_rows(found.outputs)))
 
 
@@ -59,9 +58,7 @@ def _headline(report: EvalReport) -> str:
     if report.operator is not None:
         text = f"{report.operator} of opset {report.opset}"
     else:
-        text = {"-": "standard input", "": "a model in memory"}.get(
-            report.model or "", report.model or ""
-        )
+        text = named(report.model or "")
     text += f" in {report.runtime}"
     if report.steps:
         text += f", then {counted(report.steps, 'decode step')}"

@@ -10,7 +10,7 @@ from onnx_kvtool import __version__
 from onnx_kvtool.analysis.caches.footprint import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.quantity import binary_bytes
-from onnx_kvtool.report.blocks import Grid
+from onnx_kvtool.report.blocks import Grid, named
 from onnx_kvtool.report.cache_groups import Group, cache_groups
 from onnx_kvtool.report.drawing import joined
 from onnx_kvtool.report.graph_svg import graph_svg
@@ -39,8 +39,8 @@ def to_html(report: InspectReport) -> str:
     The page loads nothing, follows the light or dark setting of its reader, and can be read without
     scripts, which only move the sliders under the plot.
     """
-    path = {"-": "standard input", "": "a model in memory"}.get(report.model.path)
-    title = path or PurePath(report.model.path).name
+    path = report.model.path
+    title = named(path) if path in ("-", "") else PurePath(path).name
     cost = footprint(report.caches)
     sections = (
         _head(report, title, cost),

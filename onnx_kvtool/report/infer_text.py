@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.blocks import Block, Grid, Line, named
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
 from onnx_kvtool.symbolic.knowledge import Conflict
 
@@ -17,10 +17,9 @@ _MOST_FOLLOWERS = 3
 
 def blocks(report: InferReport) -> Iterator[Block]:
     """Yield the report: the counts, conflicts, what is unknown by its first cause, equalities."""
-    path = {"-": "standard input", "": "in memory"}.get(report.model, report.model)
     yield Line(
         "inferred",
-        f"{path}, {report.known_after} of {counted(report.values, 'value')} known, "
+        f"{named(report.model)}, {report.known_after} of {counted(report.values, 'value')} known, "
         f"{report.known_before} by the file alone",
     )
     for conflict in report.conflicts:

@@ -10,7 +10,7 @@ from onnx_kvtool.analysis.caches.footprint import footprint
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.blocks import Block, Grid, Line, named
 from onnx_kvtool.report.cache_groups import cache_groups
 from onnx_kvtool.symbolic.dims import Dim
 
@@ -54,7 +54,7 @@ def blocks(report: InspectReport) -> Iterator[Block]:
 
 def model_lines(model: ModelFacts) -> Iterator[tuple[str, str]]:
     """Yield what there is to say of the model as a whole, each with its label."""
-    path = {"-": "standard input", "": "in memory"}.get(model.path, model.path)
+    path = named(model.path)
     imports = [
         f"{domain or 'opset'} {version}" for domain, version in sorted(model.opset_imports.items())
     ]

@@ -7,21 +7,25 @@ from collections.abc import Iterable, Iterator
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.alike import and_others, form, groups_alike
-from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.blocks import Block, Grid, Line, named
+from onnx_kvtool.report.lower_text import ending
 from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport
 
 __all__ = ["blocks"]
 
 
-def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
+def blocks(report: RaiseReport, *, failed: bool = False, dry_run: bool = False) -> Iterator[Block]:
     """Yield what was raised with its proof, what stays and why, and remarks.
 
     Updates that differ in names only share one proof, that of the first.
 
     Args:
         report: What to say.
-        failed: Whether the raise failed, so that nothing was written.
+        failed: Whether the raise counts as a failure although the report shows none, because
+            every candidate had to be raised.
+        dry_run: Whether nothing was to be written, so that its absence is no news.
     """
+    failed = failed or bool(report.blocked) or report.verification.status == "different"
     yield _head(report, failed)
     for defect in report.blocked:
         yield Line(defect.code, f"{defect.location}: {defect.message}", "red")
@@ -45,10 +49,12 @@ def blocks(report: RaiseReport, *, failed: bool) -> Iterator[Block]:
             yield Line("  help", f"if it holds, grant it with `--assume {assumption}`")
     for note in report.notes:
         yield Line("note", note)
+    done = report.is_changed
+    yield from ending(report, verified=done, dry_run=dry_run and done and not failed)
 
 
 def _head(report: RaiseReport, failed: bool) -> Line:
-    text = "standard input" if report.model == "-" else report.model
+    text = named(report.model)
     text += f", opset {report.source_opset}"
     if report.target_opset != report.source_opset:
         text += f" to {report.target_opset}"

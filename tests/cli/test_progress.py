@@ -164,7 +164,7 @@ def test_an_interrupt_says_that_nothing_was_written(tmp_path: Path) -> None:
 
 def test_an_interrupt_after_the_model_is_in_place_says_so(tmp_path: Path) -> None:
     """The report is all that is missing then."""
-    code = waiting("onnx_kvtool.report.text", "print_lower", 20)
+    code = waiting("onnx_kvtool.report.text", "print_talk", 20)
     code = code.replace("    time.sleep", "    __import__('os').write(2, b'here'); time.sleep")
     terminal = Terminal(code, "lower", str(MODEL), "--no-verify", "-o", "out.onnx", cwd=tmp_path)
     terminal.wait_for(b"here")

@@ -12,7 +12,8 @@ import pytest
 from onnx_kvtool.commands.targets import run as run_targets
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.report.text import print_lower, print_targets
+from onnx_kvtool.report.lower_text import blocks
+from onnx_kvtool.report.text import print_talk, print_targets
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
 
 LONG = "com.example::" + "An_operator_with_a_very_long_name_" * 5
@@ -170,7 +171,7 @@ CASES = [
 @pytest.mark.usefixtures("plain_environment")
 @pytest.mark.parametrize(("given", "expected"), CASES)
 def test_text_in_a_pipe(given, expected, capsys) -> None:
-    print_lower(given, color=None, dry_run=False)
+    print_talk(blocks(given), color=None)
     captured = capsys.readouterr()
     assert captured.err == dedent(expected)
     assert captured.out == ""
@@ -178,7 +179,7 @@ def test_text_in_a_pipe(given, expected, capsys) -> None:
 
 @pytest.mark.usefixtures("plain_environment")
 def test_dry_run_says_that_nothing_was_written(capsys) -> None:
-    print_lower(report(verification=SKIPPED), color=None, dry_run=True)
+    print_talk(blocks(report(verification=SKIPPED), dry_run=True), color=None)
     *_, said, last = capsys.readouterr().err.splitlines()
     assert said == "dry run: nothing was written"
     assert last == "warning: nothing was proven: the weights take 3.0 GB"
@@ -196,7 +197,7 @@ class Terminal(io.StringIO):
 def test_on_a_terminal_names_are_whole_too(color, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     given = report(lowered=[lowered(LONG, "inline")], output="x" * 200)
-    print_lower(given, color=color, dry_run=False)
+    print_talk(blocks(given), color=color)
     text = sys.stderr.getvalue()
     assert LONG in text
     assert "x" * 200 in text
@@ -208,7 +209,7 @@ def test_a_stream_without_the_characters_gets_escapes(monkeypatch) -> None:
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, "ascii", errors="backslashreplace")
     monkeypatch.setattr(sys, "stderr", stream)
-    print_lower(report(model="長さ.onnx"), color=True, dry_run=False)
+    print_talk(blocks(report(model="長さ.onnx")), color=True)
     stream.flush()
     assert b"\\u9577\\u3055.onnx" in buffer.getvalue()
 
