@@ -88,7 +88,8 @@ def test_every_reason_that_raise_gives_is_documented() -> None:
     rooms = [ROOT / "onnx_kvtool" / name for name in ("analysis", "rewrite/raising")]
     files = [path for room in rooms for path in sorted(room.rglob("*.py"))]
     source = "".join(path.read_text(encoding="utf-8") for path in files)
-    named = r'Unproven\(\s*"([a-z-]+)"|assume\(\s*"[a-z-]+",\s*[\w.]+,\s*"([a-z-]+)"'
+    raised = r'(?:Unproven|super\(\).__init__)\(\s*"([a-z-]+)"'
+    named = raised + r'|assume\(\s*"[a-z-]+",\s*[\w.]+,\s*"([a-z-]+)"'
     given = {one or other for one, other in re.findall(named, source)}
     page = (ROOT / "docs" / "commands" / "raise.md").read_text(encoding="utf-8")
     rows = page.partition("| reason code |")[2].partition("\n\n")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -55,12 +55,18 @@ class Inference:
             writer.annotate(value)
 
 
-def infer_model(model: ir.Model, dims: Mapping[str, int] | None = None) -> Inference:
+def infer_model(
+    model: ir.Model,
+    dims: Mapping[str, int] | None = None,
+    *,
+    may_be_empty: Collection[Expr] = (),
+) -> Inference:
     """Infer the types and shapes of all values.
 
     Args:
         model: The model; values without a type get the one that is found, nothing else changes.
         dims: Values of symbolic dimensions, which take the place of the names everywhere.
+        may_be_empty: Sizes that must not be taken to be at least 1 where a Reshape asks for them.
 
     Raises:
         KvtoolError: If the model holds something that has no written form.
@@ -68,6 +74,7 @@ def infer_model(model: ir.Model, dims: Mapping[str, int] | None = None) -> Infer
     told = of_model(model)
     before = {value: (value.type, value.shape) for value in _values(model.graph)}
     run = Forward(model, dims or {}, told.types)
+    run.knowledge.may_be_empty = frozenset(may_be_empty)
     declared_known = sum(_is_declared(run, type_, shape) for type_, shape in before.values())
     run.run()
     if told.refused is not None:

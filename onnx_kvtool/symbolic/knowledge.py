@@ -66,6 +66,7 @@ class Knowledge:
         conflicts: What contradicts itself.
         legal: Sizes that would be negative in no run but one that fails.
         assumed: Sizes that are taken to be at least 1, each with the first place that needs it.
+        may_be_empty: Sizes that are not taken to be; what rests on that stays unknown.
     """
 
     types: dict[ir.Value, ir.TypeProtocol] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class Knowledge:
     conflicts: list[Conflict] = field(default_factory=list)
     legal: set[Expr] = field(default_factory=set)
     assumed: dict[Expr, Location] = field(default_factory=dict)
+    may_be_empty: frozenset[Expr] = frozenset()
 
     def unknown_size(self, value: ir.Value, axis: int, lost: Lost) -> Expr:
         """Return the size of `value` along `axis` where nothing is known of it."""

@@ -710,6 +710,10 @@ def test_a_size_that_must_not_be_0_is_said() -> None:
     found = infer_model(model(f"{head}{constants}{{{body}"))
     assert shapes(found)["y"] == ("((3 * B) // L)", "L", 2)
     assert any("`L` is taken to be at least 1" in note for note in found.report.notes)
+    (size,) = found.run.knowledge.assumed
+    careful = infer_model(model(f"{head}{constants}{{{body}"), may_be_empty=[size])
+    assert shapes(careful)["y"] == (None, None, 2)
+    assert not careful.run.knowledge.assumed
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.words import text
 
-__all__ = ["AttentionForm", "AttentionMask", "Fusion", "is_candidate", "prove"]
+__all__ = ["AttentionForm", "AttentionMask", "Fusion", "MayBeEmpty", "is_candidate", "prove"]
 
 AttentionForm = Literal["sliced", "full"]
 AttentionMask = Literal["kept", "causal", "none", "window"]
@@ -88,6 +88,18 @@ class Fusion:
         if not self.masking.parts:
             return "none"
         return "causal" if self.masking.causal else "kept"
+
+
+class MayBeEmpty(Unproven):
+    """Raised where all is proven, but rests on sizes that are known only if others are not 0.
+
+    Attributes:
+        sizes: These others.
+    """
+
+    def __init__(self, sizes: tuple[Expr, ...]) -> None:
+        super().__init__("may-be-empty", f"sizes are known only where `{sizes[0]}` is not 0")
+        self.sizes = sizes
 
 
 def is_candidate(node: ir.Node) -> bool:
@@ -289,15 +301,18 @@ def _is_single(number: float) -> bool:
 
 
 def _check_assumed(frame: Frame, knowledge: Knowledge) -> None:
-    """Refuse sizes that are known only if another is not 0, unless nothing is computed then.
+    """Refuse sizes that are known only if others are not 0, unless nothing is computed then.
 
     Raises:
-        Unproven: If there is such another.
+        MayBeEmpty: If there are such others.
     """
-    for size in knowledge.assumed:
-        if not any(_is_zero_with(whole, size) for whole in frame.sizes):
-            text = f"sizes are known only where `{size}` is not 0"
-            raise Unproven("may-be-empty", text)
+    lacking = tuple(
+        size
+        for size in knowledge.assumed
+        if not any(_is_zero_with(whole, size) for whole in frame.sizes)
+    )
+    if lacking:
+        raise MayBeEmpty(lacking)
 
 
 def _is_zero_with(size: Expr, other: Expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
@@ -12,6 +13,7 @@ from onnx_kvtool.analysis.attention.numbers import number_of
 from onnx_kvtool.analysis.attention.products import SUMMED, is_product, product
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
@@ -127,7 +129,8 @@ def _to_softmax(
             above, many = Seen(inner, seen.index), 2 if mask is None else 1
         elif node.op_type == "Cast" and node.inputs[0] is not None:
             types = node.inputs[0].dtype, seen.value.dtype
-            if not {*types} <= {softmax.outputs[0].dtype, final}:
+            first = softmax.outputs[0].dtype
+            if any(kind not in (first, final) and not _holds(kind, first) for kind in types):
                 return None
             above, many = Seen(node.inputs[0], seen.index), 1
         else:
@@ -144,6 +147,13 @@ def _to_softmax(
     if shape is None or seen.index != frame.index(shape, frame.at(KEY)):
         raise Unproven("other-layout", f"`{seen.value.name}` is read in another order")
     return tuple(guards)
+
+
+def _holds(dtype: ir.DataType | None, other: ir.DataType | None) -> bool:
+    """Return whether a type has every number of another one, so that a Cast changes none."""
+    if dtype is None or other is None or not {dtype, other} <= FLOAT_TYPES:
+        return False
+    return np.can_cast(other.numpy(), dtype.numpy())
 
 
 def _check_unread(value: ir.Value, readers: int) -> None:

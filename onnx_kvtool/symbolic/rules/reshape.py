@@ -67,7 +67,7 @@ def _size(
     size_there = known.resolved(size)
     if means_itself(size_there, axis, resolved or (), keep_zero=keep_zero):
         return size
-    if shape is None or words(size_there) is None:
+    if shape is None or words(size_there) is None or size_there in site.knowledge.may_be_empty:
         return None
     if size not in site.knowledge.legal and not at_least(size_there, ZERO, Facts()):
         return None

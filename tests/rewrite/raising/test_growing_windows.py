@@ -145,8 +145,7 @@ def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) ->
         assume=["rotated-rows", *_same(name)],
         attention="keep",
     )
-    # Attention whose mask has another name for the length of the past stays.
-    assert not [refusal for refusal in report.refused if refusal.location.op != "Softmax"]
+    assert not report.refused
     assert [cache.mode for cache in report.caches] == modes
     assert report.verification.status == "equal"
 
@@ -157,7 +156,8 @@ def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) ->
 def test_a_host_hears_the_same_answer(name: str, batch: int, chunks: list[int]) -> None:
     path = FIXTURES / f"{name}.onnx"
     assume = ["rotated-rows", *_same(name)]
-    raised, _ = kv.raise_(path, capacity=32, assume=assume, verify=False)
+    raised, report = kv.raise_(path, capacity=32, assume=assume, verify=False)
+    assert (len(report.attention), report.refused) == (2, [])
     talk = conversation(batch, sum(chunks))
     source, result = Evaluator(kv.load(path)), Evaluator(raised)
     a = Host(path, lambda feeds: source.run(feeds).values)

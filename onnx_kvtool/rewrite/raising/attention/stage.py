@@ -8,13 +8,10 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate, prove
-from onnx_kvtool.analysis.attention.sight import Sight
-from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes, values
-from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
@@ -22,6 +19,7 @@ from onnx_kvtool.rewrite.raising.attention.whole import read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
+from onnx_kvtool.shapes.attention import prove_each
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import Writer
@@ -101,6 +99,7 @@ def _raise(
     if not candidates:
         return False
     before = [(value, value.type) for value in values(model)]
+    proven: list[tuple[Location, Fusion]] = []
     try:
         proven, refused, note = _prove_all(model, candidates, settings)
         if growing:
@@ -112,9 +111,17 @@ def _raise(
         if proven and not outcome.blocked:
             _edit(model, proven, settings, scopes, outcome)
     finally:
+        masks = _masks(model) if proven else set()
         for value, type_ in before:
-            value.type = type_
+            if value not in masks:  # whose type says with what to pad them
+                value.type = type_
     return bool(proven)
+
+
+def _masks(model: ir.Model) -> set[ir.Value | None]:
+    """Return what hides keys from Attention."""
+    found = (n for _, _, n in nodes(model) if n.op_type == "Attention" and n.domain == "")
+    return {node.inputs[_MASK] for node in found if len(node.inputs) > _MASK}
 
 
 def _edit(
@@ -197,14 +204,11 @@ def _each(
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
-    inference = infer_model(model)
-    knowledge = inference.run.knowledge
-    if knowledge.conflicts:
-        message = f"sizes contradict each other: {knowledge.conflicts[0].message}"
-        return [Unraised(place, "contradiction", message) for place, _ in candidates]
-    opset = model.opset_imports[""]
-    sight = Sight(inference.run.contents(opset), knowledge, opset)
-    return [_one(place, node, sight, settings) for place, node in candidates]
+    found = prove_each(model, [node for _, node in candidates], settings.attention)
+    return [
+        one if isinstance(one, Fusion) else Unraised(place, one.code, str(one))
+        for (place, _), one in zip(candidates, found, strict=True)
+    ]
 
 
 @contextlib.contextmanager
@@ -229,12 +233,3 @@ def _common(dim: Dim, equal: SizeEqualities) -> Dim:
     if size is None or size.number is not None:
         return dim if size is None else size.number
     return size.atom.name if isinstance(size.atom, Dimension) else dim
-
-
-def _one(
-    place: Location, node: ir.Node, sight: Sight, settings: RaiseSettings
-) -> Fusion | Unraised:
-    try:
-        return prove(node, sight, settings.attention)
-    except (Unproven, MalformedNode) as missing:
-        return Unraised(place, missing.code, str(missing))

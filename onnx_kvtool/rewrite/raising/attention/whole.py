@@ -59,7 +59,9 @@ def read_whole(node: ir.Node, opset: int, scope: ScopedValues) -> list[ir.Node] 
         return None
     keys, values = parts
     mask = view.attn_mask
-    if keys is None or values is None or keys.count is not values.count or mask is None:
+    if keys is None or values is None or keys.count is not values.count:
+        return None
+    if mask is None or mask.dtype is None:
         return None
     if view.is_causal or view.nonpad_kv_seqlen is not None or view.past_key is not None:
         return None
@@ -106,7 +108,8 @@ def _numbers(value: ir.Value | None) -> list[int] | None:
 
 def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
     """Return a mask with the rows not in use hidden; it is made once for all layers."""
-    dtype = mask.dtype or ir.DataType.FLOAT
+    dtype = mask.dtype
+    assert dtype is not None
 
     def build() -> ir.Value:
         rows = {"start": _ROWS, "end": _ROWS + 1}

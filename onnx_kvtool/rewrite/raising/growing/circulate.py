@@ -35,12 +35,14 @@ class Circulating:
         for window in windows:
             rows = window.rows
             if rows not in self.kept:
-                kept = em.op("Min", edit.length, em.constant([rows]), hint="rows_in_window")
-                first = em.op("Squeeze", em.op("Sub", edit.length, kept), hint="oldest")
+                count = em.op("Min", edit.length, em.constant([rows]), hint="rows_in_window")
+                first = em.op("Squeeze", em.op("Sub", edit.length, count), hint="oldest")
                 positions = em.op("Range", first, edit.number, em.constant(1), hint="positions")
                 capacity = em.constant([window.capacity])
-                self.kept[rows] = kept
-                self.order[rows] = em.op("Mod", positions, capacity, hint="order")
+                order = self.order[rows] = em.op("Mod", positions, capacity, hint="order")
+                # Counted and not computed: masks are as long as the rows that are gathered, and
+                # nobody has to prove that.
+                self.kept[rows] = em.op("Shape", order, hint="rows_kept")
             number = em.op("Squeeze", self.kept[rows], hint="length")
             edit.lengths[window.past] = self.kept[rows], number
 

@@ -303,6 +303,20 @@ DECOYS = {
         + "y = MatMul (o, v)\n",
         "other-layout",
     ),
+    "probabilities of float16 in float32 and back": Decoy(
+        _SCORES
+        + "p = Softmax <axis = -1> (s)\nh = Cast <to = 1> (p)\no = Cast <to = 10> (h)\n"
+        + "y = MatMul (o, v)\n",
+        "one",
+        dtype="float16",
+    ),
+    "probabilities of float16 in bfloat16 and back": Decoy(
+        _SCORES
+        + "p = Softmax <axis = -1> (s)\nh = Cast <to = 16> (p)\no = Cast <to = 10> (h)\n"
+        + "y = MatMul (o, v)\n",
+        "other-layout",
+        dtype="float16",
+    ),
     "values in another type": Decoy(
         _SCORES
         + "p = Softmax <axis = -1> (s)\nh = Cast <to = 11> (p)\nw = Cast <to = 11> (v)\n"

@@ -51,7 +51,8 @@ def test_it_stays_or_is_equal(decoy: Decoy) -> None:
     assert result.ops.count("Attention") == 1 and "Softmax" not in result.ops
     inputs = _feeds(before)
     wanted, got = (Evaluator(model).run(inputs).values["y"] for model in (before, result.model))
-    np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)
+    limit = 2e-3 if decoy.dtype == "float16" else 2e-6
+    np.testing.assert_allclose(got, wanted, rtol=limit, atol=limit)
 
 
 def test_sizes_may_be_granted() -> None:

@@ -16,6 +16,7 @@ from tests.rewrite.raising.growing_steps import ROWS, differences
 GROWING = Path(__file__).resolve().parents[4] / "fixtures" / "growing"
 
 LAYERS = {
+    "bart__dynamo_op18": 4,
     "bloom__optimum": 2,
     "falcon__dynamo_op18": 2,
     "falcon__optimum_op18": 2,
@@ -37,6 +38,7 @@ LAYERS = {
     "phi3__optimum_op18": 2,
     "qwen2__dynamo_op18": 2,
     "qwen2__optimum_op18": 2,
+    "qwen2_eager_fp16__ts_op17": 2,
     "qwen3__dynamo_op18": 2,
     "qwen3__optimum_op18": 2,
     "qwen3__optimum_op18__onnxsim": 2,
@@ -45,7 +47,17 @@ LAYERS = {
 }
 """How often each has attention; in the merged decoder once in each branch."""
 
-TOLERANCE = 2e-5
+CROSS = {
+    "bart__dynamo_op18": 2,
+    "t5_decoder_merged__optimum": 4,
+    "t5_decoder_with_past__optimum": 2,
+}
+"""How much of it reads no cache that grows, but what an encoder gave."""
+
+
+def tolerance(name: str) -> float:
+    """Return how far the element type lets numbers of the order of 1 go apart."""
+    return 3e-2 if "fp16" in name else 2e-5
 
 
 @pytest.mark.long
@@ -60,7 +72,7 @@ def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None
     result = ir.to_proto(model)
     onnx.checker.check_model(result, full_check=True)
     for batch in (1, 3):
-        assert not differences(source, result, ROWS, batch, tolerance=TOLERANCE)
+        assert not differences(source, result, ROWS, batch, tolerance=tolerance(name))
 
 
 @pytest.mark.parametrize("name", thinned(list(LAYERS), 6))
@@ -68,11 +80,11 @@ def test_attention_may_read_the_whole_capacity(name: str) -> None:
     source = onnx.load(GROWING / f"{name}.onnx")
     model, report = kv.raise_(source, capacity=ROWS + 4, attention="full", verify=False)
 
-    cross = 4 if "merged" in name else 2 if name.startswith("t5") else 0
+    cross = CROSS.get(name, 0)
     first = 2 if "merged" in name else 0  # the branch without a past
     full = LAYERS[name] - cross - first
     assert [done.form for done in report.attention].count("full") == full
     result = ir.to_proto(model)
     onnx.checker.check_model(result, full_check=True)
     for batch in (1, 3):
-        assert not differences(source, result, ROWS + 4, batch, tolerance=TOLERANCE)
+        assert not differences(source, result, ROWS + 4, batch, tolerance=tolerance(name))
