@@ -73,7 +73,8 @@ def infer_model(
     """
     told = of_model(model)
     before = {value: (value.type, value.shape) for value in _values(model.graph)}
-    run = Forward(model, dims or {}, told.types)
+    # What onnx says takes every size that a Reshape asks for to be at least 1.
+    run = Forward(model, dims or {}, {} if may_be_empty else told.types)
     run.knowledge.may_be_empty = frozenset(may_be_empty)
     declared_known = sum(_is_declared(run, type_, shape) for type_, shape in before.values())
     run.run()
