@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.contrib_facts import CODES, FLOAT, FLOATS, REQUIRED, facts
+from onnx_kvtool.ops.contrib_facts import CODES, FLOAT, FLOATS, HALVES, REQUIRED, facts
 
 __all__ = ["LAYERS"]
 
@@ -16,14 +16,30 @@ _BINARY = "A:T A_scale:tensor(float) A_zero_point?:T B:T B_scale:tensor(float) B
 _BINARY += "C_scale:tensor(float) C_zero_point?:T"
 _UNARY = "X:T X_scale:tensor(float) X_zero_point?:T Y_scale:tensor(float) Y_zero_point?:T"
 _SIXTEEN = f"{FLOAT} tensor(float16)"
+_GROUPED = {"T": _SIXTEEN, "M": _SIXTEEN}
+_GROUPS = {
+    "activation": (_INT, REQUIRED),
+    "channels_last": (_INT, 1),
+    "epsilon": (_FLOAT, 1e-5),
+    "groups": (_INT, REQUIRED),
+}
 
 LAYERS = (
+    facts("BiasAdd", "X:T bias:T skip:T", "Y:T", {"T": _SIXTEEN}),
     facts(
         "BiasDropout",
         "data:T bias:T residual?:T ratio?:T1 training_mode?:T2",
         "output:T mask?:T2",
         {"T": FLOATS, "T1": FLOATS, "T2": "tensor(bool)"},
         seed=_INT,
+    ),
+    facts(
+        "BiasSoftmax",
+        "data:T bias:T",
+        "output:T",
+        {"T": _REALS},
+        axis=(_INT, 1),
+        is_inner_broadcast=(_INT, REQUIRED),
     ),
     facts("BiasSplitGelu", "X:T bias:T", "Y:T", {"T": _SIXTEEN}),
     facts(
@@ -62,6 +78,27 @@ LAYERS = (
         transB=(_INT, 0),
     ),
     facts(
+        "GatedRelativePositionBias",
+        "query_layer:T query_bias:T rel_pos:T weight:T bias:T eco_a:T token_offset?:M",
+        "output:T",
+        {"T": _SIXTEEN, "M": "tensor(int32)"},
+        num_heads=(_INT, REQUIRED),
+    ),
+    facts("GemmFastGelu", "X:T W:T bias?:T", "Y:T", {"T": HALVES}),
+    facts("GroupNorm", "X:T gamma:M beta:M", "Y:T", _GROUPED, **_GROUPS),
+    facts(
+        "MatMulBnb4",
+        "A:T1 B:T2 absmax:T1",
+        "Y:T1",
+        {"T1": HALVES, "T2": "tensor(uint8)"},
+        K=(_INT, REQUIRED),
+        N=(_INT, REQUIRED),
+        block_size=(_INT, REQUIRED),
+        quant_type=(_INT, REQUIRED),
+        training_mode=(_INT, 0),
+        transB=(_INT, 1),
+    ),
+    facts(
         "NhwcConv",
         "X:T W:T B?:T",
         "Y:T",
@@ -69,6 +106,39 @@ LAYERS = (
         dilations=_INTS,
         group=(_INT, 1),
         **_WINDOWS,
+    ),
+    facts(
+        "NhwcMaxPool",
+        "x:T",
+        "y:T",
+        {"T": CODES},
+        **_WINDOWS | {"kernel_shape": (_INTS, REQUIRED)},
+        ceil_mode=(_INT, 0),
+        dilations=_INTS,
+    ),
+    facts(
+        "QAttention",
+        "input:T1 weight:T2 bias:T3 input_scale:T3 weight_scale:T3 mask_index?:T4 "
+        "input_zero_point?:T1 weight_zero_point?:T2 past?:T3",
+        "output:T3 present?:T3",
+        {"T1": CODES, "T2": CODES, "T3": _SIXTEEN, "T4": "tensor(int32)"},
+        do_rotary=_INT,
+        mask_filter_value=_FLOAT,
+        num_heads=(_INT, REQUIRED),
+        past_present_share_buffer=_INT,
+        scale=_FLOAT,
+        unidirectional=(_INT, 0),
+    ),
+    facts(
+        "QEmbedLayerNormalization",
+        "input_ids:T1 segment_ids?:T1 word_embedding_quant:T2 position_embedding_quant:T2 "
+        "segment_embedding?:T2 gamma_quant:T2 beta_quant:T2 mask?:T1 word_embedding_scale:T "
+        "position_embedding_scale:T segment_embedding_scale?:T gamma_scale:T beta_scale:T "
+        "word_embedding_zero_point:T2 position_embedding_zero_point:T2 "
+        "segment_embedding_zero_point?:T2 gamma_zero_point:T2 beta_zero_point:T2",
+        "layernorm_out:T mask_index_out:T1",
+        {"T1": "tensor(int32)", "T2": CODES, "T": FLOAT},
+        epsilon=(_FLOAT, 1e-12),
     ),
     facts(
         "QGemm",
@@ -106,6 +176,17 @@ LAYERS = (
         axis=(_INT, REQUIRED),
     ),
     facts(
+        "QLinearConv",
+        "x:T1 x_scale:tensor(float) x_zero_point:T1 w:T2 w_scale:tensor(float) w_zero_point:T2 "
+        "y_scale:tensor(float) y_zero_point:T3 B?:T4",
+        "y:T3",
+        {"T1": CODES, "T2": CODES, "T3": CODES, "T4": "tensor(int32)"},
+        channels_last=(_INT, 0),
+        dilations=_INTS,
+        group=(_INT, 1),
+        **_WINDOWS,
+    ),
+    facts(
         "QLinearGlobalAveragePool",
         "X:T x_scale:tensor(float) x_zero_point:T y_scale:tensor(float) y_zero_point:T",
         "Y:T",
@@ -114,6 +195,15 @@ LAYERS = (
     ),
     facts("QLinearLeakyRelu", _UNARY, "Y:T", {"T": CODES}, alpha=(_FLOAT, 0.01)),
     facts("QLinearMul", _BINARY, "C:T", {"T": CODES}),
+    facts(
+        "QLinearReduceMean",
+        "data:T data_scale:tensor(float) data_zero_point?:T reduced_scale:tensor(float) "
+        "reduced_zero_point?:T",
+        "reduced:T",
+        {"T": CODES},
+        axes=(_INTS, REQUIRED),
+        keepdims=(_INT, REQUIRED),
+    ),
     facts("QLinearSigmoid", _UNARY, "Y:T", {"T": CODES}),
     facts(
         "QLinearSoftmax",
@@ -139,6 +229,24 @@ LAYERS = (
             "T2": f"{CODES} tensor(int16) tensor(uint16) tensor(int4) tensor(uint4)",
         },
         axis=_INT,
+    ),
+    facts(
+        "RelativePositionBias",
+        "bias_table:T query_length:U key_length:U",
+        "output:T",
+        {"T": _SIXTEEN, "U": "tensor(int64)"},
+        is_bidirectional=(_INT, 0),
+        max_distance=(_INT, REQUIRED),
+    ),
+    facts("SkipGroupNorm", "X:T gamma:M beta:M skip:T bias?:T", "Y:T S?:T", _GROUPED, **_GROUPS),
+    facts(
+        "TransposeMatMul",
+        "A:T B:T",
+        "Y:T",
+        {"T": FLOATS},
+        alpha=(_FLOAT, 1.0),
+        transA=(_INT, 0),
+        transB=(_INT, 0),
     ),
 )
 """Of `com.microsoft`, in the order of the names."""

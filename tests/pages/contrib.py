@@ -21,7 +21,8 @@ operators of ONNX (`--contrib standard`) by one table of rules. A rule writes th
 of opset 24; lowering takes it from there to the opset that is asked for.
 
 Each rule is held against the kernel of onnxruntime by property tests over its attributes and
-optional inputs, at several opsets and element types. An operator without a rule, and a node with
+optional inputs, at several opsets and element types; where onnxruntime has one on GPUs alone,
+against the formula of its documentation. An operator without a rule, and a node with
 something that has no standard form, is refused by its name. *kernel* says whether the [reference
 runtime](../reference-runtime.md) runs the operator itself.
 

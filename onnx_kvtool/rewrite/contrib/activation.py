@@ -1,16 +1,26 @@
-"""The Gelus and Dropout of `com.microsoft`."""
+"""The Gelus, Dropout and Softmax of `com.microsoft`."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.contrib.rule import Builder, is_read, only
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
+from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["bias_dropout", "bias_gelu", "bias_split_gelu", "fast_gelu", "gelu", "quick_gelu"]
+__all__ = [
+    "bias_dropout",
+    "bias_gelu",
+    "bias_softmax",
+    "bias_split_gelu",
+    "fast_gelu",
+    "gelu",
+    "gemm_fast_gelu",
+    "quick_gelu",
+]
 
 
 def gelu(view: NodeView, em: Emitter) -> Replacement:
@@ -41,6 +51,36 @@ def quick_gelu(view: NodeView, em: Emitter) -> Replacement:
     factor = em.constant(np.array(alpha, op.dtype.numpy()), "alpha")
     scaled = x if alpha == 1.0 else op("Mul", x, factor, hint="scaled")
     return only(op("Mul", x, op("Sigmoid", scaled)))
+
+
+def gemm_fast_gelu(view: NodeView, em: Emitter) -> Replacement:
+    """Write GemmFastGelu as MatMul, Add, where it has a bias, and Gelu-20 of `tanh`."""
+    x, bias = view.required("X"), view.input("bias")
+    op = _op(em, x)
+    total = op("MatMul", x, view.required("W"))
+    total = total if bias is None else op("Add", total, bias)
+    return only(op("Gelu", total, attributes={"approximate": "tanh"}))
+
+
+def bias_softmax(view: NodeView, em: Emitter) -> Replacement:
+    """Write BiasSoftmax as Add and Softmax-13; all axes from `axis` on are one.
+
+    The bias broadcasts as in ONNX, which is what the optimiser has made the operator of, whatever
+    `is_inner_broadcast` says.
+    """
+    x = view.required("data")
+    op = _op(em, x)
+    total, dims = op("Add", x, view.required("bias")), dims_of(x)
+    if dims is None:
+        raise Refusal(
+            "unknown-rank", f"the rank of `{x.name}` is unknown", help="declare its shape"
+        )
+    axis = counted_axis(view.integer("axis"), len(dims), "axis")
+    if axis == len(dims) - 1:
+        return only(op("Softmax", total, attributes={"axis": -1}))
+    flat = op("Flatten", total, attributes={"axis": axis})
+    flat = op("Softmax", flat, attributes={"axis": -1})
+    return only(op("Reshape", flat, em.op("Shape", x)))
 
 
 def bias_split_gelu(view: NodeView, em: Emitter) -> Replacement:

@@ -23,10 +23,13 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     """Write MatMulNBits as blocked DequantizeLinear, Transpose and MatMul.
 
     The bytes of a stored weight are those of a uint4 or uint8 tensor (N, K), and are not touched.
-    A zero point that is a real number is subtracted after a Cast. `accuracy_level`, which lets a
-    runtime round `A`, is left out.
+    A zero point that is a real number is subtracted after a Cast. With `g_idx`, by which each row
+    of the weight has a scale of any block, scales are gathered by it, without blocks.
+    `accuracy_level`, which lets a runtime round `A`, is left out.
+
+    Refuses `g_idx` beside packed zero points, which onnxruntime reads and forgets on a CPU, and of
+    other codes than those of 4 bits, of which it has none.
     """
-    refuse_input(view, "g_idx")
     refuse_value(view, "weight_prepacked", 0)
     refuse_value(view, "bits", 2, 4, 8)
     a, scales, bits = view.required("A"), view.required("scales"), view.integer("bits")
@@ -37,8 +40,12 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     op = Builder(em, _type(scales))
     codes = _codes(em, view.required("B"), bits, (columns, blocks * block))
     scales = _reshaped(em, scales, (columns, blocks))
-    zero = view.input("zero_points")
-    if zero is not None and zero.dtype != _D.UINT8:
+    zero, order = view.input("zero_points"), view.input("g_idx")
+    if order is not None:
+        if bits != 4 or (zero is not None and zero.dtype == _D.UINT8):
+            refuse_input(view, "g_idx")
+        weights = _reordered(em, codes, scales, zero, order, (columns, width))
+    elif zero is not None and zero.dtype != _D.UINT8:
         split = (columns, blocks, block)
         numbers = cast(em, _reshaped(em, codes, split), op.dtype)
         column = (columns, blocks, 1)
@@ -49,12 +56,46 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
         points = _zero_points(em, zero, bits, codes.dtype, (columns, blocks))
         attributes = {"axis": 1, "block_size": block}
         weights = op("DequantizeLinear", codes, scales, points, attributes=attributes)
-    if blocks * block != width:
-        bounds = (em.constant([bound], "bound") for bound in (0, width, 1))
-        weights = op("Slice", weights, *bounds)
+    if blocks * block != width and order is None:
+        weights = _columns(em, weights, width)
     weights = op("Transpose", weights, attributes={"perm": [1, 0]})
     result, bias = op("MatMul", a, weights), view.input("bias")
     return only(result if bias is None else op("Add", result, bias))
+
+
+def _reordered(
+    em: Emitter,
+    codes: ir.Value,
+    scales: ir.Value,
+    zero: ir.Value | None,
+    order: ir.Value,
+    shape: tuple[int, int],
+) -> ir.Value:
+    """Return a weight of which `order` says the block whose scale a column has: (N, K).
+
+    Args:
+        em: Where to build.
+        codes: (N, K filled up to whole blocks).
+        scales: (N, blocks).
+        zero: (N, blocks) real numbers, or flat; None for 8.
+        order: (K,).
+        shape: N and K.
+    """
+    op = Builder(em, _type(scales))
+    factors = op("Gather", scales, order, attributes={"axis": 1})
+    numbers = _columns(em, cast(em, codes, op.dtype), shape[1])
+    if zero is None:
+        middle = em.constant(np.array(8, op.dtype.numpy()), "zero_point")
+    else:
+        rows = _reshaped(em, zero, (shape[0], -1))
+        middle = op("Gather", rows, order, attributes={"axis": 1})
+    return op("Mul", op("Sub", numbers, middle), factors)
+
+
+def _columns(em: Emitter, matrix: ir.Value, count: int) -> ir.Value:
+    """Return the first columns of a matrix."""
+    bounds = (em.constant([bound], "bound") for bound in (0, count, 1))
+    return em.op("Slice", matrix, *bounds, dtype=_type(matrix))
 
 
 def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:

@@ -19,9 +19,11 @@ __all__ = [
     "q_linear_add",
     "q_linear_average_pool",
     "q_linear_concat",
+    "q_linear_conv",
     "q_linear_global_average_pool",
     "q_linear_leaky_relu",
     "q_linear_mul",
+    "q_linear_reduce_mean",
     "q_linear_sigmoid",
     "q_linear_softmax",
     "q_linear_where",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _D = ir.DataType
+_CONV = ("auto_pad", "dilations", "kernel_shape", "pads", "strides")
 
 
 def q_linear_add(view: NodeView, em: Emitter) -> Replacement:
@@ -93,6 +96,40 @@ def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
     result = op("AveragePool", x, attributes=attributes)
     result = op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]})
     return only(_code(view, em, result, "y", "X"))
+
+
+def q_linear_reduce_mean(view: NodeView, em: Emitter) -> Replacement:
+    """Write QLinearReduceMean as ReduceMean of DequantizeLinear, quantized."""
+    x, axes = _number(view, em, "data"), view.attribute("axes")
+    assert isinstance(axes, tuple)
+    whole = [int(axis) for axis in axes]
+    result = reduce(em, "ReduceMean", x, whole, keepdims=view.integer("keepdims") != 0)
+    return only(_code(view, em, result, "reduced", "data"))
+
+
+def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:
+    """Write QLinearConv of `com.microsoft`, of which channels may come last, as that of ONNX."""
+    x, last = view.required("x"), len(dims_of(view.required("w")) or ()) - 1
+    given = {name: view.attribute(name) for name in (*_CONV, "group")}
+    attributes = {name: value for name, value in given.items() if value is not None}
+    is_last = view.integer("channels_last") != 0
+    if is_last and last < 2:
+        raise Refusal("unknown-rank", "the rank of the filters is unknown", help="declare it")
+    if is_last:
+        x = em.op(
+            "Transpose",
+            x,
+            attributes={"perm": [0, last, *range(1, last)]},
+            dtype=x.dtype or _D.UNDEFINED,
+        )
+    names = ("x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
+    inputs = (x, *(view.required(name) for name in names), view.input("B"))
+    dtype = view.required("y_zero_point").dtype or _D.UNDEFINED
+    result = em.op("QLinearConv", *inputs, attributes=attributes, dtype=dtype)
+    if is_last:
+        perm = [0, *range(2, last + 1), 1]
+        result = em.op("Transpose", result, attributes={"perm": perm}, dtype=dtype)
+    return only(result)
 
 
 def q_linear_concat(view: NodeView, em: Emitter) -> Replacement:

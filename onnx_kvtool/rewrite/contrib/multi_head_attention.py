@@ -1,8 +1,6 @@
-"""MultiHeadAttention and Attention of `com.microsoft`, as Attention-24."""
+"""MultiHeadAttention of `com.microsoft`, and its form for one token, as Attention-24."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -24,7 +22,7 @@ from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["attention", "multi_head_attention"]
+__all__ = ["decoder_masked_multi_head_attention", "multi_head_attention"]
 
 _I = ir.DataType.INT64
 
@@ -34,55 +32,97 @@ def multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
 
     A past becomes the past of Attention; where `past_sequence_length` says how much of a buffer is
     valid, TensorScatter-24 writes the new rows behind that, and `nonpad_kv_seqlen` hides what lies
-    behind these. Padding is a mask that is added, of `mask_filter_value`.
+    behind these. Padding is a mask that is added, of `mask_filter_value`. Keys and values that are
+    packed, with the query or by themselves, are taken apart.
 
-    Refuses packed keys and values, scores as an output, and what beam search on GPUs needs.
+    Refuses scores as an output, and what beam search on GPUs needs.
     """
     refuse_input(view, "cache_indirection")
-    if is_read(view, 3):
-        raise Refusal(
-            "contrib-form", "`qk` of `MultiHeadAttention` is read, which has no standard form"
-        )
-    query, key, value = view.required("query"), view.input("key"), view.input("value")
-    rank = None if dims_of(query) is None else len(dims_of(query) or ())
-    if rank != 3 or key is None or value is None:
+    _refuse_scores(view)
+    if view.input("past_key") is None:
+        refuse_input(view, "past_sequence_length")
+    return _attended(view, em, view.input("key_padding_mask"), view.integer("unidirectional") == 1)
+
+
+def decoder_masked_multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
+    """Write DecoderMaskedMultiHeadAttention as TensorScatter-24 and Attention-24.
+
+    Of a cross attention, which has no past, as Attention-24 alone.
+
+    Refuses a packed query, scores as an output, beams, and a past that is no shared buffer, which
+    onnxruntime refuses as well.
+    """
+    refuse_input(view, "beam_width", "cache_indirection")
+    refuse_value(view, "output_qk", None, 0)
+    _refuse_scores(view)
+    if view.input("past_key") is not None:
+        refuse_value(view, "past_present_share_buffer", 1)
+        if view.input("past_sequence_length") is None:
+            raise Refusal(
+                "contrib-form",
+                "`past_key` of `DecoderMaskedMultiHeadAttention` is given without "
+                "`past_sequence_length`",
+            )
+    if view.input("key") is None or view.input("value") is None:
         raise Refusal(
             "contrib-form",
-            "`query`, `key` and `value` of `MultiHeadAttention` are packed, or of unknown rank, "
-            "which has no standard form",
+            "`query` of `DecoderMaskedMultiHeadAttention` is packed, which has no standard form",
         )
-    heads, tokens = view.integer("num_heads"), Tokens(em, query)
-    rows = _biased(view, em, query, key, value)
-    q, k, v = (
-        part if _rank(part) == 4 and part in (key, value) else apart(em, part, heads, width)
-        for part, width in zip(rows, (_width(given) for given in (query, key, value)), strict=True)
-    )
+    return _attended(view, em, view.input("mask_index"), is_causal=False)
+
+
+def _refuse_scores(view: NodeView) -> None:
+    """Refuse a node of which the scores are read.
+
+    Raises:
+        Refusal: If the fourth output is read.
+    """
+    if is_read(view, 3):
+        raise Refusal(
+            "contrib-form",
+            f"`{view.facts.outputs[3].name}` of `{view.node.op_type}` is read, which has no "
+            "standard form",
+        )
+
+
+def _attended(
+    view: NodeView, em: Emitter, padding: ir.Value | None, is_causal: bool
+) -> Replacement:
+    """Write the node as Attention of its rows.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        padding: The mask that says which keys are valid; None for all.
+        is_causal: Whether later keys are hidden.
+    """
+    name, query = view.node.op_type, view.required("query")
     past_key, past_value = view.input("past_key"), view.input("past_value")
     if (past_key is None) != (past_value is None):
-        raise Refusal("contrib-form", "`MultiHeadAttention` has one past input, expected two")
+        raise Refusal("contrib-form", f"`{name}` has one past input, expected two")
+    tokens, (q, k, v) = Tokens(em, query), _heads(view, em)
     if past_key is not None and len(view.node.outputs) < 3:
         raise Refusal(
             "contrib-form",
-            "`past_key` of `MultiHeadAttention` is given without outputs for the present, and "
+            f"`past_key` of `{name}` is given without outputs for the present, and "
             "onnxruntime ignores it then",
         )
-    is_causal = view.integer("unidirectional") == 1
+    length, count = dim_of(query, 1), dim_of(*_rows_of(view))
     given = view.input("past_sequence_length")
-    if given is not None:
-        return _in_buffer(view, em, tokens, (q, k, v), given, is_causal)
+    if given is not None and past_key is not None:
+        return _in_buffer(view, em, tokens, (q, k, v), (given, padding), is_causal)
     scale = view.attribute("scale")
-    new_axis = 2 if _rank(key) == 4 else 1
-    total = size(em, dim_of(key, new_axis), key, new_axis)
+    total = size(em, count, *_rows_of(view))
     if past_key is not None:
         before = size(em, dim_of(past_key, 2), past_key, 2)
         total = em.once(("total", before, total), lambda: em.op("Add", before, total))
     nonpad = None
-    if is_causal and (dim_of(query, 1) is None or dim_of(query, 1) != dim_of(key, new_axis)):
+    if is_causal and (length is None or length != count):
         if past_key is not None:
             raise Refusal(
                 "unknown-size",
-                "`MultiHeadAttention` is unidirectional, and whether it has as many new keys as "
-                "queries is unknown",
+                f"`{name}` is unidirectional, and whether it has as many new keys as queries is "
+                "unknown",
                 help="declare the shapes of `query` and `key`",
             )
         # The last query sees all keys: one query alone sees every one.
@@ -93,7 +133,7 @@ def multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
     how = Attended(
         scale=scale if isinstance(scale, float) else None,
         is_causal=is_causal,
-        mask=added(view, em, tokens, view.input("key_padding_mask"), total, _type(query)),
+        mask=added(view, em, tokens, padding, total, _type(query)),
         nonpad=nonpad,
         past_key=past_key,
         past_value=past_value,
@@ -102,24 +142,72 @@ def multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
     return _outputs(view, output, present_key or k, present_value or v)
 
 
+def _rows_of(view: NodeView) -> tuple[ir.Value, int]:
+    """Return the input that has the new keys, and its axis of rows."""
+    key = view.input("key")
+    if key is None:
+        return view.required("query"), 1
+    return key, 2 if _rank(key) == 4 else 1
+
+
+def _heads(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Return query, key and value with heads apart: (B, H, rows, D)."""
+    name, heads = view.node.op_type, view.integer("num_heads")
+    query, key, value = view.required("query"), view.input("key"), view.input("value")
+    ranks = [None if each is None else _rank(each) for each in (query, key, value)]
+    if ranks in ([5, None, None], [3, 5, None]) and (key is None) == (ranks[0] == 5):
+        refuse_input(view, "bias", "past_key")
+        if key is None:
+            q, k, v = _unpacked(em, query, 3)
+            return q, k, v
+        k, v = _unpacked(em, key, 2)
+        return apart(em, query, heads, _width(query)), k, v
+    if ranks[0] != 3 or key is None or value is None or not {*ranks[1:]} <= {3, 4}:
+        raise Refusal(
+            "unknown-rank" if None in ranks else "contrib-form",
+            f"`query`, `key` and `value` of `{name}` are packed, or of unknown rank, which has no "
+            "standard form",
+            help="declare their shapes",
+        )
+    q, k, v = (
+        part if _rank(part) == 4 and part in (key, value) else apart(em, part, heads, width)
+        for part, width in zip(
+            _biased(view, em, query, key, value),
+            (_width(given) for given in (query, key, value)),
+            strict=True,
+        )
+    )
+    return q, k, v
+
+
+def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
+    """Return the parts of (B, rows, H, count, D), heads apart."""
+    op = Builder(em, _type(packed))
+    apart_ = op("Transpose", packed, attributes={"perm": [3, 0, 2, 1, 4]}, hint="unpacked")
+    places = (em.constant(place, "place") for place in range(count))
+    return [op("Gather", apart_, place, attributes={"axis": 0}) for place in places]
+
+
 def _in_buffer(
     view: NodeView,
     em: Emitter,
     tokens: Tokens,
     rows: tuple[ir.Value, ir.Value, ir.Value],
-    given: ir.Value,
+    lengths: tuple[ir.Value, ir.Value | None],
     is_causal: bool,
 ) -> Replacement:
-    """Write the new rows into the past buffers, and attend to what is valid of them."""
-    past_key, past_value = view.input("past_key"), view.input("past_value")
-    if past_key is None or past_value is None:
-        raise Refusal(
-            "contrib-form",
-            "`past_sequence_length` of `MultiHeadAttention` is given without a past",
-        )
-    query, key = view.required("query"), view.input("key")
-    assert key is not None
-    new_axis = 2 if _rank(key) == 4 else 1
+    """Write the new rows into the past buffers, and attend to what is valid of them.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        tokens: The new rows.
+        rows: Query, key and value, heads apart.
+        lengths: How many rows of the buffers are valid, and the mask of padding.
+        is_causal: Whether later keys are hidden.
+    """
+    past_key, past_value = view.required("past_key"), view.required("past_value")
+    query, (given, padding) = view.required("query"), lengths
     one = em.constant([1], "one")
 
     def begin() -> ir.Value:
@@ -127,7 +215,7 @@ def _in_buffer(
         return em.op("Expand", first, em.op("Reshape", tokens.batch, one), hint="write_indices")
 
     start = em.once(("write indices", given, tokens.batch), begin)
-    count = size(em, dim_of(key, new_axis), key, new_axis)
+    count = size(em, dim_of(*_rows_of(view)), *_rows_of(view))
     valid = em.once(("valid rows", start, count), lambda: em.op("Add", start, count))
     buffers = tuple(
         em.op(
@@ -146,7 +234,7 @@ def _in_buffer(
     )
     first = em.op("Reshape", cast(em, given, _I), em.constant([], "scalar"))
     total = em.op("Add", first, count)
-    mask = added(view, em, tokens, view.input("key_padding_mask"), total, _type(query))
+    mask = added(view, em, tokens, padding, total, _type(query))
     if mask is not None:
         # Columns of the mask are rows of the buffer that are valid; the others are hidden anyway.
         longest = size(em, dim_of(past_key, 2), past_key, 2)
@@ -176,10 +264,11 @@ def _biased(
     bias = view.input("bias")
     if bias is None:
         return query, key, value
-    wide = known_size(query, 2, "the width of `query` of `MultiHeadAttention`")
+    name = view.node.op_type
+    wide = known_size(query, 2, f"the width of `query` of `{name}`")
     last = wide
     if _rank(value) == 3:
-        last = known_size(value, 2, "the width of `value` of `MultiHeadAttention`")
+        last = known_size(value, 2, f"the width of `value` of `{name}`")
     shares = parts(em, bias, (wide, wide, last))
     op = Builder(em, _type(query))
     return (
@@ -187,61 +276,6 @@ def _biased(
         key if _rank(key) == 4 else op("Add", key, shares[1], hint="key"),
         value if _rank(value) == 4 else op("Add", value, shares[2], hint="value"),
     )
-
-
-def attention(view: NodeView, em: Emitter) -> Replacement:
-    """Write Attention of `com.microsoft` as MatMul, Add, Split and Attention-24.
-
-    Its past holds keys and values as one; they are taken apart, and the present is put together.
-
-    Refuses rotation inside, buffers that past and present share, and masks of a whole buffer.
-    """
-    refuse_input(view, "past_sequence_length")
-    refuse_value(view, "past_present_share_buffer", None, 0)
-    refuse_value(view, "do_rotary", None, 0)
-    x, weights, bias = view.required("input"), view.required("weights"), view.input("bias")
-    heads, tokens, op = view.integer("num_heads"), Tokens(em, x), Builder(em, _type(x))
-    given = view.attribute("qkv_hidden_sizes")
-    if isinstance(given, tuple) and len(given) == 3:
-        widths = (int(given[0]), int(given[1]), int(given[2]))
-    else:
-        third = known_size(weights, 1, "the width of `weights` of `Attention`") // 3
-        widths = (third, third, third)
-    product = op("MatMul", x, weights)
-    if bias is not None:
-        product = op("Add", product, bias, hint="projected")
-    q, k, v = (
-        apart(em, part, heads, width)
-        for part, width in zip(parts(em, product, widths), widths, strict=True)
-    )
-    past, past_key, past_value = view.input("past"), None, None
-    total = tokens.length
-    if past is not None:
-        if len(view.node.outputs) < 2:
-            raise Refusal(
-                "contrib-form", "`past` of `Attention` is given without an output for the present"
-            )
-        past_key, past_value = (
-            op("Gather", past, em.constant(place, "place"), attributes={"axis": 0}, hint=hint)
-            for place, hint in ((0, "past_key"), (1, "past_value"))
-        )
-        before = size(em, dim_of(past, 3), past, 3)
-        total = em.once(("total", before, tokens.length), lambda: em.op("Add", before, total))
-    scale = view.attribute("scale")
-    how = Attended(
-        scale=scale if isinstance(scale, float) else None,
-        is_causal=view.integer("unidirectional") == 1,
-        past_key=past_key,
-        past_value=past_value,
-    )
-    mask = added(view, em, tokens, view.input("mask_index"), total, _type(x))
-    output, present_key, present_value = attend(em, q, k, v, replace(how, mask=mask))
-    if not is_read(view, 1):
-        return Replacement((output, None)[: len(view.node.outputs)])
-    first = em.constant([0], "first")
-    pair = (op("Unsqueeze", one, first) for one in (present_key or k, present_value or v))
-    present = op("Concat", *pair, attributes={"axis": 0}, hint="present")
-    return Replacement((output, present))
 
 
 def _rank(value: ir.Value) -> int | None:

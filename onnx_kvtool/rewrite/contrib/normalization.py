@@ -16,6 +16,7 @@ from onnx_kvtool.symbolic.dims import dims_of
 __all__ = [
     "embed_layer_normalization",
     "layer_normalization",
+    "q_embed_layer_normalization",
     "simplified_layer_normalization",
     "skip_layer_normalization",
     "skip_simplified_layer_normalization",
@@ -96,13 +97,7 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         places = positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
     total = op("Gather", words, ids)
     total = op("Add", total, op("Gather", view.required("position_embedding"), places))
-    segments, table = view.input("segment_ids"), view.input("segment_embedding")
-    if (segments is None) != (table is None):
-        raise Refusal(
-            "contrib-form",
-            "`EmbedLayerNormalization` has one of `segment_ids` and `segment_embedding`, expected "
-            "both or neither",
-        )
+    segments, table = _segments(view)
     if segments is not None and table is not None:
         total = op("Add", total, op("Gather", table, segments))
     y = op(
@@ -114,6 +109,42 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     )
     count = _ones(view, em, ids) if is_read(view, 1) else None
     return Replacement((y, count, total)[: len(view.node.outputs)])
+
+
+def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+    """Write QEmbedLayerNormalization as that of DequantizeLinear of what is gathered."""
+    ids, op = view.required("input_ids"), Builder(em, _D.FLOAT)
+
+    def numbers(name: str, rows: ir.Value | None) -> ir.Value:
+        short = name.removesuffix("_quant")
+        codes = view.required(name)
+        if rows is not None:
+            codes = em.op("Gather", codes, rows, dtype=_type(codes, view))
+        scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
+        return op("DequantizeLinear", codes, scale, zero)
+
+    dims, (segments, _) = dims_of(ids), _segments(view)
+    places = positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
+    total = numbers("word_embedding_quant", ids)
+    total = op("Add", total, numbers("position_embedding_quant", places))
+    if segments is not None:
+        total = op("Add", total, numbers("segment_embedding", segments))
+    factors = (numbers(name, None) for name in ("gamma_quant", "beta_quant"))
+    attributes = {"axis": -1, "epsilon": _epsilon(view)}
+    y = op("LayerNormalization", total, *factors, attributes=attributes)
+    return Replacement((y, _ones(view, em, ids) if is_read(view, 1) else None))
+
+
+def _segments(view: NodeView) -> tuple[ir.Value | None, ir.Value | None]:
+    """Return the segments and their table, both or neither."""
+    segments, table = view.input("segment_ids"), view.input("segment_embedding")
+    if (segments is None) != (table is None):
+        raise Refusal(
+            "contrib-form",
+            f"`{view.node.op_type}` has one of `segment_ids` and `segment_embedding`, expected "
+            "both or neither",
+        )
+    return segments, table
 
 
 def _ones(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:

@@ -1,4 +1,4 @@
-"""What hides keys in MultiHeadAttention and Attention of `com.microsoft`, as one mask."""
+"""What hides keys in the attention operators of `com.microsoft`, as one mask."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def added(
     Raises:
         Refusal: For another mask, or one of which the rank is unknown.
     """
-    bias = view.input("attention_bias")
+    has_bias = any(formal.name == "attention_bias" for formal in view.facts.inputs)
+    bias = view.input("attention_bias") if has_bias else None
     if mask is None:
         return bias
     op, filter_value = Builder(em, dtype), view.attribute("mask_filter_value")
@@ -95,7 +96,7 @@ def _ends(
     count, batch = dim_of(mask, 0), dim_of(tokens.query, 0)
     if count is not None and count == batch:
         return wide, None
-    has_starts = view.node.op_type == "Attention"
+    has_starts = view.node.op_type in ("Attention", "QAttention")
     are_known = isinstance(count, int) and isinstance(batch, int)
     if not has_starts and not are_known:
         return wide, None

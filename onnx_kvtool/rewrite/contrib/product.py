@@ -13,7 +13,7 @@ from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["fused_conv", "fused_gemm", "fused_mat_mul", "nhwc_conv"]
+__all__ = ["fused_conv", "fused_gemm", "fused_mat_mul", "nhwc_conv", "transpose_mat_mul"]
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "Relu": (),
@@ -37,7 +37,20 @@ def fused_mat_mul(view: NodeView, em: Emitter) -> Replacement:
 
     A float16 factor is scaled by an `alpha` below 1 before the product, which could overflow.
     """
-    left, right = (_transposed(view, em, letter) for letter in "AB")
+    left, right = (
+        _transposed(view, em, letter, batch=view.integer(f"transBatch{letter}") != 0)
+        for letter in "AB"
+    )
+    return _scaled_product(view, em, left, right)
+
+
+def transpose_mat_mul(view: NodeView, em: Emitter) -> Replacement:
+    """Write TransposeMatMul, the former name of FusedMatMul, as that."""
+    left, right = (_transposed(view, em, letter, batch=False) for letter in "AB")
+    return _scaled_product(view, em, left, right)
+
+
+def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value) -> Replacement:
     op, alpha = _op(em, left), view.attribute("alpha")
     if alpha == 1.0:
         return only(op("MatMul", left, right))
@@ -48,18 +61,17 @@ def fused_mat_mul(view: NodeView, em: Emitter) -> Replacement:
     return only(op("Mul", op("MatMul", left, right), factor, hint="scaled"))
 
 
-def _transposed(view: NodeView, em: Emitter, letter: str) -> ir.Value:
-    """Return a factor with its batch and its matrix transposed as the attributes say."""
+def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.Value:
+    """Return a factor with its batch, if asked, and its matrix as the attribute says transposed."""
     x = view.required(letter)
     matrix = view.integer(f"trans{letter}") != 0
-    batch = view.integer(f"transBatch{letter}") != 0
     if not matrix and not batch:
         return x
     dims = dims_of(x)
     if dims is None:
         raise Refusal(
             "unknown-rank",
-            f"`{x.name}` of `FusedMatMul` is transposed, and its rank is unknown",
+            f"`{x.name}` of `{view.node.op_type}` is transposed, and its rank is unknown",
             help="declare its shape",
         )
     order = list(range(len(dims)))

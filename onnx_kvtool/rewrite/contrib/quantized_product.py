@@ -13,9 +13,10 @@ from onnx_kvtool.rewrite.engine.forms import cast
 from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["dynamic_quantize_mat_mul", "mat_mul_integer_to_float", "q_gemm"]
+__all__ = ["coded_product", "dynamic_quantize_mat_mul", "mat_mul_integer_to_float", "q_gemm"]
 
 _D = ir.DataType
+_RIGHT = ("B", "b_scale", "b_zero_point")
 
 
 def dynamic_quantize_mat_mul(view: NodeView, em: Emitter) -> Replacement:
@@ -23,7 +24,7 @@ def dynamic_quantize_mat_mul(view: NodeView, em: Emitter) -> Replacement:
     codes, scale, zero = em.multi(
         "DynamicQuantizeLinear", view.required("A"), dtypes=(_D.UINT8, _D.FLOAT, _D.UINT8)
     )
-    return only(_product(view, em, codes, scale, zero))
+    return only(_product(view, em, (codes, scale, zero), _RIGHT))
 
 
 def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
@@ -31,28 +32,44 @@ def mat_mul_integer_to_float(view: NodeView, em: Emitter) -> Replacement:
 
     The scales are multiplied first, and everything is float32 until the result is rounded.
     """
-    zero = view.input("a_zero_point")
-    result = _product(
-        view,
-        em,
-        view.required("A"),
-        _scalar(em, cast(em, view.required("a_scale"), _D.FLOAT)),
-        None if zero is None else _scalar(em, zero),
-    )
-    return only(cast(em, result, view.required("b_scale").dtype or _D.UNDEFINED))
+    return only(coded_product(view, em, ("A", "a_scale", "a_zero_point"), _RIGHT))
+
+
+def coded_product(
+    view: NodeView, em: Emitter, left: tuple[str, str, str], right: tuple[str, str, str]
+) -> ir.Value:
+    """Return the product of two factors of codes with the `bias` of the node.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        left: The inputs that hold the codes of the left factor, its one scale and zero point.
+        right: Those of the right one, which may have a scale and a zero point for each column.
+
+    Returns:
+        Of the type of the right scale, computed in float32.
+    """
+    codes, factor, zero = view.required(left[0]), view.required(left[1]), view.input(left[2])
+    scale = _scalar(em, cast(em, factor, _D.FLOAT))
+    point = None if zero is None else _scalar(em, zero)
+    result = _product(view, em, (codes, scale, point), right)
+    return cast(em, result, view.required(right[1]).dtype or _D.UNDEFINED)
 
 
 def _product(
-    view: NodeView, em: Emitter, codes: ir.Value, scale: ir.Value, zero: ir.Value | None
+    view: NodeView,
+    em: Emitter,
+    left: tuple[ir.Value, ir.Value, ir.Value | None],
+    right: tuple[str, str, str],
 ) -> ir.Value:
-    """Return codes times B as float32, with the bias of the node."""
-    op = Builder(em, _D.FLOAT)
-    right, bias = view.input("b_zero_point"), view.input("bias")
-    left = zero
-    if left is None and right is not None:
-        left = em.constant(np.zeros((), (codes.dtype or _D.UINT8).numpy()), "zero_point")
-    product = em.op("MatMulInteger", codes, view.required("B"), left, right, dtype=_D.INT32)
-    factor = op("Mul", scale, cast(em, view.required("b_scale"), _D.FLOAT), hint="scale")
+    """Return the product as float32, with the bias of the node."""
+    op, (codes, scale, zero) = Builder(em, _D.FLOAT), left
+    point, bias = view.input(right[2]), view.input("bias")
+    if zero is None and point is not None:
+        zero = em.constant(np.zeros((), (codes.dtype or _D.UINT8).numpy()), "zero_point")
+    inputs = (codes, view.required(right[0]), zero, point)
+    product = em.op("MatMulInteger", *inputs, dtype=_D.INT32)
+    factor = op("Mul", scale, cast(em, view.required(right[1]), _D.FLOAT), hint="scale")
     result = op("Mul", cast(em, product, _D.FLOAT), factor, hint="scaled")
     return result if bias is None else op("Add", result, cast(em, bias, _D.FLOAT), hint="biased")
 

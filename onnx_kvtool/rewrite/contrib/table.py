@@ -9,11 +9,21 @@ from onnx_kvtool.rewrite.contrib import (
     block_quantized,
     codes,
     normalization,
+    picture,
     product,
     quantized_product,
 )
+from onnx_kvtool.rewrite.contrib.attention import attention, q_attention
+from onnx_kvtool.rewrite.contrib.bnb4 import mat_mul_bnb4
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
-from onnx_kvtool.rewrite.contrib.multi_head_attention import attention, multi_head_attention
+from onnx_kvtool.rewrite.contrib.multi_head_attention import (
+    decoder_masked_multi_head_attention,
+    multi_head_attention,
+)
+from onnx_kvtool.rewrite.contrib.relative_position import (
+    gated_relative_position_bias,
+    relative_position_bias,
+)
 from onnx_kvtool.rewrite.contrib.rotary import rotary_embedding
 from onnx_kvtool.rewrite.contrib.rule import ContribRule
 
@@ -34,9 +44,12 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
         ((DOMAIN, rule.operator), rule)
         for rule in (
             ContribRule("Attention", attention),
+            ContribRule("BiasAdd", picture.bias_add),
             ContribRule("BiasDropout", activation.bias_dropout),
             ContribRule("BiasGelu", activation.bias_gelu),
+            ContribRule("BiasSoftmax", activation.bias_softmax),
             ContribRule("BiasSplitGelu", activation.bias_split_gelu),
+            ContribRule("DecoderMaskedMultiHeadAttention", decoder_masked_multi_head_attention),
             ContribRule("DequantizeLinear", codes.dequantize_linear),
             ContribRule("DynamicQuantizeMatMul", quantized_product.dynamic_quantize_mat_mul),
             ContribRule("EmbedLayerNormalization", normalization.embed_layer_normalization),
@@ -44,31 +57,43 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("FusedConv", product.fused_conv),
             ContribRule("FusedGemm", product.fused_gemm),
             ContribRule("FusedMatMul", product.fused_mat_mul),
+            ContribRule("GatedRelativePositionBias", gated_relative_position_bias),
             ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized),
             ContribRule("Gelu", activation.gelu),
+            ContribRule("GemmFastGelu", activation.gemm_fast_gelu),
+            ContribRule("GroupNorm", picture.group_norm),
             ContribRule("GroupQueryAttention", group_query_attention),
+            ContribRule("MatMulBnb4", mat_mul_bnb4),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits),
             ContribRule("MultiHeadAttention", multi_head_attention),
             ContribRule("NhwcConv", product.nhwc_conv),
+            ContribRule("NhwcMaxPool", picture.nhwc_max_pool),
+            ContribRule("QAttention", q_attention),
+            ContribRule("QEmbedLayerNormalization", normalization.q_embed_layer_normalization),
             ContribRule("QGemm", quantized_product.q_gemm),
             ContribRule("QLinearAdd", codes.q_linear_add),
             ContribRule("QLinearAveragePool", codes.q_linear_average_pool),
             ContribRule("QLinearConcat", codes.q_linear_concat),
+            ContribRule("QLinearConv", codes.q_linear_conv),
             ContribRule("QLinearGlobalAveragePool", codes.q_linear_global_average_pool),
             ContribRule("QLinearLeakyRelu", codes.q_linear_leaky_relu),
             ContribRule("QLinearMul", codes.q_linear_mul),
+            ContribRule("QLinearReduceMean", codes.q_linear_reduce_mean),
             ContribRule("QLinearSigmoid", codes.q_linear_sigmoid),
             ContribRule("QLinearSoftmax", codes.q_linear_softmax),
             ContribRule("QLinearWhere", codes.q_linear_where),
             ContribRule("QuantizeLinear", codes.quantize_linear),
             ContribRule("QuickGelu", activation.quick_gelu),
+            ContribRule("RelativePositionBias", relative_position_bias),
             ContribRule("RotaryEmbedding", rotary_embedding),
+            ContribRule("SkipGroupNorm", picture.skip_group_norm),
             ContribRule("SkipLayerNormalization", normalization.skip_layer_normalization),
             ContribRule(
                 "SkipSimplifiedLayerNormalization",
                 normalization.skip_simplified_layer_normalization,
             ),
+            ContribRule("TransposeMatMul", product.transpose_mat_mul),
         )
     ],
 )

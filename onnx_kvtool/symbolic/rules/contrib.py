@@ -15,17 +15,17 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.division import exact_quotient
-from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.rules.contrib_attention import (
     fused_attention,
     group_query_attention,
     multi_head_attention,
 )
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
-from onnx_kvtool.symbolic.rules.linear import product_shape
-from onnx_kvtool.symbolic.rules.reduction import normalized
+from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
+from onnx_kvtool.symbolic.rules.reduction import normalized, reduce
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
-from onnx_kvtool.symbolic.rules.windows import conv
+from onnx_kvtool.symbolic.rules.windows import conv, pool_of_any_layout
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["CONTRIB", "Contrib"]
@@ -133,6 +133,73 @@ def q_linear_concat(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shapes[0][:axis], total, *shapes[0][axis + 1 :]),)
 
 
+def q_embed_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """QEmbedLayerNormalization: rows of the tables, and how many tokens count."""
+    return embed_layer_normalization(site)[:2]
+
+
+def relative_position_bias(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """RelativePositionBias: (1, heads, queries, keys) of what its inputs hold."""
+    table = site.shape(0)
+    if len(table) != 2:
+        raise Unknown("malformed", "`bias_table` is no matrix")
+    sizes: list[Expr] = []
+    for index in (1, 2):
+        held = site.elements(site.value(index))
+        known = held[0] if held is not None and len(held) == 1 else None
+        sizes.append(known or site.lost(index + 1, "it is a number in an input"))
+    return ((integer(1), table[1], *sizes),)
+
+
+def gated_relative_position_bias(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """GatedRelativePositionBias: (B, heads, queries, keys)."""
+    query, places = site.shape(0), site.shape(2)
+    if len(query) != 3 or len(places) != 4:
+        raise Unknown("no-rule", "tokens without padding")
+    return ((query[0], *places[1:]),)
+
+
+def gather_block_quantized(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """GatherBlockQuantized: slices, of which a byte of uint8 data holds more than one element."""
+    data, indices = site.shape(0), site.shape(1)
+    known = site.knowledge.types.get(site.value(0))
+    kind = known.dtype if known is not None else None
+    if kind is None:
+        raise Unknown("unknown-input", "", site.value(0))
+    if kind == ir.DataType.UINT8 and data:
+        data = (*data[:-1], data[-1] * (8 // max(site.integer("bits"), 1)))
+    axis = placed(site.integer("gather_axis"), len(data))
+    return ((*data[:axis], *indices, *data[axis + 1 :]),)
+
+
+def mat_mul_bnb4(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """MatMulBnb4: (..., K) and (K, N) of which the attributes tell the sizes, or (..., N)."""
+    shape, names = site.shape(0), ("K", "N") if site.integer("transB") else ("N", "K")
+    inner, columns = (site.integer(name) for name in names)
+    if not shape:
+        raise Unknown("malformed", "`MatMulBnb4` takes no scalar")
+    site.same(integer(inner), shape[-1], 0, len(shape) - 1, f"size `{names[0]}`")
+    return ((*shape[:-1], integer(columns)),)
+
+
+def q_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """QAttention: that of Attention, whose keys and values are as wide as the query."""
+    x, weights, heads = site.shape(0), site.shape(1), site.integer("num_heads")
+    if len(x) != 3 or len(weights) != 2 or heads < 1:
+        raise Unknown("malformed", "input or weights are not of rank 3 and 2")
+    width = exact_quotient(weights[1], integer(3))
+    size = None if width is None else exact_quotient(width, integer(heads))
+    if width is None or size is None:
+        raise Unknown("no-expression", "the head size is no whole part of the width")
+    past, total = site.given(8), x[1]
+    if past is not None:
+        shape = site.shape_of(past)
+        if len(shape) != 5:
+            raise Unknown("malformed", "past is not of rank 5")
+        total = shape[3] + x[1]
+    return ((x[0], x[1], width), (integer(2), x[0], integer(heads), total, size))
+
+
 def q_linear_global_average_pool(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """QLinearGlobalAveragePool: all axes but batch and channels become 1."""
     shape = site.shape(0)
@@ -153,7 +220,8 @@ CONTRIB: Table[str, Contrib] = Table(
     [
         *((op, Contrib(like(0), _TYPES.get(op, {}))) for op in sorted(_LIKE_FIRST)),
         ("Attention", Contrib(fused_attention)),
-        ("BiasAdd", Contrib(like(0))),
+        ("DecoderMaskedMultiHeadAttention", Contrib(multi_head_attention)),
+        ("DynamicQuantizeMatMul", Contrib(mat_mul(1))),
         ("BiasSplitGelu", Contrib(bias_split_gelu)),
         (
             "EmbedLayerNormalization",
@@ -162,14 +230,29 @@ CONTRIB: Table[str, Contrib] = Table(
         ("FusedConv", Contrib(conv())),
         ("FusedGemm", Contrib(fused_gemm(1))),
         ("FusedMatMul", Contrib(fused_mat_mul)),
+        ("GatedRelativePositionBias", Contrib(gated_relative_position_bias)),
+        ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
+        ("GemmFastGelu", Contrib(mat_mul(1))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
+        ("MatMulBnb4", Contrib(mat_mul_bnb4)),
+        ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),
         ("MatMulNBits", Contrib(mat_mul_nbits)),
         ("MultiHeadAttention", Contrib(multi_head_attention)),
+        ("NhwcConv", Contrib(conv(filters_last=True))),
+        ("NhwcMaxPool", Contrib(pool_of_any_layout)),
+        ("QAttention", Contrib(q_attention, {0: (3,), 1: (3,)})),
+        (
+            "QEmbedLayerNormalization",
+            Contrib(q_embed_layer_normalization, {0: (8,), 1: ir.DataType.INT32}),
+        ),
         ("QGemm", Contrib(fused_gemm(3), {0: (8, 1)})),
         ("QLinearAdd", Contrib(coded(0, 3))),
+        ("QLinearAveragePool", Contrib(pool_of_any_layout)),
         ("QLinearConcat", Contrib(q_linear_concat, {0: (1,)})),
+        ("QLinearConv", Contrib(conv(3), {0: (7,)})),
         ("QLinearGlobalAveragePool", Contrib(q_linear_global_average_pool)),
         ("QLinearMul", Contrib(coded(0, 3))),
+        ("QLinearReduceMean", Contrib(reduce)),
         ("QLinearWhere", Contrib(coded(0, 1, 4), {0: (1,)})),
         (
             "SimplifiedLayerNormalization",
@@ -183,6 +266,8 @@ CONTRIB: Table[str, Contrib] = Table(
             "SkipSimplifiedLayerNormalization",
             Contrib(skip_normalization, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
         ),
+        ("RelativePositionBias", Contrib(relative_position_bias)),
+        ("TransposeMatMul", Contrib(fused_mat_mul)),
     ],
 )
 """By operator of `com.microsoft`; SimplifiedLayerNormalization stands in the default domain too."""

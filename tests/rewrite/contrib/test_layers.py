@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.activation.smooth import gelu_of
+from onnx_kvtool.runtime.kernels.activation.smooth import gelu_of, gelu_tanh_of
 from tests.grids import search
 from tests.rewrite.contrib.single import Array, demand_same, normal, refusal, standard
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
@@ -46,6 +46,43 @@ def test_a_gelu_with_a_bias(opset: int, dtype: Any, op: str) -> None:
 @given(opset=OPSETS, dtype=REALS, alpha=st.sampled_from([1.0, 1.702, -0.5]))
 def test_quick_gelu(opset: int, dtype: Any, alpha: float) -> None:
     demand_same("QuickGelu", {"x": normal(B, S, D, dtype=dtype)}, at=opset, alpha=alpha)
+
+
+@some
+@given(opset=OPSETS, dtype=REALS, bias=st.booleans())
+def test_gemm_fast_gelu(opset: int, dtype: Any, bias: bool) -> None:
+    """onnxruntime has it on GPUs of one maker alone: what is expected is the formula."""
+    x, w, b = normal(B, S, D, dtype=dtype), normal(D, 3, dtype=dtype), normal(3, dtype=dtype)
+    total = x.astype(np.float64) @ w.astype(np.float64) + (b.astype(np.float64) if bias else 0)
+    inputs = {"X": x, "W": w, "bias": b if bias else None}
+    expected = {"y": gelu_tanh_of(total).astype(dtype)}
+    limit = 2e-5 if dtype == np.float32 else 3e-2
+    demand_same("GemmFastGelu", inputs, at=opset, expected=expected, limit=limit)
+
+
+@some
+@given(
+    opset=OPSETS,
+    dtype=st.sampled_from([np.float32, np.float16, np.float64]),
+    axis=st.sampled_from([1, 2, 3, -1]),
+    inner=st.booleans(),
+)
+def test_bias_softmax(opset: int, dtype: Any, axis: int, inner: bool) -> None:
+    """onnxruntime has it on GPUs alone: what is expected is the formula."""
+    x = normal(B, 3, S, D, dtype=dtype)
+    bias = normal(*((B, 1, 1, D) if inner else (1, 1, S, D)), dtype=dtype)
+    total = (x + bias).astype(np.float64)
+    flat = total.reshape(int(np.prod(total.shape[: axis % 4])), -1)
+    flat = np.exp(flat - flat.max(-1, keepdims=True))
+    expected = (flat / flat.sum(-1, keepdims=True)).reshape(x.shape).astype(dtype)
+    demand_same(
+        "BiasSoftmax",
+        {"x": x, "bias": bias},
+        at=opset,
+        expected={"y": expected},
+        axis=axis,
+        is_inner_broadcast=int(inner),
+    )
 
 
 @some
@@ -189,6 +226,38 @@ def test_embed_layer_normalization(
 @some
 @given(
     opset=OPSETS,
+    dtype=st.sampled_from([np.uint8, np.int8]),
+    segments=st.booleans(),
+    mask=st.booleans(),
+    epsilon=st.sampled_from([1e-12, 1e-2]),
+)
+def test_q_embed_layer_normalization(
+    opset: int, dtype: Any, segments: bool, mask: bool, epsilon: float
+) -> None:
+    rng, limits = np.random.default_rng(3), np.iinfo(dtype)
+    parts = ("word_embedding", "position_embedding", "segment_embedding", "gamma", "beta")
+    shapes = ((11, 8), (6, 8), (3, 8), (8,), (8,))
+    here = {name: segments or name != "segment_embedding" for name in parts}
+    inputs: dict[str, Array | None] = {
+        "input_ids": rng.integers(0, 11, (B, S)).astype(np.int32),
+        "segment_ids": rng.integers(0, 3, (B, S)).astype(np.int32) if segments else None,
+    }
+    for name, shape in zip(parts, shapes, strict=True):
+        codes = rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
+        inputs[name] = codes if here[name] else None
+    inputs["mask"] = rng.integers(0, 2, (B, S)).astype(np.int32) if mask else None
+    for index, name in enumerate(parts):
+        inputs[f"{name}_s"] = np.array(0.01 + index / 100, np.float32) if here[name] else None
+    for index, name in enumerate(parts):
+        inputs[f"{name}_z"] = np.array(limits.max // 2 + index, dtype) if here[name] else None
+    demand_same(
+        "QEmbedLayerNormalization", inputs, ("y", "count"), at=opset, limit=5e-5, epsilon=epsilon
+    )
+
+
+@some
+@given(
+    opset=OPSETS,
     dtype=REALS,
     alpha=st.sampled_from([1.0, 0.25, -3.0]),
     left=st.booleans(),
@@ -204,6 +273,22 @@ def test_fused_mat_mul(
     inputs = {"A": normal(*a, dtype=dtype), "B": normal(*b, dtype=dtype)}
     attributes = {"alpha": alpha, "transA": int(left), "transB": int(right)}
     demand_same("FusedMatMul", inputs, at=opset, **attributes)
+
+
+@some
+@given(
+    opset=OPSETS,
+    alpha=st.sampled_from([1.0, 0.25]),
+    left=st.booleans(),
+    right=st.booleans(),
+)
+def test_transpose_mat_mul(opset: int, alpha: float, left: bool, right: bool) -> None:
+    inputs = {
+        "A": normal(2, *((D, S) if left else (S, D))),
+        "B": normal(2, *((3, D) if right else (D, 3))),
+    }
+    attributes = {"alpha": alpha, "transA": int(left), "transB": int(right)}
+    demand_same("TransposeMatMul", inputs, at=opset, **attributes)
 
 
 @some

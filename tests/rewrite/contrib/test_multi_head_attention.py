@@ -132,7 +132,7 @@ def test_a_mask_and_a_bias_in_a_buffer() -> None:
 
 
 REFUSED = {
-    "packed": ("MultiHeadAttention", {"query": normal(B, L, H, 3, D)}, ONE, "packed"),
+    "a query alone": ("MultiHeadAttention", {"query": normal(B, L, H * D)}, ONE, "packed"),
     "beams": (
         "MultiHeadAttention",
         CROSS | {"cache_indirection": np.zeros((B, 1, S), np.int32)},
