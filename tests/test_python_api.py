@@ -105,6 +105,32 @@ def test_an_argument_that_the_command_line_cannot_give_is_wrong_usage(
         function(root / MODEL, **arguments)
 
 
+NO_MODEL = [3, None, b"model", ["decoder.onnx"], onnx.GraphProto(), ir.Shape([2, 3])]
+TAKE_A_MODEL = [
+    kv.load, kv.lower, kv.raise_, kv.inspect, kv.infer, kv.evaluate, kv.ReferenceEvaluator,
+    lambda model: kv.verify(MODEL, model), lambda model: kv.verify(model, MODEL),
+    lambda model: kv.save(model, "never.onnx"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("thing", NO_MODEL, ids=lambda thing: type(thing).__name__)
+@pytest.mark.parametrize("function", TAKE_A_MODEL)
+def test_what_is_no_model_is_wrong_usage(function, thing) -> None:
+    with pytest.raises(kv.UsageError, match="a model is a path, an `onnx"):
+        function(thing)
+
+
+@pytest.mark.parametrize("thing", [3, None, b"model", [3], onnx.GraphProto()])
+def test_what_is_neither_model_nor_paths_cannot_be_checked(thing) -> None:
+    with pytest.raises(kv.UsageError, match="a model is a path, an `onnx"):
+        kv.check(thing)
+
+
+def test_the_package_shows_its_public_names_alone() -> None:
+    assert dir(kv) == sorted(kv.__all__)
+    assert all(hasattr(kv, name) for name in kv.__all__)
+
+
 def test_the_sizes_of_a_comparison_are_positive(root: Path) -> None:
     with pytest.raises(kv.UsageError, match="the size of `batch` is 0"):
         kv.verify(root / MODEL, root / MODEL, dims={"batch": 0})

@@ -14,6 +14,7 @@ from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.schema import type_name
@@ -103,7 +104,7 @@ class ModelFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class InspectReport:
+class InspectReport(Shown):
     """A model's summary and its caches.
 
     Attributes:

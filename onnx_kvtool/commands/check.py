@@ -14,10 +14,11 @@ import onnx_ir as ir
 from onnx_kvtool.commands.arguments import check_least, check_sizes, listed
 from onnx_kvtool.commands.check_file import check_file, check_model, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import watch
-from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
@@ -82,6 +83,7 @@ class CheckRequest:
     output: str | None = None
 
 
+@speaking_python
 def check(
     model: ModelSource | Sequence[str | os.PathLike[str]],
     *,
@@ -136,9 +138,9 @@ def check(
     check_sizes(dims or {})
     paths: tuple[str, ...] = ()
     if not isinstance(model, ir.Model | onnx.ModelProto):
-        one = isinstance(model, str | os.PathLike)
-        named = [model] if one else model
-        paths = tuple(os.fspath(path) for path in cast(Sequence[str | os.PathLike[str]], named))
+        several = isinstance(model, Sequence) and not isinstance(model, str | bytes)
+        named = cast(Sequence[str], model if several else (model,))
+        paths = tuple(path_of(path) for path in named)
     request = CheckRequest(
         paths=paths,
         select=None if select is None else listed("select", select),

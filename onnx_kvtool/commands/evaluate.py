@@ -18,6 +18,7 @@ from onnx_kvtool.commands.arguments import (
     check_sizes,
     listed,
 )
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import RuntimeName, words
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UsageError
@@ -75,6 +76,7 @@ class EvalRequest(RunSettings):
 _OTHER = "name another file with `--save`"
 
 
+@speaking_python
 def evaluate(
     model: ModelSource,
     inputs: Mapping[str, Any] | None = None,

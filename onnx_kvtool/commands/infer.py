@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_dims
 from onnx_kvtool.commands.output import check_output, write_result
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import check_external_data
@@ -40,6 +41,7 @@ class InferRequest:
     strict: bool = False
 
 
+@speaking_python
 def infer(
     model: ModelSource,
     *,

@@ -12,6 +12,7 @@ from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.caches.neighbourhood import neighbourhood
 from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
 from onnx_kvtool.commands.arguments import check_dims
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.files.external_data import external_files
@@ -44,6 +45,7 @@ class InspectRequest:
     output: str | None = None
 
 
+@speaking_python
 def inspect(
     model: ModelSource,
     *,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_choice, listed
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
     check_common,
@@ -70,6 +71,7 @@ class LowerRequest(RewriteRequest):
     contrib: ContribChoice | None = None
 
 
+@speaking_python
 def lower(
     model: ModelSource,
     *,

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import onnx_ir as ir
 
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
@@ -25,6 +26,7 @@ class Written(Protocol):
     notes: list[str]
 
 
+@speaking_python
 def save(
     model: ModelSource, path: str | os.PathLike[str], *, external_data: ExternalData | None = None
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_choice, check_least, listed
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.commands.rewriting import (
     RewriteRequest,
     check_common,
@@ -58,6 +59,7 @@ class RaiseRequest(RewriteRequest):
     require_all: bool = False
 
 
+@speaking_python
 def raise_(
     model: ModelSource,
     *,

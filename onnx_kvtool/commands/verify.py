@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_choice, check_data, check_dims, check_least
+from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import RuntimeChoice, words
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
@@ -58,6 +59,7 @@ class VerifyRequest:
     atol: float | None = None
 
 
+@speaking_python
 def verify(
     a: ModelSource,
     b: ModelSource,

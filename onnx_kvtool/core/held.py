@@ -16,7 +16,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.judging.judgement import Judgement
 from onnx_kvtool.core.judging.tensor_claims import judge_tensor
 from onnx_kvtool.core.messages.message import MessageWriter
-from onnx_kvtool.core.model import from_message, read, reason
+from onnx_kvtool.core.model import from_message, path_text, read, reason
 from onnx_kvtool.core.origin import origin, set_origin
 
 __all__ = ["ModelSource", "held", "path_of"]
@@ -44,8 +44,14 @@ or dropped by then, and they are known from the reading alone."""
 
 
 def path_of(source: ModelSource) -> str:
-    """Return the path that stands for a model; "" for one in memory."""
-    return "" if isinstance(source, ir.Model | onnx.ModelProto) else os.fspath(source)
+    """Return the path that stands for a model; "" for one in memory.
+
+    Raises:
+        UsageError: If it is nothing that stands for a model.
+    """
+    if isinstance(source, ir.Model | onnx.ModelProto):
+        return ""
+    return path_text(source)
 
 
 def held(source: ModelSource) -> ir.Model:
@@ -55,6 +61,7 @@ def held(source: ModelSource) -> ir.Model:
     read from the file of the model, so that whatever is wrong with it is found alike.
 
     Raises:
+        UsageError: If it is nothing that stands for a model.
         UnreadableModel: As `read`.
         KvtoolError: If a model in memory has no written form, as with a value without a name.
     """

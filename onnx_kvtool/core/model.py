@@ -30,6 +30,7 @@ __all__ = [
     "clone",
     "deserialize",
     "from_message",
+    "path_text",
     "read",
     "reason",
     "serialize",
@@ -57,6 +58,7 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
         The model, which remembers its path.
 
     Raises:
+        UsageError: If `source` is no path.
         UnreadableModel: If the file cannot be read, is no ONNX model, is larger than a protobuf
             message can be, or holds what nobody can make sense of.
 
@@ -65,13 +67,32 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
         >>> model.opset_imports[""], len(model.graph.inputs)
         (24, 8)
     """
-    path = os.fspath(source)
+    path = path_text(source)
     directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     with collector_paused():
         before = None if path == "-" else stamp(path)
         model = _model(read_bytes(path), path, spoken_name(path), directory)
         set_origin(model, replace(origin(model), stamp=before))
         return model
+
+
+def path_text(source: str | os.PathLike[str]) -> str:
+    """Return a path as text.
+
+    Raises:
+        UsageError: If it is no path: bytes, a number, a graph, ...
+    """
+    given: object = source  # a caller may give what its type checker would not let it
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if isinstance(path, str):
+        return path
+    got = f"{type(source).__module__}.{type(source).__qualname__}".removeprefix("builtins.")
+    raise UsageError(
+        f"a model is a path, an `onnx.ModelProto` or an `onnx_ir.Model`, got an object of `{got}`",
+        help="read a model from bytes with `onnx.load_from_string`"
+        if isinstance(source, bytes | bytearray | memoryview)
+        else None,
+    )
 
 
 def deserialize(data: bytes, directory: str = "") -> ir.Model:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.lint.finding import Finding
 
 __all__ = ["RANK", "Applied", "CheckReport", "Failure", "FileReport", "Summary"]
@@ -135,7 +136,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(Shown):
     """What was found in all files; a sequence of the findings.
 
     Attributes:

@@ -15,9 +15,10 @@ def text(raw: str) -> str:
     return html.escape(escape(raw), quote=False)
 
 
-def attribute(raw: str) -> str:
-    """Return `raw` for the inside of a quoted attribute."""
-    return html.escape(escape(raw), quote=True)
+def attribute(raw: str, *, lines: bool = False) -> str:
+    """Return `raw` for the inside of a quoted attribute; with `lines`, its line breaks stay."""
+    shown = "\n".join(map(escape, raw.split("\n"))) if lines else escape(raw)
+    return html.escape(shown, quote=True)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: frozenset[str]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Verification
 from onnx_kvtool.symbolic.dims import Dim
@@ -197,7 +198,7 @@ class InputAdded:
 
 
 @dataclass(slots=True)
-class RaiseReport:
+class RaiseReport(Shown):
     """What `raise` did.
 
     Attributes:

@@ -9,6 +9,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.shown import Shown
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.raise_report import RaiseReport
@@ -104,7 +105,7 @@ class Verification:
 
 
 @dataclass(slots=True)
-class LowerReport:
+class LowerReport(Shown):
     """What `lower` did.
 
     Attributes:

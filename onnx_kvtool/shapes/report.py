@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.symbolic.equalities import Equality
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 
@@ -42,7 +43,7 @@ class UnknownValue:
 
 
 @dataclass(slots=True)
-class InferReport:
+class InferReport(Shown):
     """What was found of the types and shapes of a model.
 
     Attributes:

@@ -59,7 +59,7 @@ def changes(report: CheckReport) -> str:
     return "".join(file.diff for file in report.files)
 
 
-def remarks(report: CheckReport, *, verbose: bool) -> Iterator[Block]:
+def remarks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
     """Yield what there is to say of files beside their findings; of all of them if `verbose`."""
     for file in report.files:
         for applied in file.fixed:
@@ -80,12 +80,14 @@ def _counts(file: FileReport) -> str:
     return f"{', '.join(parts)}; {file.seconds:.2f} s"
 
 
-def closing(report: CheckReport, *, fails: bool, offers_fixes: bool = True) -> Iterator[Block]:
+def closing(
+    report: CheckReport, *, fails: bool | None = None, offers_fixes: bool = True
+) -> Iterator[Block]:
     """Yield the last lines: notes on the run, and what was found in all.
 
     Args:
         report: What was found.
-        fails: Whether the exit code says no.
+        fails: Whether the exit code says no; None where that of the report does.
         offers_fixes: Whether to say which flag would fix something.
     """
     for note in report.notes:
@@ -104,6 +106,7 @@ def closing(report: CheckReport, *, fails: bool, offers_fixes: bool = True) -> I
             counted(summary.warning, "warning"),
             counted(summary.info, "remark"),
         ]
+        fails = report.exit_code > 0 if fails is None else fails
         style = "bold red" if fails else "bold"
         yield Line("found", f"{', '.join(parts)} {in_files}{hidden}", style)
     if summary.fixable and offers_fixes:

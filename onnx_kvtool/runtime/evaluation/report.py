@@ -10,6 +10,7 @@ import numpy as np
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.runtime.comparison.compare import Mask, bits_differ
 from onnx_kvtool.runtime.evaluation.summary import Summary, TypeFacts, summarize
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
@@ -107,7 +108,7 @@ class Update:
 
 
 @dataclass(slots=True)
-class EvalReport:
+class EvalReport(Shown):
     """What came of `kvtool eval`.
 
     Attributes:

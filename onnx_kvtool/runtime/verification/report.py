@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.runtime.comparison.compare import Mismatch
 
 __all__ = [
@@ -138,7 +139,7 @@ class Shrunken:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(Shown):
     """How model B compared with model A.
 
     Attributes:

@@ -1,0 +1,70 @@
+"""Reports outside of a terminal: as text for `print`, and as HTML for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+
+from onnx_kvtool.analysis.inspection import InspectReport
+from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.markup import attribute, table
+from onnx_kvtool.report.markup import text as escaped
+from onnx_kvtool.report.text import text_of_blocks
+
+__all__ = ["html", "text"]
+
+_SAID = {
+    "CheckReport": ("findings.text:blocks", "findings.text:remarks", "findings.text:closing"),
+    "EvalReport": ("eval_text:blocks", "eval_text:remarks"),
+    "InferReport": ("infer_text:blocks",),
+    "InspectReport": ("inspect_text:blocks",),
+    "LowerReport": ("lower_text:blocks",),
+    "RaiseReport": ("raise_text:blocks",),
+    "VerifyReport": ("comparison:blocks", "comparison:remarks"),
+}
+"""What the command of each report says on both of its streams, in order."""
+
+_LABEL_COLORS = {"green": "#1a7f37", "red": "#cf222e", "yellow": "#9a6700", "cyan": "#1b7c83"}
+"""Colours of labels, which a light and a dark page can both bear, by rich's words."""
+
+
+def text(report: Shown) -> str:
+    """Return what the command of a report prints in a pipe, on both streams."""
+    return text_of_blocks(_blocks(report)).rstrip("\n")
+
+
+def html(report: Shown) -> str:
+    """Return a report as HTML that can stand in a page of somebody else.
+
+    What `inspect` found is its own page in a frame, whose style and script stay inside; the others
+    are the lines and tables that the command prints.
+    """
+    if isinstance(report, InspectReport):
+        from onnx_kvtool.report.html import to_html
+
+        page = attribute(to_html(report), lines=True)
+        style = "width: 100%; height: 42rem; border: 0"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+    return f"<div>\n{''.join(_markup(_blocks(report)))}</div>"
+
+
+def _blocks(report: Shown) -> Iterator[Block]:
+    for name in _SAID[type(report).__name__]:
+        module, function = name.split(":")
+        yield from getattr(import_module(f"onnx_kvtool.report.{module}"), function)(report)
+
+
+def _markup(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        if isinstance(block, Line):
+            color = _LABEL_COLORS.get(block.style.removeprefix("bold "))
+            style = f' style="color: {color}"' if color else ""
+            indent = len(block.label) - len(block.label.lstrip())
+            place = f' style="margin-left: {indent}ch"' if indent else ""
+            label = f"<b{style}>{escaped(block.label.lstrip())}:</b>"
+            yield f"<div{place}>{label} {escaped(block.text)}</div>\n"
+        elif isinstance(block, Grid):
+            yield f"{table(block.header, block.rows, frozenset())}\n"
+        else:
+            yield f"<pre>{escaped(block.text)}</pre>\n"
