@@ -18,7 +18,7 @@ _BASIS = {
 _GROUPS = {
     "KV0": "The contract of TensorScatter",
     "KV1": "Structure of caches",
-    "KV2": "Scatters",
+    "KV2": "Scatters, and what could be native operators",
     "KV3": "Runtimes, with `--target` alone",
     "MD4": "The model as a file",
     "XD5": "External data",

@@ -37,6 +37,8 @@ from onnx_kvtool.lint.rules.kv204_scatter_index_out_of_bounds import ScatterInde
 from onnx_kvtool.lint.rules.kv205_scatternd_reduction_attr_trt import ScatterndReductionAttrTrt
 from onnx_kvtool.lint.rules.kv206_scatter_dtype_unsupported import ScatterDtypeUnsupported
 from onnx_kvtool.lint.rules.kv207_raisable_pattern import RaisablePattern
+from onnx_kvtool.lint.rules.kv208_decomposed_attention import DecomposedAttention
+from onnx_kvtool.lint.rules.kv209_growing_cache import GrowingCache
 from onnx_kvtool.lint.rules.kv301_ort_not_in_place import OrtNotInPlace
 from onnx_kvtool.lint.rules.kv302_ort_dtype import OrtDtype
 from onnx_kvtool.lint.rules.kv303_trt_mode import TrtMode
@@ -146,7 +148,7 @@ _RULES: tuple[type[Rule], ...] = (
     CacheWithoutNonpadSeqlen,
     NonpadWithPast,
     AxisDiffersFromLayout,
-    # KV2: scatters
+    # KV2: scatters, and what could be native operators
     ScatterndRank,
     ScatterelementsShape,
     ScatterDuplicateIndices,
@@ -154,6 +156,8 @@ _RULES: tuple[type[Rule], ...] = (
     ScatterndReductionAttrTrt,
     ScatterDtypeUnsupported,
     RaisablePattern,
+    DecomposedAttention,
+    GrowingCache,
     # KV3: runtimes
     OrtNotInPlace,
     OrtDtype,

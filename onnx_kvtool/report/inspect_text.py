@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.analysis.caches import Cache
-from onnx_kvtool.analysis.caches.footprint import footprint
+from onnx_kvtool.analysis.caches.footprint import footprint, growing, growth_in_words
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.ops.element_type import dtype_name
@@ -90,15 +90,12 @@ def cost_text(report: InspectReport) -> str:
 
 def _growing_text(report: InspectReport) -> str | None:
     """Return what caches that grow cost at each step, and what gives them a capacity."""
-    growing = [cache for cache in report.caches if cache.is_growing and cache.past is not None]
-    if not growing:
+    caches = growing(report.caches)
+    if not caches:
         return None
-    text = f"a step copies all rows of {counted(len(growing), 'cache')}"
-    per_token = footprint(growing).bytes_per_token
-    if per_token is not None:
-        text += f", {binary_bytes(per_token)} for each token so far of one sequence"
     path = report.model.path
     model = "MODEL" if path in ("", "-") else shlex.quote(path)
+    text = growth_in_words(caches)
     return f"{text}; `kvtool raise {model} --capacity N` gives them N rows, written in place"
 
 

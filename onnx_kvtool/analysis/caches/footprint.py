@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.symbolic.dims import Dim
 
-__all__ = ["Footprint", "Share", "footprint", "kept"]
+__all__ = ["Footprint", "Share", "footprint", "growing", "growth_in_words", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,20 @@ def footprint(caches: Sequence[Cache]) -> Footprint:
         bytes_per_token=None if unknown else sum(sizes.values()),
         total_bytes=sum(known) if len(known) == len(totals) else None,
     )
+
+
+def growing(caches: Sequence[Cache]) -> list[Cache]:
+    """Return the caches that come in with the rows of the past and go out with new ones as well."""
+    return [cache for cache in caches if cache.is_growing and cache.past is not None]
+
+
+def growth_in_words(caches: Sequence[Cache]) -> str:
+    """Return what a step costs because these caches grow, as a clause."""
+    text = f"a step copies all rows of {counted(len(caches), 'cache')}"
+    per_token = footprint(caches).bytes_per_token
+    if per_token is None:
+        return text
+    return f"{text}, {binary_bytes(per_token)} for each token so far of one sequence"
 
 
 def _number(dim: Dim) -> int | None:

@@ -1,0 +1,141 @@
+"""KV208, KV209: what could be one Attention, or a cache of a fixed capacity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.lint.engine import lint
+from onnx_kvtool.lint.table import RULES
+from tests.lint.cases import Case, cases, check_case
+from tests.rewrite.raising.attention.decoys import DECOYS, Decoy
+
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+
+ATTENTION = """
+    <ir_version: 8, opset_import: ["": 18]>
+    m (float[B, 6, L, 7] q, float[B, 6, S, 7] k, float[B, 6, S, 13] v) => (float[B, 6, L, 13] y) {
+        t = Transpose <perm = [0, 1, 3, 2]> (k)
+        s = MatMul (q, t)
+        [softmax] p = Softmax <axis = -1> (s)
+        y = MatMul (p, v)
+    }
+"""
+
+BRANCH = """
+    <ir_version: 8, opset_import: ["": 18]>
+    m (bool c, float[B, 6, L, 7] q, float[B, 6, S, 7] k, float[B, 6, S, 7] v)
+        => (float[B, 6, L, 7] y) {
+        y = If (c) <
+            then_branch = yes () => (float[B, 6, L, 7] a) {
+                t = Transpose <perm = [0, 1, 3, 2]> (k)
+                s = MatMul (q, t)
+                [softmax] p = Softmax <axis = -1> (s)
+                a = MatMul (p, v)
+            },
+            else_branch = no () => (float[B, 6, L, 7] b) { b = Identity (q) }
+        >
+    }
+"""
+
+CALLED = """
+    <ir_version: 8, opset_import: ["": 18, "own": 1]>
+    m (float[B, 6, L, 7] q, float[B, 6, S, 7] k, float[B, 6, S, 7] v) => (float[B, 6, L, 7] y) {
+        y = own.attend (q, k, v)
+    }
+    <domain: "own", opset_import: ["": 18]>
+    attend (q, k, v) => (y) {
+        t = Transpose <perm = [0, 1, 3, 2]> (k)
+        s = MatMul (q, t)
+        p = Softmax <axis = -1> (s)
+        y = MatMul (p, v)
+    }
+"""
+
+
+@cases(
+    [
+        Case(
+            "names what it reads",
+            ATTENTION,
+            at=["softmax"],
+            says="computes from `q`, `k` and `v` in many nodes what one Attention does",
+        ),
+        Case("in a branch", BRANCH, at=["softmax"]),
+        Case("sizes of a function are those of its calls", CALLED),
+        Case("a runtime with Attention", ATTENTION, at=["softmax"], targets=["onnxruntime"]),
+        Case("a runtime without", ATTENTION, targets=["onnxruntime@1.17.3"]),
+        Case(
+            "a contradiction elsewhere",
+            ATTENTION.replace("y = MatMul", "z = Reshape (q, k) y = MatMul"),
+        ),
+    ]
+)
+def test_decomposed_attention(case: Case) -> None:
+    check_case("KV208", case)
+
+
+def found(model: ir.Model, code: str) -> int:
+    return len(lint(model, [RULES[code]]))
+
+
+@pytest.mark.parametrize("decoy", DECOYS.values(), ids=DECOYS)
+def test_what_raise_leaves_is_not_mentioned(decoy: Decoy) -> None:
+    model = ir.from_proto(onnx.parser.parse_model(decoy.text))
+    types = [(value, value.type) for node in model.graph for value in node.outputs]
+    assert found(model, "KV208") == (decoy.becomes == "one")
+    assert all(value.type is type_ for value, type_ in types)
+
+
+@pytest.mark.parametrize(
+    "name", ["growing/bart__dynamo_op18", "growing/t5_decoder_merged__optimum", "encoders/bert"]
+)
+def test_it_is_silent_of_what_raise_has_fused(name: str) -> None:
+    path = FIXTURES / f"{name}.onnx"
+    raised, report = kv.raise_(path, capacity=64, verify=False)
+    assert found(kv.load(path), "KV208") == len(report.attention) > 0
+    assert found(raised, "KV208") == 0
+
+
+GROWING = """
+    <ir_version: 10, opset_import: ["": 18]>
+    m (float[B, 3, P, 5] past_key, float16[B, 3, P, 7] past_value, float[B, 3, S, 5] k,
+       float16[B, 3, S, 7] v)
+        => (float[B, 3, T, 5] present_key, float16[B, 3, T, 7] present_value) {
+        [keys] present_key = Concat <axis = 2> (past_key, k)
+        [values] present_value = Concat <axis = 2> (past_value, v)
+    }
+"""
+
+
+@cases(
+    [
+        Case(
+            "once for all, with what a step copies",
+            GROWING,
+            at=["keys"],
+            says="a step copies all rows of 2 caches, 102 B for each token so far of one sequence",
+        ),
+        Case(
+            "heads of an unknown number",
+            GROWING.replace("B, 3", "B, H"),
+            at=["keys"],
+            says="a step copies all rows of 2 caches",
+        ),
+        Case(
+            "rows that do not leave the model",
+            GROWING.replace("present_key = Concat", "key = Concat")
+            .replace("present_value = Concat", "value = Concat")
+            .replace(
+                "(past_value, v)",
+                "(past_value, v) present_key = Neg (key) present_value = Neg (value)",
+            ),
+        ),
+    ]
+)
+def test_growing_cache(case: Case) -> None:
+    check_case("KV209", case)
