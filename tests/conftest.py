@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from click.testing import CliRunner, Result
 from hypothesis import settings
 from packaging.version import Version
@@ -145,6 +146,20 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     test = getattr(item, "obj", None)
     if _asks(item.config, "exhaustive") and getattr(test, "is_hypothesis_test", False):
         item.add_marker("exhaustive")
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Tell the process that collects results of a test that it passed, and no more than that.
+
+    Else it is told six things of each test, which takes as long as many a test. What fails is told
+    whatever it is.
+    """
+    if not _is_worker() or item.config.option.xmlpath:  # a file of JUnit has the times of all
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -27,6 +27,7 @@ __all__ = [
 EXAMPLES = 100
 """Examples of a property that does not ask for more or fewer."""
 _SHARE, _FEWEST = 6, 10
+_Param = type(pytest.param())
 _is_whole = False
 _is_part = False
 
@@ -60,7 +61,8 @@ def each(
 
     Args:
         names: Argument of the test, or several.
-        lines: What each line gives them; a mapping holds it by what the line is called.
+        lines: What each line gives them, or what `pytest.param` made; a mapping holds it by what
+            the line is called.
     """
     arguments = [names] if isinstance(names, str) else names
 
@@ -68,8 +70,12 @@ def each(
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
             failed = []
-            for name, line in _named(lines):
-                values = [line] if isinstance(names, str) else line
+            named = lines.items() if isinstance(lines, Mapping) else ((None, v) for v in lines)
+            for called, line in named:
+                values, name = [line] if isinstance(names, str) else line, called or line
+                if isinstance(line, _Param):
+                    assert not line.marks, "a line has no marks"
+                    values, name = line.values, line.id or line.values
                 try:
                     test(**dict(zip(arguments, values, strict=True)), **fixtures)
                 except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - it is named

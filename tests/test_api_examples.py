@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
+from tests.grids import each
 from tests.page_examples import stage
 
 NAMES = [name for name in kv.__all__ if name != "__version__"]
 WITHOUT_EXAMPLE = {"EvalReport": "`kvtool eval` prints it, and no public function returns it"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_public_name_has_an_example(name: str) -> None:
     text = inspect.getdoc(getattr(kv, name)) or ""
     assert ("Examples:\n" in text) != (name in WITHOUT_EXAMPLE)

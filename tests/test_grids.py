@@ -81,3 +81,19 @@ def test_fixtures_are_given_to_each_line(a: int, b: int, tmp_path: Path) -> None
 def test_a_table_without_lines_is_no_proof() -> None:
     with pytest.raises(AssertionError, match="the table is empty"):
         each("a", [])(lambda a: None)()
+
+
+def test_a_line_may_be_a_parameter_set() -> None:
+    held = []
+
+    @each("size", [pytest.param(2, id="two"), pytest.param(4, id="four")])
+    @each(("a", "b"), [pytest.param(1, 1, id="ones"), (1, 4)])
+    def test(size: int, a: int, b: int) -> None:
+        held.append((size, a, b))
+        assert size * a != b
+
+    with pytest.raises(AssertionError, match=r"^four: AssertionError: \(1, 4\): AssertionError"):
+        test()
+    assert held == [(2, 1, 1), (2, 1, 4), (4, 1, 1), (4, 1, 4)]
+    with pytest.raises(AssertionError, match="a line has no marks"):
+        each("a", [pytest.param(1, marks=pytest.mark.slow)])(lambda a: None)()

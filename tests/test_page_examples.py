@@ -10,6 +10,7 @@ import click
 import pytest
 
 from onnx_kvtool.cli.app import COMMANDS
+from tests.grids import each
 from tests.page_examples import ROOT, Example, examples, matches, run, stage
 
 PAGES = {
@@ -167,7 +168,7 @@ QUOTES = [
 ]
 
 
-@pytest.mark.parametrize(("page", "title", "part"), QUOTES)
+@each(("page", "title", "part"), QUOTES)
 def test_what_the_pages_for_developers_quote_is_there(page: Path, title: str, part: str) -> None:
     assert part in (ROOT / title).read_text(encoding="utf-8")
 

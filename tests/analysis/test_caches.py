@@ -13,6 +13,7 @@ from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import read
 from onnx_kvtool.shapes.infer import annotate
+from tests.grids import each
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -604,7 +605,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), CASES)
+@each(("text", "expected"), CASES)
 def test_table(text: str, expected: list[dict[str, Any]] | None) -> None:
     if expected is None:
         text = text.replace("<float[2,3,7,5] state>", _zeros("state", 2 * 3 * 7 * 5))

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.analysis.constants import LARGEST, Folder, constant_integers
+from tests.grids import each
 
 _X = helper.make_tensor_value_info("x", T.FLOAT, [2, "S", 5])
 _Z = helper.make_tensor_value_info("z", T.FLOAT, [2, 3, 5])
@@ -97,7 +98,7 @@ def _nodes(steps: list[Any]) -> list[onnx.NodeProto]:
     ]
 
 
-@pytest.mark.parametrize(("steps", "constants"), list(_CASES.values()), ids=list(_CASES))
+@each(("steps", "constants"), list(_CASES.values()))
 def test_folding_agrees_with_the_reference(
     steps: list[Any], constants: dict[str, np.ndarray]
 ) -> None:

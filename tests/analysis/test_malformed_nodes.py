@@ -11,6 +11,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.index_maps import IndexMaps
+from tests.grids import each
 
 _INPUTS = (
     "int64[B] start, int64[3] three, int64[2, 5] matrix, int64[] number, float[2, 3, 5, 7] cache"
@@ -97,13 +98,13 @@ def _model(body: str) -> ir.Model:
     return ir.from_proto(onnx.parser.parse_model(f"{header} g ({_INPUTS}) => (y) {{ {body} }}"))
 
 
-@pytest.mark.parametrize("body", _NODES.values(), ids=_NODES)
+@each("body", _NODES)
 def test_a_malformed_node_folds_to_nothing(body: str) -> None:
     (y,) = _model(body).graph.outputs
     assert Folder().integers(y) is None
 
 
-@pytest.mark.parametrize("body", _NODES.values(), ids=_NODES)
+@each("body", _NODES)
 def test_a_malformed_node_holds_nothing(body: str) -> None:
     (y,) = _model(body).graph.outputs
     held = IndexMaps(18).of(y)

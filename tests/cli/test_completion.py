@@ -22,6 +22,7 @@ from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS, REPLACEABLE
 from onnx_kvtool.ops.schema import op_history, operators
 from onnx_kvtool.targets.target import releases
+from tests.grids import each
 from tests.test_startup import HEAVY, REPORT_MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +95,7 @@ def offered(line: str) -> list[str]:
     return [item.value for item in found]
 
 
-@pytest.mark.parametrize(("line", "expected"), OFFERS)
+@each(("line", "expected"), OFFERS)
 def test_offers(line: str, expected: list[str]) -> None:
     found = offered(line)
     assert [value[: len(start)] for value, start in zip(found, expected, strict=False)] == expected

@@ -15,6 +15,7 @@ from onnx_kvtool.core.messages.forms import SparseInitializer, VerbatimType
 from onnx_kvtool.core.model import clone, read, serialize
 from onnx_kvtool.core.origin import origin
 from tests.core.small import FLOAT, INT64, branched, external, plain, save, weighted, with_function
+from tests.grids import each
 
 Make = Callable[[], onnx.ModelProto]
 ROOT = Path(__file__).parents[2]
@@ -238,7 +239,7 @@ CASES: dict[str, Make] = {
 }
 
 
-@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+@each("make", CASES)
 def test_nothing_is_lost(make: Make, tmp_path: Path) -> None:
     message = make()
     model = read(save(message, tmp_path / "m.onnx"))
@@ -247,7 +248,7 @@ def test_nothing_is_lost(make: Make, tmp_path: Path) -> None:
     assert serialize(model) == written
 
 
-@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+@each("make", CASES)
 def test_nothing_is_lost_by_a_copy(make: Make, tmp_path: Path) -> None:
     model = read(save(make(), tmp_path / "m.onnx"))
     copy = clone(model)

@@ -16,6 +16,7 @@ from onnx_kvtool.guard.known_wrong import known_wrong
 from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RuntimeName, open_session
+from tests.grids import each
 from tests.runtime.recorded import NAMES, native, needs_24, recorded_run, serialized
 
 both = pytest.mark.parametrize("runtime", ["onnxruntime", "reference"])
@@ -251,8 +252,8 @@ TRANSPOSED = [
 
 
 @both
-@pytest.mark.parametrize("columns", [5, 4, 0], ids=["an odd count", "an even count", "no elements"])
-@pytest.mark.parametrize(
+@each("columns", [5, 4, 0])
+@each(
     ("element_type", "dtype"),
     [pytest.param(*t, id=TensorProto.DataType.Name(t[0])) for t in TRANSPOSED],
 )

@@ -9,6 +9,7 @@ import pytest
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.message_types import innermost
 from onnx_kvtool.symbolic.sizes import shape_words
+from tests.grids import each
 
 
 def model(text: str, opset: int = 24, more: str = "") -> ir.Model:
@@ -267,7 +268,7 @@ def with_constants(text: str) -> str:
     return f"{head}{CONSTANTS}{brace}{body}"
 
 
-@pytest.mark.parametrize(("text", "value", "shape"), KNOWN)
+@each(("text", "value", "shape"), KNOWN)
 def test_a_shape_follows(text: str, value: str, shape: tuple[int | str, ...]) -> None:
     more = FUNCTION if "my." in text else ""
     found = infer_model(model(with_constants(text), more=more))

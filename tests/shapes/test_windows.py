@@ -14,6 +14,7 @@ from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.sizes import read_size, shape_words
 from onnx_kvtool.symbolic.substitute import substitute
+from tests.grids import each
 
 CONV = "m (float[2, 6, S] x, float[4, 3, 5] w) => (y) { y = Conv <group = 2%s> (x, w) }"
 POOL = "m (float[2, 6, S] x) => (y) { y = %s <kernel_shape = [%d]%s> (x) }"
@@ -78,7 +79,7 @@ def parsed(text: str, opset: int) -> onnx.ModelProto:
     return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> {text}')
 
 
-@pytest.mark.parametrize(("text", "opset"), [pytest.param(t, o, id=n) for n, o, t in CASES])
+@each(("text", "opset"), [pytest.param(t, o, id=n) for n, o, t in CASES])
 def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:
     message = parsed(text, opset)
     found = infer_model(ir.from_proto(message))

@@ -18,6 +18,7 @@ from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.equalities import SizeEqualities
+from tests.grids import each
 
 _SIZES = {"s": 8, "t": 3}
 _SPELLINGS = {
@@ -91,14 +92,14 @@ _COMMANDS: dict[str, Callable[[onnx.ModelProto, Mapping[str, int]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
-@pytest.mark.parametrize(("text", "size"), _SPELLINGS.items(), ids=_SPELLINGS)
+@each("command", list(_COMMANDS))
+@each(("text", "size"), _SPELLINGS.items())
 def test_a_spelling_is_one_size(command: str, text: str, size: int) -> None:
     assert _COMMANDS[command](_model(text, size), _SIZES) == (size,)
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
-@pytest.mark.parametrize("text", ["batch-size", "past.len", "s / 2", "f(s)", "s ** t", "größe + 1"])
+@each("command", list(_COMMANDS))
+@each("text", ["batch-size", "past.len", "s / 2", "f(s)", "s ** t", "größe + 1"])
 def test_what_is_no_expression_is_a_name_of_its_own(command: str, text: str) -> None:
     sizes = {**_SIZES, text: 5}
     assert _COMMANDS[command](_model(text, 5), sizes) == (5,)

@@ -10,6 +10,7 @@ from onnx_kvtool.analysis.conditions import CONDITIONS
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
 from onnx_kvtool.targets.target import find_target, releases
+from tests.grids import each
 
 RUNTIMES = ["onnxruntime", "openvino", "tensorrt"]
 LISTED = "there are `onnxruntime`, `openvino`, `tensorrt`"
@@ -129,13 +130,13 @@ def test_releases_are_in_ascending_order_runtime_by_runtime() -> None:
             assert before.number < after.number
 
 
-@pytest.mark.parametrize("release", releases(), ids=str)
+@each("release", releases())
 def test_every_release_says_where_its_facts_come_from(release) -> None:
     assert release.source
     assert all(limit.source and limit.reason for limit in release.limits)
 
 
-@pytest.mark.parametrize("release", releases(), ids=str)
+@each("release", releases())
 def test_every_native_operator_exists_at_an_opset_that_the_release_loads(release) -> None:
     for entry in release.native:
         op_type, _, since = entry.partition("-")

@@ -19,6 +19,7 @@ from onnx_kvtool.core.files import source
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.core.origin import origin
 from tests.core.small import branched, external, plain, weighted, with_function
+from tests.grids import each
 
 MODEL = plain().SerializeToString()
 GRAPH_BYTES = plain().graph.ByteSize()
@@ -86,7 +87,7 @@ CONTENTS: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("content", "words"), CONTENTS.values(), ids=CONTENTS)
+@each(("content", "words"), CONTENTS)
 def test_content_that_is_no_model(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "m.onnx"
     path.write_bytes(content)

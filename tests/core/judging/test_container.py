@@ -14,6 +14,7 @@ from onnx_kvtool.core.judging.container import judge
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
 from tests.core.small import FLOAT, branched, external, plain, save, weighted, with_function
+from tests.grids import each
 
 Change = Callable[[onnx.ModelProto], object]
 
@@ -325,7 +326,7 @@ def _named(name: str) -> TensorProto:
     return TensorProto(name=name, data_type=FLOAT)
 
 
-@pytest.mark.parametrize(("make", "change", "expected"), CASES.values(), ids=CASES)
+@each(("make", "change", "expected"), CASES)
 def test_defects(
     make: Callable[[], onnx.ModelProto], change: Change, expected: list[str], tmp_path: Path
 ) -> None:

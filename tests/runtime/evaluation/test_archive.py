@@ -13,10 +13,11 @@ from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_named
 from onnx_kvtool.runtime.evaluation.archive import save_values
 from onnx_kvtool.runtime.evaluation.spec import read_spec
 from onnx_kvtool.runtime.inputs.values import any_bits
+from tests.grids import each
 
 
-@pytest.mark.parametrize("name", DTYPE_NAMES)
-@pytest.mark.parametrize("shape", [(2, 3), (), (0, 5)], ids=str)
+@each("name", DTYPE_NAMES)
+@each("shape", [(2, 3), (), (0, 5)])
 def test_every_type_comes_back(tmp_path: Path, name, shape) -> None:
     dtype = dtype_named(name)
     assert dtype is not None

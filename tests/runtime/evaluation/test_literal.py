@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_name, dtype_named
 from onnx_kvtool.runtime.evaluation.literal import literal_array, natural_dtype, parse_json
+from tests.grids import each
 
 EXACT = [
     ("float32", "[1, -2.5, 1e3]", np.array([1, -2.5, 1000], np.float32)),
@@ -45,7 +46,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), EXACT, ids=[case[0] for case in EXACT])
+@each(("name", "text", "expected"), EXACT)
 def test_each_element_type(name, text, expected) -> None:
     dtype = dtype_named(name)
     assert dtype is not None
@@ -111,7 +112,7 @@ def test_nan(name, text) -> None:
     assert np.isnan(float(literal_array(parse_json(text), dtype)))
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "text", "message"),
     [
         pytest.param("int8", "128", "out of the range of int8, expected -128 to 127", id="int8"),

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.errors import RunFailed
+from tests.grids import each
 from tests.runtime.kernels.arrays import array, same
 
 f32 = np.float32
@@ -280,7 +281,7 @@ BORROWED: dict[str, tuple[str, int, dict[str, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", BORROWED)
+@each("name", list(BORROWED))
 def test_what_onnx_reference_runs(name: str) -> None:
     graph, opset, feeds, expected = BORROWED[name]
     model = Evaluator(ir.from_proto(model_of(graph, opset)))

@@ -14,7 +14,7 @@ from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.words import text
-from tests.grids import rest
+from tests.grids import each, rest
 
 _INPUTS = (
     "int64 start, int64[B] w, int64[B2] v, int64[L] pos, int64[1] one, int64[B, L] grid, "
@@ -333,7 +333,7 @@ def _words(held: IndexMap) -> tuple[str, str]:
     return sizes, " | ".join(text(part) for part in held.parts)
 
 
-@pytest.mark.parametrize(("body", "shape", "elements"), _CASES.values(), ids=_CASES)
+@each(("body", "shape", "elements"), _CASES)
 def test_an_output_holds_what_is_said(body: str, shape: str, elements: str) -> None:
     assert _words(_described(body)) == (shape, elements)
 

@@ -33,6 +33,7 @@ from onnx_kvtool.runtime.kernels.activation.smooth import (
     swi_glu_28,
     swish_24,
 )
+from tests.grids import each
 
 
 def _sigmoid(x: float) -> float:
@@ -90,8 +91,8 @@ _FORMULAS: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[float],
 _TYPES = {np.float64: 1e-14, np.float32: 1e-6, np.float16: 1e-3, ml_dtypes.bfloat16: 8e-3}
 
 
-@pytest.mark.parametrize("dtype", _TYPES, ids=lambda t: t.__name__)
-@pytest.mark.parametrize(("kernel", "attributes", "formula"), _FORMULAS.values(), ids=_FORMULAS)
+@each("dtype", list(_TYPES))
+@each(("kernel", "attributes", "formula"), _FORMULAS)
 def test_the_formula_holds(
     kernel: Any, attributes: dict[str, Any], formula: Any, dtype: Any
 ) -> None:

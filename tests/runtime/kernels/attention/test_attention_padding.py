@@ -14,7 +14,7 @@ from onnx_kvtool.runtime.kernels.attention.attention import attention_24
 from onnx_kvtool.runtime.kernels.attention.operands import read_operands
 from onnx_kvtool.runtime.kernels.attention.padding import without_padding
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
-from tests.grids import search
+from tests.grids import each, search
 
 B, KV, G, S, D, E = 2, 3, 2, 11, 4, 5
 
@@ -116,10 +116,10 @@ def test_as_many_keys_as_the_longest_row_has(rank: int, dtype: Any) -> None:
     assert kept(arrays, [2, 5], np.ones((1, S), np.bool_)) == 5
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("rank", [3, 4])
-@pytest.mark.parametrize("poison", [np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize("index", [1, 2], ids=["a key", "a value"])
+@each("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+@each("rank", [3, 4])
+@each("poison", [np.inf, -np.inf, np.nan])
+@each("index", [1, 2])
 def test_all_keys_where_one_is_no_number(index: int, poison: float, rank: int, dtype: Any) -> None:
     arrays = operands(rank, 1, dtype)
     axis = rank - 2

@@ -9,6 +9,7 @@ import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.attention.attention import attention_23, attention_24
+from tests.grids import each
 from tests.runtime.kernels.attention.test_attention_results import PLAIN
 
 _B, _H, _KV, _L, _S, _D, _E, _P = 2, 6, 3, 4, 5, 8, 7, 9
@@ -188,7 +189,7 @@ _REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("feeds", "attributes", "message"), _REFUSED.values(), ids=_REFUSED)
+@each(("feeds", "attributes", "message"), _REFUSED)
 def test_refused(feeds: dict[str, Any], attributes: dict[str, Any], message: str) -> None:
     with pytest.raises(KernelError) as caught:
         attention_24(**_feeds(**feeds), **{**PLAIN, **attributes})

@@ -10,6 +10,7 @@ import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
+from tests.grids import each
 
 _B, _H, _L, _D, _M = 2, 3, 5, 8, 11
 _PLAIN: dict[str, Any] = {"interleaved": 0, "num_heads": None, "rotary_embedding_dim": 0}
@@ -29,15 +30,11 @@ def _rotated(x: np.ndarray, angles: np.ndarray, width: int, interleaved: bool) -
     return y
 
 
-@pytest.mark.parametrize("rank", [3, 4])
-@pytest.mark.parametrize("width", [0, 4], ids=["whole head", "half a head"])
-@pytest.mark.parametrize("interleaved", [0, 1], ids=["halves", "neighbours"])
-@pytest.mark.parametrize("positions", [True, False], ids=["positions", "a row for each token"])
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [(np.float32, 1e-6), (np.float16, 4e-3), (ml_dtypes.bfloat16, 3e-2)],
-    ids=["f32", "f16", "bf16"],
-)
+@each("rank", [3, 4])
+@each("width", [0, 4])
+@each("interleaved", [0, 1])
+@each("positions", [True, False])
+@each(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float16, 4e-3), (ml_dtypes.bfloat16, 3e-2)])
 def test_pairs_are_turned(
     rank: int, width: int, interleaved: int, positions: bool, dtype: Any, tolerance: float
 ) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 B, H, M, K, N = 2, 3, 5, 4, 7
@@ -38,9 +39,9 @@ def normal(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray[Any, Any
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("alpha", [1.0, -0.25])
-@pytest.mark.parametrize(("a", "b", "attributes"), SHAPES)
+@each("dtype", [np.float32, np.float64])
+@each("alpha", [1.0, -0.25])
+@each(("a", "b", "attributes"), SHAPES)
 def test_against_onnxruntime(
     a: tuple[int, ...], b: tuple[int, ...], attributes: dict[str, int], alpha: float, dtype: Any
 ) -> None:

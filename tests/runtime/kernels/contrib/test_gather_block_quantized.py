@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 ROWS, COLUMNS, BLOCK, BLOCKS = 9, 40, 16, 3
@@ -37,10 +38,10 @@ def packed_inputs(
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("indices", INDICES)
-@pytest.mark.parametrize("zero_points", [False, True], ids=["without zero points", "with"])
-@pytest.mark.parametrize("bits", [2, 4, 8])
+@each("dtype", [np.float32, np.float16])
+@each("indices", INDICES)
+@each("zero_points", [False, True])
+@each("bits", [2, 4, 8])
 def test_packed_tables(bits: int, zero_points: bool, indices: Any, dtype: Any) -> None:
     inputs = packed_inputs(bits, zero_points, indices, dtype)
     attributes = {"bits": bits, "block_size": BLOCK, "quantize_axis": -1}
@@ -67,10 +68,10 @@ def test_a_packed_table_element_by_element(bits: int) -> None:
         assert found[0, column] == np.float32(number) * scales[5, block]
 
 
-@pytest.mark.parametrize("indices", INDICES)
-@pytest.mark.parametrize(("gather", "blocks"), [(0, 1), (1, 0), (1, 2), (-1, 0), (0, 2)])
-@pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
-@pytest.mark.parametrize("zero_points", [False, True], ids=["without zero points", "with"])
+@each("indices", INDICES)
+@each(("gather", "blocks"), [(0, 1), (1, 0), (1, 2), (-1, 0), (0, 2)])
+@each("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
+@each("zero_points", [False, True])
 def test_tables_of_four_bits(
     zero_points: bool, dtype: Any, gather: int, blocks: int, indices: Any
 ) -> None:

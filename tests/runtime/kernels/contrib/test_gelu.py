@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 X = np.linspace(-8, 8, 2 * 5 * 7).reshape(2, 5, 7)
@@ -52,11 +53,11 @@ def test_against_onnxruntime(
     np.testing.assert_allclose(found["y"], expected["y"], rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(
+@each(
     ("dtype", "tolerance"),
     [(np.float64, 1e-9), (np.float32, 1e-6), (np.float16, 5e-4), (ml_dtypes.bfloat16, 4e-3)],
 )
-@pytest.mark.parametrize(("op_type", "bias", "attributes"), CASES)
+@each(("op_type", "bias", "attributes"), CASES)
 def test_against_the_formula(
     op_type: str, bias: bool, attributes: dict[str, float], dtype: Any, tolerance: float
 ) -> None:

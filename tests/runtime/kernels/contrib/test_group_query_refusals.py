@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, OUTPUTS, Call, D, M
 from tests.runtime.kernels.contrib.node import ours
 
@@ -194,7 +195,7 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize(("call", "changes", "message"), CASES)
+@each(("call", "changes", "message"), CASES)
 def test_refusals(call: Call, changes: dict[str, Any], message: str) -> None:
     inputs = {name: changes.get(name, call.inputs().get(name)) for name in NAMES}
     attributes = COUNTS | {n: v for n, v in changes.items() if n not in NAMES}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 K, N, BLOCK = 40, 6, 16
@@ -62,8 +63,8 @@ def product(inputs: dict[str, np.ndarray[Any, Any] | None], bits: int) -> np.nda
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("bias", [False, True], ids=["without a bias", "with a bias"])
-@pytest.mark.parametrize(
+@each("bias", [False, True])
+@each(
     ("bits", "zero_points"),
     # onnxruntime has no zero points of 8 bits that are numbers.
     [(bits, z) for bits in (2, 4, 8) for z in ZERO_POINTS if (bits, z) != (8, "numbers")],
@@ -76,11 +77,9 @@ def test_against_onnxruntime(bits: int, zero_points: str, bias: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * 4**bits)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(np.float32, 1e-5), (np.float16, 1e-3), (ml_dtypes.bfloat16, 8e-3)]
-)
-@pytest.mark.parametrize("zero_points", ZERO_POINTS)
-@pytest.mark.parametrize("bits", [2, 4, 8])
+@each(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float16, 1e-3), (ml_dtypes.bfloat16, 8e-3)])
+@each("zero_points", ZERO_POINTS)
+@each("bits", [2, 4, 8])
 def test_against_weights_unpacked_one_by_one(
     bits: int, zero_points: str, dtype: Any, tolerance: float
 ) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 B, H, L, S, P, D, E, W, BUFFER = 2, 3, 5, 7, 4, 8, 6, 10, 12
@@ -129,8 +130,8 @@ def typed(inputs: Arrays, names: tuple[str, ...], dtype: Any) -> Arrays:
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize(("dtype", "limit"), [(np.float32, 3e-6), (np.float16, 1e-2)])
-@pytest.mark.parametrize(("inputs", "outputs", "attributes"), CALLS)
+@each(("dtype", "limit"), [(np.float32, 3e-6), (np.float16, 1e-2)])
+@each(("inputs", "outputs", "attributes"), CALLS)
 def test_multi_head_attention(
     inputs: Arrays, outputs: tuple[str, ...], attributes: dict[str, Any], dtype: Any, limit: float
 ) -> None:

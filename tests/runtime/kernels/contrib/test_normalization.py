@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 TOLERANCE = {"float64": 1e-5, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
@@ -54,9 +55,9 @@ def test_simplified_layer_normalization(axis: int, scale: tuple[int, ...], dtype
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("bias", [True, False], ids=["with a bias", "without a bias"])
-@pytest.mark.parametrize(("axis", "scale"), AXES)
+@each("dtype", [np.float32, np.float64])
+@each("bias", [True, False])
+@each(("axis", "scale"), AXES)
 def test_layer_normalization_below_opset_17(
     axis: int, scale: tuple[int, ...], bias: bool, dtype: Any
 ) -> None:
@@ -87,9 +88,9 @@ def test_the_result_has_the_type_of_the_scale(x: Any, scale: Any) -> None:
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("bias", [True, False], ids=["with a bias", "without a bias"])
-@pytest.mark.parametrize(
+@each("dtype", [np.float32, np.float16])
+@each("bias", [True, False])
+@each(
     ("shape", "skip"),
     [
         pytest.param((2, 3, 7), (2, 3, 7), id="three dimensions"),
@@ -98,9 +99,7 @@ def test_the_result_has_the_type_of_the_scale(x: Any, scale: Any) -> None:
         pytest.param((3, 7), (3, 7), id="two dimensions"),
     ],
 )
-@pytest.mark.parametrize(
-    "op_type", ["SkipSimplifiedLayerNormalization", "SkipLayerNormalization", "without beta"]
-)
+@each("op_type", ["SkipSimplifiedLayerNormalization", "SkipLayerNormalization", "without beta"])
 def test_a_normalization_with_a_residual(
     op_type: str, shape: tuple[int, ...], skip: tuple[int, ...], bias: bool, dtype: Any
 ) -> None:

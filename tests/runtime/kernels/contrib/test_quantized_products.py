@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 B, M, K, N = 2, 5, 7, 6
@@ -36,10 +37,10 @@ def demand_same_bits(op_type: str, inputs: Arrays) -> None:
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("bias", [True, False], ids=["a bias", "no bias"])
-@pytest.mark.parametrize("zero", ZEROS)
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@each("bias", [True, False])
+@each("zero", ZEROS)
+@each("scale", SCALES)
+@each("dtype", [np.int8, np.uint8])
 def test_dynamic_quantize_mat_mul(
     dtype: Any, scale: tuple[int, ...], zero: tuple[int, ...] | None, bias: bool
 ) -> None:
@@ -54,11 +55,9 @@ def test_dynamic_quantize_mat_mul(
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("zero", ZEROS)
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize(
-    ("a", "b"), [(np.uint8, np.int8), (np.uint8, np.uint8), (np.int8, np.int8)], ids=str
-)
+@each("zero", ZEROS)
+@each("scale", SCALES)
+@each(("a", "b"), [(np.uint8, np.int8), (np.uint8, np.uint8), (np.int8, np.int8)])
 def test_mat_mul_integer_to_float(
     a: Any, b: Any, scale: tuple[int, ...], zero: tuple[int, ...] | None
 ) -> None:

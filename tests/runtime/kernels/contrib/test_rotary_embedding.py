@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.core.errors import KvtoolError
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 B, L, H, D, M = 2, 5, 3, 8, 11
@@ -34,10 +35,10 @@ PARTIAL = {"num_heads": H, "rotary_embedding_dim": 4}
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("interleaved", [0, 1], ids=["halves", "neighbours"])
-@pytest.mark.parametrize("positions", [POSITIONS, [2], 2], ids=["all", "the first", "a scalar"])
-@pytest.mark.parametrize(
+@each("dtype", [np.float32, np.float16])
+@each("interleaved", [0, 1])
+@each("positions", [POSITIONS, [2], 2])
+@each(
     ("rank", "width", "attributes"),
     [
         pytest.param(3, D, {}, id="three dimensions"),

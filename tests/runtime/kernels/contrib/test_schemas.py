@@ -12,6 +12,7 @@ import pytest
 from onnx_kvtool.ops.contrib_layers_schema import LAYERS
 from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, OperatorName
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
+from tests.grids import each
 from tests.runtime.kernels.contrib.node import RELEASE, needs_onnxruntime
 
 NAMES = [pytest.param(name, id="::".join(filter(None, name))) for name in CONTRIB_SCHEMAS]
@@ -44,7 +45,7 @@ def registered() -> dict[OperatorName, Any]:
 
 
 @needs_onnxruntime
-@pytest.mark.parametrize("name", NAMES)
+@each("name", NAMES)
 def test_a_schema_is_that_of_onnxruntime(name: OperatorName) -> None:
     facts, schema = CONTRIB_SCHEMAS[name], registered()[name]
     lacking = SINCE.get(name, set()) if RELEASE < WRITTEN_FROM else set()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.conversion.convert import convert
-from tests.grids import grid, search
+from tests.grids import each, grid, search
 from tests.runtime.kernels.conversion.oracle import TYPES, NarrowType
 
 FLOAT8 = [name for name in TYPES if "float8" in name]
@@ -110,8 +110,8 @@ def test_all_65536_codes_of_float16_to_narrower_ones(name: str) -> None:
     check(name, np.arange(1 << 16, dtype=np.uint16).view(np.float16), saturate=True)
 
 
-@pytest.mark.parametrize("target", TYPES)
-@pytest.mark.parametrize("source", [n for n in TYPES if n not in ("float16", "bfloat16")])
+@each("target", list(TYPES))
+@each("source", [n for n in TYPES if n not in ("float16", "bfloat16")])
 def test_every_narrow_code_to_every_type(source: str, target: str) -> None:
     kind = TYPES[source]
     every = np.arange(2 << kind.bits, dtype=np.uint8).view(kind.dtype)

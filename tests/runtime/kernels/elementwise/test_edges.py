@@ -11,6 +11,7 @@ import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.table import find_kernel
+from tests.grids import each
 from tests.runtime.kernels.arrays import recording, same
 
 INF, NAN = np.inf, np.nan
@@ -172,7 +173,7 @@ RESULTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "version", "inputs", "attributes", "expected"), RESULTS)
+@each(("op", "version", "inputs", "attributes", "expected"), RESULTS)
 def test_results(
     op: str, version: int, inputs: list[Any], attributes: dict[str, Any], expected: np.ndarray
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from onnx_kvtool.runtime.kernels import elementwise
 from onnx_kvtool.runtime.kernels.kernel import Context, Kernel
-from tests.grids import part
+from tests.grids import each
 
 ONE: dict[str, Callable[[Any], Any]] = {
     "Neg": operator.neg,
@@ -124,8 +124,7 @@ def lines() -> Iterator[Any]:
                 yield pytest.param(op, serving[-1], name, same, id=case)
 
 
-@part(3)
-@pytest.mark.parametrize(("op", "kernel", "type_name", "same_type"), list(lines()))
+@each(("op", "kernel", "type_name", "same_type"), list(lines()))
 def test_every_type(op: str, kernel: Kernel, type_name: str, same_type: bool) -> None:
     dtype = dtype_of(type_name)
     keywords = dict(ATTRIBUTES.get(op, {}))

@@ -10,6 +10,7 @@ import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.linear.einsum import einsum_12
+from tests.grids import each
 from tests.runtime.kernels.arrays import same
 
 
@@ -17,7 +18,7 @@ def whole(dtype: Any, *shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 4, shape).astype(dtype)
 
 
-@pytest.mark.parametrize(
+@each(
     ("equation", "shapes"),
     [
         ("ij,jk->ik", [(2, 3), (3, 5)]),
@@ -37,9 +38,7 @@ def whole(dtype: Any, *shape: int, seed: int = 0) -> np.ndarray:
         (",i->i", [(), (3,)]),
     ],
 )
-@pytest.mark.parametrize(
-    "dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int64, np.uint8]
-)
+@each("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int64, np.uint8])
 def test_as_numpy(equation: str, shapes: list[tuple[int, ...]], dtype: Any) -> None:
     operands = [whole(dtype, *shape, seed=n) for n, shape in enumerate(shapes)]
     (got,) = einsum_12(*operands, equation=equation)

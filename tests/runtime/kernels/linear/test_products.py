@@ -14,7 +14,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.linear.gemm import gemm_7
 from onnx_kvtool.runtime.kernels.linear.mat_mul import mat_mul_1
 from onnx_kvtool.runtime.kernels.linear.quantized import mat_mul_integer_10, q_linear_mat_mul_10
-from tests.grids import search
+from tests.grids import each, search
 from tests.runtime.kernels.arrays import same
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
@@ -26,14 +26,11 @@ def whole(dtype: Any, *shape: int, seed: int = 0, high: int = 4) -> np.ndarray:
     return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
 
 
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
+@each(("a", "b"), [
         ((2, 3), (3, 5)), ((3,), (3, 5)), ((2, 3), (3,)), ((3,), (3,)),
         ((7, 1, 2, 3), (4, 3, 5)), ((7, 2, 3), (3,)), ((3,), (7, 3, 5)), ((2, 0), (0, 5)),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("dtype", [F32, np.float64, F16, BF16, I32, np.int64, np.uint32])
+    ])  # fmt: skip
+@each("dtype", [F32, np.float64, F16, BF16, I32, np.int64, np.uint32])
 def test_shapes_and_types(a: tuple[int, ...], b: tuple[int, ...], dtype: Any) -> None:
     one, other = whole(dtype, *a), whole(dtype, *b, seed=1)
     (got,) = mat_mul_1(one, other)
@@ -88,10 +85,10 @@ def test_factors_of_two_types() -> None:
         mat_mul_1(np.ones((2, 2), F32), np.ones((2, 2), F16))
 
 
-@pytest.mark.parametrize("trans_a", [0, 1])
-@pytest.mark.parametrize("trans_b", [0, 1])
-@pytest.mark.parametrize("c_shape", [None, (), (5,), (1, 5), (2, 1), (2, 5)])
-@pytest.mark.parametrize("dtype", [F32, F16, BF16, np.float64, I32])
+@each("trans_a", [0, 1])
+@each("trans_b", [0, 1])
+@each("c_shape", [None, (), (5,), (1, 5), (2, 1), (2, 5)])
+@each("dtype", [F32, F16, BF16, np.float64, I32])
 def test_gemm(trans_a: int, trans_b: int, c_shape: Any, dtype: Any) -> None:
     a, b = whole(dtype, 2, 3), whole(dtype, 3, 5, seed=1)
     c = None if c_shape is None else whole(dtype, *c_shape, seed=2)
@@ -122,10 +119,10 @@ def test_gemm_refuses(a: Any, b: Any, c: Any, message: str) -> None:
         gemm_7(np.ones(a, F32), np.ones(b, F32), None if c is None else np.ones(c, F32))
 
 
-@pytest.mark.parametrize("a_type", [I8, U8])
-@pytest.mark.parametrize("b_type", [I8, U8])
-@pytest.mark.parametrize("a_zero", [None, (), (1,), (2,), (7, 2, 1)])
-@pytest.mark.parametrize("b_zero", [None, (), (5,), (7, 1, 5)])
+@each("a_type", [I8, U8])
+@each("b_type", [I8, U8])
+@each("a_zero", [None, (), (1,), (2,), (7, 2, 1)])
+@each("b_zero", [None, (), (5,), (7, 1, 5)])
 def test_codes_without_their_zero_points(
     a_type: Any, b_type: Any, a_zero: Any, b_zero: Any
 ) -> None:

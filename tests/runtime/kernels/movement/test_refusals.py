@@ -28,6 +28,7 @@ from onnx_kvtool.runtime.kernels.movement.transpose import transpose
 from onnx_kvtool.runtime.kernels.movement.trilu import trilu
 from onnx_kvtool.runtime.kernels.movement.unique import unique
 from onnx_kvtool.runtime.kernels.movement.where import where
+from tests.grids import each
 from tests.runtime.kernels.arrays import recording
 
 X = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
@@ -287,9 +288,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("run", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()]
-)
+@each(("run", "message"), [pytest.param(*case, id=name) for name, case in REFUSED.items()])
 def test_refuses(run: Callable[[], Any], message: str) -> None:
     with pytest.raises(KernelError) as caught:
         run()

@@ -28,6 +28,7 @@ from onnx_kvtool.runtime.kernels.movement.transpose import transpose
 from onnx_kvtool.runtime.kernels.movement.trilu import trilu
 from onnx_kvtool.runtime.kernels.movement.unique import unique
 from onnx_kvtool.runtime.kernels.movement.where import where
+from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, recording, same
 
 X = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
@@ -233,9 +234,7 @@ RESULTS: dict[str, tuple[Callable[[], tuple[Any, ...]], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("run", "expected"), [pytest.param(*case, id=name) for name, case in RESULTS.items()]
-)
+@each(("run", "expected"), [pytest.param(*case, id=name) for name, case in RESULTS.items()])
 def test_yields(run: Callable[[], tuple[Any, ...]], expected: list[Any]) -> None:
     outputs = run()
     assert len(outputs) == len(expected)
@@ -260,8 +259,8 @@ MOVING: dict[str, Callable[[np.ndarray], tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
-@pytest.mark.parametrize("operator", MOVING)
+@each("dtype", DTYPES)
+@each("operator", list(MOVING))
 def test_what_only_moves_takes_every_dtype(operator: str, dtype: Any) -> None:
     source = array(np.random.default_rng(7), dtype, (2, 3, 5))
     places = np.arange(source.size, dtype=np.int32).reshape(source.shape)

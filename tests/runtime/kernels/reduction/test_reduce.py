@@ -16,7 +16,7 @@ import pytest
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels import reduction
 from onnx_kvtool.runtime.kernels.table import find_kernel
-from tests.grids import part
+from tests.grids import each
 from tests.runtime.kernels.arrays import recording
 
 BF16 = ml_dtypes.bfloat16
@@ -88,8 +88,7 @@ def lines() -> Iterator[Any]:
                 yield pytest.param(schema.name, schema.since_version, name, by_input, id=case)
 
 
-@part(3)
-@pytest.mark.parametrize(("op", "version", "type_name", "by_input"), list(lines()))
+@each(("op", "version", "type_name", "by_input"), list(lines()))
 def test_every_type(op: str, version: int, type_name: str, by_input: bool) -> None:
     data = numbers(dtype_of(type_name))
     for axes, keepdims in (((1,), True), ((-1, 0), False), ((0, 1, 2), True)):

@@ -15,6 +15,7 @@ from onnx_kvtool.runtime.kernels.scatter.scatter_nd import (
     scatter_nd_16,
     scatter_nd_18,
 )
+from tests.grids import each
 from tests.runtime.kernels.arrays import recording, same
 from tests.runtime.kernels.scatter import oracle
 
@@ -66,9 +67,9 @@ def test_agrees_with_the_text_in_every_bit(case: dict[str, Any]) -> None:
     assert same(overwritten, expected)
 
 
-@pytest.mark.parametrize("repeated", [1, 2, 15, 40], ids=lambda n: f"up to {n} times")
-@pytest.mark.parametrize("width", [1, 5, 63, 64, 200])
-@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@each("repeated", [1, 2, 15, 40])
+@each("width", [1, 5, 63, 64, 200])
+@each("reduction", ["none", "add", "max"])
 def test_long_slices_are_reduced_in_order(reduction: str, width: int, repeated: int) -> None:
     rng = np.random.default_rng(width * repeated)
     data = rng.normal(size=(7, width)).astype(np.float32)
