@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.contrib.grouped_cache import cache_of
+from onnx_kvtool.rewrite.contrib.grouped_call import Call
 from onnx_kvtool.rewrite.contrib.heads import (
     Attended,
     Tokens,
@@ -18,11 +20,9 @@ from onnx_kvtool.rewrite.contrib.heads import (
     parts,
 )
 from onnx_kvtool.rewrite.contrib.rule import is_read, refuse_input, refuse_value
+from onnx_kvtool.rewrite.contrib.sink import attend_beside_sink
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
-from onnx_kvtool.rewrite.lowering.sizes import positions, size
-from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["group_query_attention"]
 
@@ -40,13 +40,17 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     mask. In a prompt, a query behind the valid rows of its sequence sees other keys than in
     onnxruntime; nobody reads what comes of it.
 
-    Refuses smooth softmax, sinks, quantized caches, those that drop rows, scores as an output,
-    heads that are normalized, and query lengths.
+    A sink, and smooth softmax, is one more column of scores, for which attention is written as
+    MatMul and Softmax. Caches of int8 codes stay such: new rows are divided by the scale, rounded
+    and written, and attention reads the numbers that the codes stand for.
+
+    Refuses caches of other codes, those that drop rows, scores as an output, heads that are
+    normalized, which onnxruntime does on GPUs and forgets on a CPU, and query lengths.
     """
     _refuse(view)
     heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
     query, key, value = _rows(view, em, heads, groups)
-    call = _Call(em, Tokens(em, view.required("query")), view)
+    call = Call(em, Tokens(em, view.required("query")), view)
     wide = dim_of(view.required("query"), 2)
     total = heads if view.input("key") is not None else heads + 2 * groups
     one = wide // total if isinstance(wide, int) else None
@@ -57,8 +61,19 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     if view.attribute("do_rotary") == 1:
         query, key = _rotated(view, em, call, query, key)
     keys, values = (
-        _written(view, em, call, name, new) for name, new in (("key", key), ("value", value))
+        cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))
     )
+    output = _attended(view, em, call, (query, keys.numbers, values.numbers))
+    found = ((0, output), (1, keys.present), (2, values.present))
+    presents = [v if is_read(view, i) else None for i, v in found]
+    return Replacement((*presents, None)[: len(view.node.outputs)])
+
+
+def _attended(
+    view: NodeView, em: Emitter, call: Call, heads: tuple[ir.Value, ir.Value, ir.Value]
+) -> ir.Value:
+    """Return attention of query, key and value, (B, H, rows, D) each, as (B, L, H * D)."""
+    query, keys, values = heads
     window, causal = view.integer("local_window_size"), view.integer("causal") == 1
     if window != -1 and (window < 1 or not causal):
         raise Refusal(
@@ -67,30 +82,41 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
             "if it is causal",
         )
     scale, softcap = view.attribute("scale"), view.attribute("softcap")
-    output, _, _ = attend(
-        em,
-        query,
-        keys,
-        values,
-        Attended(
-            scale=scale if isinstance(scale, float) else None,
-            is_causal=causal,
-            softcap=softcap if isinstance(softcap, float) else 0.0,
-            mask=_mask(view, em, call, keys, window),
-            nonpad=call.seen if causal else call.valid,
-        ),
+    near = None if window < 1 else call.near(keys, window)
+    bias = _padded_bias(view, em, keys)
+    how = Attended(
+        scale=scale if isinstance(scale, float) else None,
+        is_causal=causal,
+        softcap=softcap if isinstance(softcap, float) else 0.0,
     )
-    presents = [v if is_read(view, i) else None for i, v in ((0, output), (1, keys), (2, values))]
-    return Replacement((*presents, None)[: len(view.node.outputs)])
+    sink = _sink(view, em, query)
+    if sink is not None:
+        seen = call.visible(keys, is_causal=causal)
+        if near is not None:
+            seen = em.op("And", seen, near, dtype=_B)
+        counts = (view.integer("num_heads"), view.integer("kv_num_heads"))
+        return attend_beside_sink(em, heads, counts, replace(how, mask=bias), seen, sink)
+    nonpad = call.seen if causal else call.valid
+    how = replace(how, mask=_mask(em, near, bias), nonpad=nonpad)
+    output, _, _ = attend(em, query, keys, values, how)
+    return output
+
+
+def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
+    """Return the score that takes weight and has no value: (1, H, 1, 1) or (1, 1, 1, 1)."""
+    given = view.input("head_sink")
+    if given is not None:
+        shape = em.constant([1, -1, 1, 1], "shape")
+        return em.op("Reshape", given, shape, dtype=given.dtype or ir.DataType.UNDEFINED)
+    if view.integer("smooth_softmax") != 1:
+        return None
+    dtype = query.dtype or ir.DataType.UNDEFINED
+    return em.constant(np.zeros((1, 1, 1, 1), dtype.numpy()), "smooth")
 
 
 def _refuse(view: NodeView) -> None:
-    refuse_input(view, "head_sink", "k_scale", "v_scale", "q_norm_weight", "k_norm_weight")
-    refuse_input(view, "query_seqlens")
-    refuse_value(view, "smooth_softmax", -1, 0)
-    for name in ("k_quant_type", "v_quant_type"):
-        refuse_value(view, name, "NONE")
-    refuse_value(view, "kv_cache_bit_width", None, 0)
+    refuse_input(view, "q_norm_weight", "k_norm_weight", "query_seqlens")
+    refuse_value(view, "smooth_softmax", -1, 0, 1)
     refuse_value(view, "sliding_window_cache", 0)
     refuse_value(view, "causal", 0, 1)
     if is_read(view, 3):
@@ -98,14 +124,7 @@ def _refuse(view: NodeView) -> None:
             "contrib-form",
             "`output_qk` of `GroupQueryAttention` is read, which has no standard form",
         )
-    past, query = view.input("past_key"), view.required("query")
-    if past is not None and past.dtype != query.dtype:
-        raise Refusal(
-            "contrib-form",
-            f"`past_key` of `GroupQueryAttention` is of type {past.dtype}, expected {query.dtype} "
-            "as the query: quantized caches have no standard form",
-        )
-    if (past is None) != (view.input("past_value") is None):
+    if (view.input("past_key") is None) != (view.input("past_value") is None):
         raise Refusal("contrib-form", "`GroupQueryAttention` has one past input, expected two")
 
 
@@ -126,83 +145,8 @@ def _rows(
     return found[0], found[1], found[2]
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """Where the rows of a call go; what the layers of a model have in common is built once."""
-
-    em: Emitter
-    tokens: Tokens
-    view: NodeView
-
-    @property
-    def total(self) -> ir.Value:
-        """`total_sequence_length`: (1,), int64."""
-        em, given = self.em, self.view.required("total_sequence_length")
-        one = em.constant([1], "one")
-
-        def build() -> ir.Value:
-            wide = cast(em, given, _I)
-            return wide if dims_of(given) == (1,) else em.op("Reshape", wide, one)
-
-        return em.once(("total_sequence_length", given), build)
-
-    @property
-    def valid(self) -> ir.Value:
-        """Rows that are valid after the call: (B,), int64."""
-        em, given = self.em, self.view.required("seqlens_k")
-
-        def build() -> ir.Value:
-            wide = cast(em, given, _I)
-            dims = dims_of(given)
-            if dims is None or len(dims) != 1:
-                wide = em.op("Reshape", wide, em.constant([-1], "all"))
-            return em.op("Add", wide, em.constant([1], "one"), hint="valid_rows")
-
-        return em.once(("valid rows", given), build)
-
-    @property
-    def is_later(self) -> ir.Value:
-        """1 where there is a past to continue, 0 in a prompt: (1,), int64."""
-        em, length = self.em, self.tokens.length
-
-        def build() -> ir.Value:
-            prompt = em.op("Equal", self.total, length, dtype=_B)
-            return cast(em, em.op("Not", prompt, dtype=_B), _I, hint="is_later")
-
-        return em.once(("is later", self.total, length), build)
-
-    @property
-    def start(self) -> ir.Value:
-        """The first row that is written: (B,), int64."""
-        em, length = self.em, self.tokens.length
-
-        def build() -> ir.Value:
-            before = em.op("Sub", self.valid, length)
-            return em.op("Mul", before, self.is_later, hint="write_indices")
-
-        return em.once(("write indices", self.valid, self.is_later, length), build)
-
-    @property
-    def seen(self) -> ir.Value:
-        """Rows that the last new one sees: (B,), int64."""
-        em, length = self.em, self.tokens.length
-        key = ("seen rows", self.start, length)
-        return em.once(key, lambda: em.op("Add", self.start, length, hint="nonpad_kv_seqlen"))
-
-    def places(self) -> ir.Value:
-        """Return the row of each new one: (B, L), int64."""
-        em, query = self.em, self.tokens.query
-        rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
-        shape = em.constant([-1, 1], "column")
-
-        def build() -> ir.Value:
-            return em.op("Add", em.op("Reshape", self.start, shape), rows, hint="places")
-
-        return em.once(("places", self.start, rows), build)
-
-
 def _rotated(
-    view: NodeView, em: Emitter, call: _Call, query: ir.Value, key: ir.Value
+    view: NodeView, em: Emitter, call: Call, query: ir.Value, key: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """Return query and key rotated by the angles of their positions."""
     cos, sin = view.input("cos_cache"), view.input("sin_cache")
@@ -212,7 +156,7 @@ def _rotated(
             "`do_rotary` of `GroupQueryAttention` is 1, but `cos_cache` or `sin_cache` is absent",
         )
     given = view.input("position_ids")
-    places = call.places() if given is None else _places(em, call, given)
+    places = call.places() if given is None else call.positions_of(given)
     attributes = {
         "interleaved": 1 if view.attribute("rotary_interleaved") == 1 else 0,
         "rotary_embedding_dim": 2 * known_size(cos, 1, "the width of `cos_cache`"),
@@ -232,69 +176,11 @@ def _rotated(
     return next(rotated), next(rotated)
 
 
-def _places(em: Emitter, call: _Call, given: ir.Value) -> ir.Value:
-    """Return the position of each new row, as onnxruntime reads `position_ids`.
-
-    In a prompt it looks at the first element alone, and counts on from it in all of the batch.
-    """
-    query = call.tokens.query
-    if dim_of(query, 1) == 1 and dim_of(query, 0) == 1:
-        return given
-
-    def build() -> ir.Value:
-        one = em.constant([1], "one")
-        axes, origin = em.constant([0, 1], "axes"), em.constant([0, 0], "origin")
-        first = em.op("Slice", given, origin, em.constant([1, 1], "corner"), axes)
-        rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
-        counted = em.op("Expand", em.op("Add", first, rows), em.op("Shape", given))
-        later = em.op("Equal", call.is_later, one, dtype=_B)
-        flags = em.op("Expand", later, em.op("Shape", given), dtype=_B)
-        return em.op("Where", flags, given, counted, hint="places")
-
-    return em.once(("places of", given, call.is_later), build)
-
-
-def _written(view: NodeView, em: Emitter, call: _Call, name: str, new: ir.Value) -> ir.Value:
-    """Return the present buffer: (B, KV, rows, D)."""
-    past = view.input(f"past_{name}")
-    if past is None:
-        return new
-    dtype = past.dtype or ir.DataType.UNDEFINED
-    index = 1 if name == "key" else 2
-    present = view.node.outputs[index] if index < len(view.node.outputs) else None
-    before, after = dims_of(past), dims_of(present)
-    if before is None or after is None or before[2] is None or before[2] != after[2]:
-        past = _grown(em, call, past, None if before is None else before[2])
-    attributes = {"axis": 2}
-    inputs = (past, new, call.start)
-    return em.op(
-        "TensorScatter", *inputs, attributes=attributes, dtype=dtype, hint=f"present_{name}"
-    )
-
-
-def _grown(em: Emitter, call: _Call, past: ir.Value, rows: object) -> ir.Value:
-    """Return the past with rows of zeros up to `total_sequence_length`, if that is more."""
-    dim = rows if isinstance(rows, int | str) else None
-    zero, one = em.constant([0], "zero"), em.constant([1], "one")
-
-    def build() -> ir.Value:
-        count = em.op("Reshape", size(em, dim, past, 2), one)
-        more = em.op("Max", em.op("Sub", call.total, count), zero)
-        front = em.constant([0] * 6, "zeros")
-        return em.op("Concat", front, more, zero, attributes={"axis": 0}, hint="pads")
-
-    pads = em.once(("rows to add", call.total, dim if dim is not None else past), build)
-    return em.op("Pad", past, pads, dtype=past.dtype or ir.DataType.UNDEFINED, hint="grown")
-
-
-def _mask(view: NodeView, em: Emitter, call: _Call, keys: ir.Value, window: int) -> ir.Value | None:
-    """Return what `nonpad_kv_seqlen` does not say: a window, and what is added to scores."""
+def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None:
+    """Return `attention_bias` with a column for each row of the buffer, which may be longer."""
     bias = view.input("attention_bias")
-    near = None if window < 1 else _near(em, call, keys, window)
     if bias is None:
-        return near
-    dtype = bias.dtype or ir.DataType.UNDEFINED
-    # Columns of the bias are rows of the buffer, which may be longer.
+        return None
     zero = em.constant([0], "zero")
     last = em.constant([3], "last")
     count = em.op("Gather", em.op("Shape", bias), last)
@@ -302,24 +188,15 @@ def _mask(view: NodeView, em: Emitter, call: _Call, keys: ir.Value, window: int)
     more = em.op("Max", em.op("Sub", rows, count), zero)
     front = em.constant([0] * 7, "zeros")
     pads = em.op("Concat", front, more, attributes={"axis": 0}, hint="pads")
-    bias = em.op("Pad", bias, pads, dtype=dtype)
-    if near is None:
-        return bias
+    return em.op("Pad", bias, pads, dtype=bias.dtype or ir.DataType.UNDEFINED)
+
+
+def _mask(em: Emitter, near: ir.Value | None, bias: ir.Value | None) -> ir.Value | None:
+    """Return what `nonpad_kv_seqlen` does not say: a window, and what is added to scores."""
+    if bias is None or near is None:
+        return bias or near
+    dtype = bias.dtype or ir.DataType.UNDEFINED
     seen = em.constant(np.zeros((), dtype.numpy()), "seen")
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "hidden")
     added = em.op("Where", near, seen, hidden, dtype=dtype)
     return em.op("Add", bias, added, dtype=dtype)
-
-
-def _near(em: Emitter, call: _Call, keys: ir.Value, window: int) -> ir.Value:
-    """Return True where a key is one of the last of `window` up to a query: (B, 1, L, S)."""
-    places = call.places()
-    key = ("near", places, window, dim_of(keys, 2) or keys)
-
-    def build() -> ir.Value:
-        columns = positions(em, dim_of(keys, 2), keys, 2, place=3, rank=4)
-        row = em.op("Unsqueeze", places, em.constant([1, 3], "axes"))
-        first = em.op("Sub", row, em.constant([window], "window"))
-        return em.op("Less", first, columns, dtype=_B, hint="is_near")
-
-    return em.once(key, build)

@@ -8,17 +8,19 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import serialize
+from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.grids import search
-from tests.rewrite.contrib.single import TOLERANCE, Array
+from tests.rewrite.contrib.single import TOLERANCE, Array, refusal
 from tests.runtime.kernels.contrib.grouped import HEADS, KV_HEADS, Call, D, M
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, node_model, ours, theirs
 
@@ -58,9 +60,11 @@ def model_of(
                 helper.make_tensor_type_proto(1, [None, None, "length", "total"])
                 .tensor_type.shape.dim
             )  # fmt: skip
-    kind = proto.graph.input[0].type.tensor_type.elem_type
     rows = "past" if is_fixed else "present"
     size = int(inputs["past_key"].shape[3]) if inputs["past_key"] is not None else D
+    past = inputs["past_key"] if inputs["past_key"] is not None else inputs["query"]
+    assert past is not None
+    kind = helper.np_dtype_to_tensor_dtype(past.dtype)
     for value in proto.graph.output[1:]:
         value.CopyFrom(
             helper.make_tensor_value_info(value.name, kind, ["batch", KV_HEADS, rows, size])
@@ -126,6 +130,7 @@ def demand_same(
     window=st.sampled_from([-1, 1, 3]),
     causal=st.sampled_from([1, 1, 0]),
     bias=st.sampled_from([0, 1, 2]),
+    sink=st.sampled_from([None, None, "smooth", "heads"]),
 )
 def test_group_query_attention(
     call: str,
@@ -139,6 +144,7 @@ def test_group_query_attention(
     window: int,
     causal: int,
     bias: int,
+    sink: str | None,
 ) -> None:
     given_ = CALLS[call]
     inputs = given_.inputs(dtype, packed)
@@ -166,6 +172,66 @@ def test_group_query_attention(
         sizes = (len(given_.valid), HEADS) if bias == 2 else (1, 1)
         added = rng.standard_normal((*sizes, given_.length, given_.total))
         inputs["attention_bias"] = added.astype(dtype)
+    if sink == "heads":
+        inputs["head_sink"] = (rng.standard_normal(HEADS) * 2).astype(dtype)
+    elif sink:
+        attributes["smooth_softmax"] = 1
     # onnxruntime has no kernel for the one, and wants a multiple of 8 for the other.
     is_ours = dtype == ml_dtypes.bfloat16 or rotary == "part"
     demand_same(given_, inputs, attributes, at, is_ours=is_ours)
+
+
+@search(60)
+@given(
+    call=st.sampled_from([name for name, call in CALLS.items() if call.past is not None]),
+    at=st.sampled_from([24, 21, 18, 13]),
+    dtype=st.sampled_from([np.float32, np.float16]),
+    how=st.sampled_from(["PER_TENSOR", "PER_CHANNEL"]),
+    window=st.sampled_from([-1, 3]),
+    sink=st.booleans(),
+)
+def test_a_cache_of_codes(
+    call: str, at: int, dtype: Any, how: str, window: int, sink: bool
+) -> None:
+    given_, rng = CALLS[call], np.random.default_rng(5)
+    inputs = given_.inputs(dtype)
+    shape = (1,) if how == "PER_TENSOR" else (KV_HEADS, 1, D)
+    for name in ("key", "value"):
+        past = inputs[f"past_{name}"]
+        assert past is not None
+        codes = np.asarray(rng.integers(-128, 128, past.shape), np.int8)
+        inputs[f"past_{name}"] = codes
+        inputs[f"{name[0]}_scale"] = (0.01 + rng.random(shape) / 40).astype(np.float32)
+    if sink:
+        inputs["head_sink"] = rng.standard_normal(HEADS).astype(dtype)
+    attributes: dict[str, Any] = {"k_quant_type": how, "v_quant_type": how}
+    attributes |= {"local_window_size": window, "kv_cache_bit_width": 8}
+    demand_same(given_, inputs, attributes, at)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "codes of 4 bits": (
+        {"k_scale": np.ones(1, np.float32), "v_scale": np.ones(1, np.float32)},
+        {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 4},
+        "`kv_cache_bit_width`",
+    ),
+    "codes without a scale": ({}, {"k_quant_type": "PER_TENSOR"}, "`k_scale`"),
+    "heads that are normalized": (
+        {"q_norm_weight": np.ones(D, np.float32), "k_norm_weight": np.ones(D, np.float32)},
+        {},
+        "`q_norm_weight`",
+    ),
+    "a cache that drops rows": ({}, {"sliding_window_cache": 1}, "`sliding_window_cache`"),
+    "lengths of queries": ({"query_seqlens": np.array([1, 1], np.int32)}, {}, "`query_seqlens`"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_standard_form_is_refused(name: str) -> None:
+    more, attributes, word = REFUSED[name]
+    ordered = [f.name for f in CONTRIB_SCHEMAS["com.microsoft", "GroupQueryAttention"].inputs]
+    inputs = CALLS["a step in a buffer"].inputs() | more
+    found = {key: inputs.get(key) for key in ordered}
+    counts = {"num_heads": HEADS, "kv_num_heads": KV_HEADS}
+    said = refusal("GroupQueryAttention", found, OUTPUTS, **counts, **attributes)
+    assert word in said
