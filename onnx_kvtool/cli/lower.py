@@ -24,6 +24,7 @@ from onnx_kvtool.core.choices import (
     NATIVE_OPSET,
     Bounds,
     ContribChoice,
+    ElementType,
     IndexDtype,
     ReportFormat,
     Via,
@@ -126,6 +127,13 @@ def _operators(
     type=Word(words(ContribChoice)),
     help="Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or stay;"
     " with --target, those that the release does not import are written so, else they stay.",
+    section="How",
+)
+@option(
+    "--element-type",
+    type=Word(words(ElementType)),
+    help="Put this type in the place of bfloat16, which opsets 11 and 12 and many runtimes lack: in"
+    " weights, inputs, outputs and caches. A constant that float16 does not hold is refused.",
     section="How",
 )
 @dim_option

@@ -22,6 +22,7 @@ from onnx_kvtool.core.choices import (
     LOWERED_OPSETS,
     Bounds,
     ContribChoice,
+    ElementType,
     IndexDtype,
     Via,
     words,
@@ -32,7 +33,9 @@ from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.ops.element_type import dtype_named
 from onnx_kvtool.ops.schema import operators
+from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, naming_the_flag
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
@@ -60,6 +63,7 @@ class LowerRequest(RewriteRequest):
         bounds: Whether a start that TensorScatter refuses must fail in the result.
         contrib: Whether operators of onnxruntime are written with those of ONNX; None for those
             that `target` does not import.
+        element_type: Type that takes the place of bfloat16 everywhere; None to keep it.
     """
 
     opset: int | None = None
@@ -69,6 +73,7 @@ class LowerRequest(RewriteRequest):
     index_dtype: IndexDtype | None = None
     bounds: Bounds = "checked"
     contrib: ContribChoice | None = None
+    element_type: ElementType | None = None
 
 
 @speaking_python
@@ -82,6 +87,7 @@ def lower(
     index_dtype: IndexDtype | None = None,
     bounds: Bounds = "checked",
     contrib: ContribChoice | None = None,
+    element_type: ElementType | None = None,
     verify: bool | None = None,
     verify_steps: int | None = None,
     verify_budget: str | None = None,
@@ -102,6 +108,9 @@ def lower(
         bounds: Whether a negative start fails at run time, as TensorScatter does, or wraps.
         contrib: `standard` writes operators of onnxruntime (com.microsoft) with those of ONNX,
             `keep` leaves them alone; None writes those so that `target` does not import.
+        element_type: Type that takes the place of bfloat16 everywhere, in inputs, outputs and
+            caches too, for opsets and runtimes that lack it. `float16` is refused for constants
+            that it does not hold.
         verify: True forces the comparison, of the models as they are if the machine has the memory;
             False switches it off; None compares within the budget.
         verify_steps: Number of decode steps per case, at least 1; None for 2.
@@ -141,6 +150,7 @@ def lower(
         index_dtype=index_dtype,
         bounds=bounds,
         contrib=contrib,
+        element_type=element_type,
         verify=verify,
         verify_steps=verify_steps,
         verify_budget=verify_budget,
@@ -186,6 +196,8 @@ def check_request(request: LowerRequest) -> None:
     check_choice("bounds", request.bounds, words(Bounds))
     if request.contrib is not None:
         check_choice("contrib", request.contrib, words(ContribChoice))
+    if request.element_type is not None:
+        check_choice("element_type", request.element_type, words(ElementType))
     check_common(request)
     if request.index_dtype == "int32" and request.via == "scatternd":
         raise UsageError(
@@ -201,6 +213,12 @@ def check_request(request: LowerRequest) -> None:
         raise UsageError(
             "`--only` names the operators to replace, so that `--contrib standard` cannot add to "
             "them",
+            help="leave one of them out",
+        )
+    if request.only and request.element_type is not None:
+        raise UsageError(
+            "`--only` leaves all other operators as they are, so that `--element-type` cannot "
+            "change the type of them all",
             help="leave one of them out",
         )
     for name in request.only:
@@ -258,6 +276,12 @@ def _lower(
     """
     verifier = prepared(model, request, progress)
     fix_dims(model, request.dims)
+    wide, change = None, TypeChange()
+    if request.element_type is not None:
+        progress("changing the element type")
+        wide = dtype_named(request.element_type)
+        assert wide is not None
+        change = change_element_type(model, wide)
     options = Options(
         via=request.via, index_dtype=request.index_dtype or "int64", bounds=request.bounds
     )
@@ -267,15 +291,22 @@ def _lower(
     if target is not None and request.opset is None:
         opset, reasons = highest_opset(model, target.release, target.max_opset)
     progress("lowering")
-    with collector_paused():
-        outcome = legalise(
-            model,
-            None if request.only else opset,
-            options,
-            request.only,
-            release,
-            contrib=request.contrib,
-        )
+    if change.refused:
+        source_opset = model.opset_imports.get("", 0)
+        outcome = Outcome(source_opset, min(opset, source_opset), refused=change.refused)
+    else:
+        with collector_paused():
+            outcome = legalise(
+                model,
+                None if request.only else opset,
+                options,
+                request.only,
+                release,
+                contrib=request.contrib,
+            )
+        if wide is None:
+            outcome.refused = naming_the_flag(outcome.refused)
+    outcome.notes[:0] = change.notes
     report = _report(model, request, outcome)
     if target is not None:
         report.target = target.asked
@@ -283,7 +314,9 @@ def _lower(
     if outcome.refused:
         report.verification = Verification("skipped", detail="the model was not lowered")
         return report
-    report.verification = proven(model, source or request.model, verifier, report.notes, progress)
+    report.verification = proven(
+        model, source or request.model, verifier, report.notes, progress, widened=wide
+    )
     return report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +14,7 @@ from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import place_external_data
+from onnx_kvtool.core.files.stored import stored
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import serialize, write
 
@@ -54,11 +56,16 @@ def save(
         18
     """
     work = model if isinstance(model, ir.Model) else held(model)
-    data = serialize(work)
     target = os.fspath(path)
-    place_external_data(
-        work, os.path.dirname(target), external_data, then=lambda: write(work, target, data=data)
-    )
+    with stored(work, target) as store:
+        data = serialize(work)
+        store()
+        place_external_data(
+            work,
+            os.path.dirname(target),
+            external_data,
+            then=lambda: write(work, target, data=data),
+        )
 
 
 def check_output(source: str, output: str | None, remedy: str) -> None:
@@ -96,6 +103,18 @@ def write_result(
         UsageError: If a file that nobody named would be replaced.
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
+    with stored(model, output) as store:
+        _write_whole(model, output, report, external_data, is_named, store)
+
+
+def _write_whole(
+    model: ir.Model,
+    output: str,
+    report: Written,
+    external_data: ExternalData | None,
+    is_named: bool,
+    store: Callable[[], list[str]],
+) -> None:
     with collector_paused():
         data = serialize(model)
     if output == "-":
@@ -104,6 +123,7 @@ def write_result(
         return
     if not is_named:
         _keep_other_file(output, data)
+    report.notes += store()
     report.notes += place_external_data(
         model,
         os.path.dirname(output),

@@ -176,6 +176,7 @@ def proven(
     dims: Mapping[str, int] | None = None,
     positions: Collection[str] = (),
     rotated: Collection[RotatedCache] = (),
+    widened: ir.DataType | None = None,
 ) -> Verification:
     """Hold a result against onnx's checker, and against its source by running both.
 
@@ -188,6 +189,7 @@ def proven(
         dims: Sizes at which the source is known to run, where none was asked for.
         positions: Inputs that are taken to be positions which count up by one.
         rotated: Caches whose rows the source keeps in order, and the result rotated.
+        widened: Element type that the result has where the source has bfloat16.
 
     Raises:
         AssertionError: If the checker rejects the result of a source that it accepts.
@@ -196,7 +198,7 @@ def proven(
     _check_result(model, source, notes)
     if verifier is None:
         return Verification("skipped", detail="switched off with `--no-verify`")
-    return verifier.compare(model, dims=dims, positions=positions, rotated=rotated)
+    return verifier.compare(model, dims=dims, positions=positions, rotated=rotated, widened=widened)
 
 
 def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:

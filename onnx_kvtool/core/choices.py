@@ -16,6 +16,7 @@ __all__ = [
     "Bounds",
     "CheckFormat",
     "ContribChoice",
+    "ElementType",
     "ExternalData",
     "IndexDtype",
     "InspectFormat",
@@ -40,6 +41,7 @@ AttentionChoice = Literal["auto", "keep", "sliced", "full"]
 Bounds = Literal["checked", "unchecked"]
 ContribChoice = Literal["standard", "keep"]
 CheckFormat = Literal["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
+ElementType = Literal["float16", "float32"]
 ExternalData = Literal["reference", "link", "copy"]
 IndexDtype = Literal["int64", "int32"]
 InspectFormat = Literal["text", "json", "html", "dot", "mermaid"]

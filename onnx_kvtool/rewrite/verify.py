@@ -73,6 +73,7 @@ class Verifier:
         dims: Mapping[str, int] | None = None,
         positions: Collection[str] = (),
         rotated: Collection[RotatedCache] = (),
+        widened: ir.DataType | None = None,
     ) -> Verification:
         """Run the source and `result` on the same inputs and compare every output.
 
@@ -81,6 +82,7 @@ class Verifier:
             dims: Sizes at which the source is known to run, where none was asked for.
             positions: Inputs that are taken to be positions which count up by one.
             rotated: Caches whose rows the source keeps in order, and the result rotated.
+            widened: Element type that the result has where the source has bfloat16.
 
         Returns:
             `equal`, `different` with the first difference, or `skipped` with the reason.
@@ -93,6 +95,7 @@ class Verifier:
             dims={**(dims or {}), **self._settings.dims},
             positions=frozenset(positions),
             rotated=tuple(rotated),
+            widened=widened,
         )
         judged = Candidate.of(result, _RESULT, settings)
         report = compare_candidates(self._source, judged, settings)

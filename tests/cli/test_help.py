@@ -135,6 +135,7 @@ def test_help_names_the_default_and_the_range(option: click.Option) -> None:
         assert "[default: " in record[1] or option.opts[-1] in (
             "--compare",
             "--contrib",  # of `lower`: as the target has it
+            "--element-type",
             "--index-dtype",
         )
 

@@ -28,6 +28,7 @@ DEFAULTS = {
     "index_dtype": None,
     "bounds": "checked",
     "contrib": None,
+    "element_type": None,
     "verify": None,
     "verify_steps": None,
     "verify_budget": None,

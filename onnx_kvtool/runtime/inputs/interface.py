@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-__all__ = ["Interface", "Port", "interface_difference", "interface_of"]
+__all__ = ["Interface", "Port", "interface_difference", "interface_of", "narrowed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,26 @@ def interface_of(model: ir.Model) -> Interface:
     initializers = model.graph.initializers
     fed = [value for value in model.graph.inputs if value.name not in initializers]
     return Interface(_ports(fed), _ports(model.graph.outputs))
+
+
+def narrowed(interface: Interface, expected: Interface, wide: ir.DataType) -> Interface:
+    """Return an interface with the types of another one where that has bfloat16 for `wide`.
+
+    Ports are matched by their position.
+    """
+
+    def matched(ports: tuple[Port, ...], others: tuple[Port, ...]) -> tuple[Port, ...]:
+        types = [other.type for other in others] + [None] * len(ports)
+        return tuple(
+            replace(port, type=type_)
+            if type_ is not None and type_.replace("BFLOAT16", wide.name) == port.type
+            else port
+            for port, type_ in zip(ports, types, strict=False)
+        )
+
+    return Interface(
+        matched(interface.inputs, expected.inputs), matched(interface.outputs, expected.outputs)
+    )
 
 
 def interface_difference(expected: Interface, actual: Interface) -> str | None:

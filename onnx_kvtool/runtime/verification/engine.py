@@ -59,6 +59,8 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         outputs, a B that breaks the specification or fails where A runs, a value, or a weight of
         models that are otherwise the same); or `unrunnable` with the reason.
     """
+    if settings.widened is not None:
+        b = b.narrowed(a.interface, settings.widened)
     pair = grown(a, b, settings)
     if pair is not None:
         if (least := pair.least(settings)) > settings.budget.memory:
@@ -67,7 +69,7 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         settings = replace(settings, dims=pair.pair.dims)
     elif (difference := interface_difference(a.interface, b.interface)) is not None:
         return _without_run(a, "different", difference, settings)
-    else:
+    elif settings.widened is None:
         a, b = without_padding(a, b)
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
@@ -122,7 +124,7 @@ class _Comparison:
         self._settings = settings
         self._runtime = runtime
         self._account = Account()
-        self._likeness: Likeness | None = likeness(a, b)
+        self._likeness: Likeness | None = likeness(a, b) if settings.widened is None else None
         self._measure = Measure(
             moved=a.moved,
             precision=_coarser(a.precision, b.precision),
@@ -131,7 +133,9 @@ class _Comparison:
             atol=settings.atol,
         )
         self._pair = (
-            NarrowPair(a, b, settings, runtime) if NarrowPair.is_one(a, b, self._measure) else None
+            NarrowPair(a, b, settings, runtime)
+            if NarrowPair.is_one(a, b, self._measure, settings)
+            else None
         )
         self._twins = None if self._pair is None else self._pair.twins(self._measure)
 
@@ -271,6 +275,8 @@ class _Comparison:
 
     def _earliest(self, found: Difference) -> tuple[EarliestDifference | None, str | None]:
         subjects, measure, runtime = (self._a, self._b), self._measure, self._runtime
+        if self._settings.widened is not None and not found.is_of_twins:
+            return None, None  # what lies in between has other types
         if found.is_of_twins and self._pair is not None and self._twins is not None:
             subjects, runtime = self._pair.subjects, self._pair.runtime
             measure = self._twins.measure

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
 
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
-__all__ = ["Host", "Hosted"]
+__all__ = ["Host", "Hosted", "WideHost"]
+
+_NARROW = np.dtype(ml_dtypes.bfloat16)
 
 
 class Host(Protocol):
@@ -38,3 +43,33 @@ class Hosted:
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
         """Run the model on what its host makes of `inputs`, and return what it reads."""
         return self.host.outputs(inputs, self.session.run(self.host.feeds(inputs)))
+
+
+@dataclass(frozen=True, slots=True)
+class WideHost:
+    """Feeds a model that has another type where the comparison has bfloat16.
+
+    What it gives in place of bfloat16 is rounded to that, so that data which was only moved has
+    the same bits.
+
+    Attributes:
+        dtype: The type that the model has.
+        narrow: Outputs that the comparison has in bfloat16.
+    """
+
+    dtype: np.dtype[Any]
+    narrow: frozenset[str]
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs, those of bfloat16 in the type of the model."""
+        return {
+            name: array.astype(self.dtype) if array.dtype == _NARROW else array
+            for name, array in inputs.items()
+        }
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs, rounded to bfloat16 where the comparison has that."""
+        return {
+            name: array.astype(_NARROW) if name in self.narrow else array
+            for name, array in outputs.items()
+        }

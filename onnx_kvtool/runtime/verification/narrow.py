@@ -42,6 +42,7 @@ class NarrowPair:
     def __init__(self, a: Subject, b: Subject, settings: Settings, runtime: RuntimeName) -> None:
         self._a = a
         self._b = b
+        self._settings = settings
         self._name = dtype_name(a.coarsest or ir.DataType.FLOAT)
         self._runtimes = RUNTIMES if settings.runtime == "auto" else (settings.runtime,)
         self._runtime: RuntimeName = runtime
@@ -50,9 +51,13 @@ class NarrowPair:
         self.account = TwinAccount()
 
     @staticmethod
-    def is_one(a: Subject, b: Subject, measure: Measure) -> bool:
-        """Return whether two models are such a pair, and something of it can differ by rounding."""
-        if not a.is_narrow or a.coarsest != b.coarsest or measure.exact or measure.is_given:
+    def is_one(a: Subject, b: Subject, measure: Measure, settings: Settings) -> bool:
+        """Return whether two models are such a pair, and something of it can differ by rounding.
+
+        A model that has another type where A is narrow, with the values of A, is one of a pair.
+        """
+        is_alike = a.coarsest == b.coarsest or settings.widened is not None
+        if not a.is_narrow or not is_alike or measure.exact or measure.is_given:
             return False
         return any(port.name not in measure.moved for port in a.interface.outputs)
 
@@ -64,7 +69,8 @@ class NarrowPair:
             NoTwin: If one of them has none.
         """
         if self._twins is None:
-            self._twins = self._a.twin(), self._b.twin()
+            b = self._b if self._settings.widened is None else self._b.with_host(None)
+            self._twins = self._a.twin(), b.twin()
         return self._twins
 
     def twins(self, measure: Measure) -> Twins:
@@ -90,6 +96,8 @@ class NarrowPair:
 
     def _shaken(self) -> Iterator[Shaken]:
         """Open twins in which the constants are moved that only one of the models has."""
+        if self._settings.widened is not None:
+            return  # both have the same values, none of them rounded anew
         of_a, of_b = roundable(self._a.model), roundable(self._b.model)
         for subject, alone in ((self._a, of_a - of_b), (self._b, of_b - of_a)):
             if alone:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import onnx_ir as ir
+
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import RuntimeChoice
@@ -31,6 +33,7 @@ class Settings:
         runtime: What runs both; `auto` for onnxruntime where it runs both, else the reference.
         rtol: Relative tolerance for what is computed; None for that of the types.
         atol: Absolute tolerance for what is computed; None for that of the types.
+        widened: Element type that B has where A has bfloat16; None where it has the same.
         is_a_right: Whether A is right by definition, so that nothing is said of models of which A
             does not run; else one that runs where the other does not is different.
         progress: Told of what is begun.
@@ -46,6 +49,7 @@ class Settings:
     runtime: RuntimeChoice = "auto"
     rtol: float | None = None
     atol: float | None = None
+    widened: ir.DataType | None = None
     is_a_right: bool = False
     progress: Progress = field(default=silent, compare=False, repr=False)
     budget: Budget = field(default_factory=Budget)

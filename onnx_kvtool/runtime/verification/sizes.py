@@ -14,7 +14,12 @@ from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.fitting import least_memory
-from onnx_kvtool.runtime.inputs.interface import Interface, interface_difference, interface_of
+from onnx_kvtool.runtime.inputs.interface import (
+    Interface,
+    interface_difference,
+    interface_of,
+    narrowed,
+)
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.growing.pair import Side, may_be_growing_pair
@@ -141,11 +146,15 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
         `different` without a run for models that are the same but for a weight, or whose inputs
         and outputs differ; `unrunnable` when there are no such copies or they do not run.
     """
-    difference = interface_difference(a.interface, b.interface)
+    of_b = b.interface
+    if settings.widened is not None:
+        of_b = narrowed(of_b, a.interface, settings.widened)
+    difference = interface_difference(a.interface, of_b)
     if difference is not None and not may_be_growing_pair(a.side, b.side):
         return VerifyReport("different", seed=settings.seed, detail=difference)
     try:
-        found = alike(a.skeleton.message, b.skeleton.message)
+        is_retyped = settings.widened is not None
+        found = None if is_retyped else alike(a.skeleton.message, b.skeleton.message)
         weight = None if found is None else weight_difference(a.skeleton, b.skeleton, found)
         if weight is not None and settings.rtol is None and settings.atol is None:
             return VerifyReport("different", seed=settings.seed, detail=weight)

@@ -18,10 +18,10 @@ from onnx_kvtool.runtime.comparison.compare import Tolerance, tolerance_of
 from onnx_kvtool.runtime.comparison.movement import moved_outputs
 from onnx_kvtool.runtime.comparison.noise import coarsest_type
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
-from onnx_kvtool.runtime.inputs.interface import Interface, interface_of
+from onnx_kvtool.runtime.inputs.interface import Interface, interface_of, narrowed
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName, Session, open_session
-from onnx_kvtool.runtime.verification.hosting import Host, Hosted
+from onnx_kvtool.runtime.verification.hosting import Host, Hosted, WideHost
 from onnx_kvtool.runtime.verification.twins import twin
 
 __all__ = ["Subject", "capture"]
@@ -93,9 +93,16 @@ class Subject:
         """Return a session of the model as its host uses it."""
         return session if self.host is None else Hosted(session, self.host)
 
-    def with_host(self, host: Host) -> Subject:
-        """Return the model as `host` uses it."""
+    def with_host(self, host: Host | None) -> Subject:
+        """Return the model as `host` uses it; None for nothing in between."""
         return replace(self, host=host, _sessions={})
+
+    def narrowed(self, expected: Interface, wide: ir.DataType) -> Subject:
+        """Return the model as one that has bfloat16 where `expected` has it for `wide`."""
+        interface = narrowed(self.interface, expected, wide)
+        given = zip(interface.outputs, self.interface.outputs, strict=True)
+        changed = frozenset(port.name for port, own in given if port.type != own.type)
+        return replace(self.with_host(WideHost(wide.numpy(), changed)), interface=interface)
 
     def session(self, runtime: RuntimeName) -> Session:
         """Return the model loaded in `runtime`, which is tried once.

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.files.converted import ConvertedTensor
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.sessions import Array
@@ -82,11 +83,17 @@ def is_packed(bytes_: ir.TensorProtocol, narrow: ir.TensorProtocol) -> bool:
 def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
     """Return whether two tensors hold the same bits, and are of one type and shape or packed.
 
+    One that is converted is held against the other as it was before.
+
     Values that lie at the same place in the same file are not read.
 
     Raises:
         KvtoolError: If values cannot be read.
     """
+    if isinstance(b, ConvertedTensor):
+        return same_values(a, b.source)
+    if isinstance(a, ConvertedTensor):
+        return same_values(a.source, b)
     packed = is_packed(a, b) or is_packed(b, a)
     if not packed and (a.dtype, tuple(a.shape)) != (b.dtype, tuple(b.shape)):
         return False

@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.files.converted import ConvertedTensor
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.core.storage import tensor_bytes
@@ -244,6 +245,9 @@ class _Draw:
         return kept
 
     def _drawn(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
+        if isinstance(real, ConvertedTensor):  # the other model has the type that it had
+            values = drawn(real.source, shape, name, self.seed, self.quantised)
+            return ir.tensor(values.astype(real.dtype.numpy()), dtype=real.dtype, name=name)
         narrow = self.narrow.get(name)
         if narrow is None or narrow.dtype == real.dtype:
             values = drawn(real, shape, name, self.seed, self.quantised)
