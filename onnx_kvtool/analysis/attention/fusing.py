@@ -161,7 +161,9 @@ def _prove(
         raise Unproven("unknown-scale", f"the scores are scaled by {scale:g}, expected above 0")
     if dtype == ir.DataType.DOUBLE and not _is_single(scores.softcap or 0):
         raise Unproven("types-differ", "an attribute of Attention cannot hold the softcap")
-    found = masking(scores, dtype, frame, sight, guarded=_is_guarded(scores, weighted))
+    stored = keys.value, values.value
+    guarded = _is_guarded(scores, weighted)
+    found = masking(scores, dtype, frame, stored, sight, guarded=guarded)
     form = _form(keys, values, choice)
     _check_assumed(frame, sight.knowledge)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)

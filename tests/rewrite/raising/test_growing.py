@@ -101,7 +101,7 @@ def test_every_decoder_that_grows_its_caches_gives_the_same(name: str) -> None:
     "name", ["growing/llama__optimum", *rest("growing/t5_decoder_merged__optimum")]
 )
 def test_the_result_is_held_against_the_source(name: str) -> None:
-    _, report = kv.raise_(read(name), capacity=ROWS, verify=True)
+    _, report = kv.raise_(read(name), capacity=ROWS, attention="keep", verify=True)
     found = report.verification
     assert found.status == "equal"
     assert len(found.bit_equal) == len(read(name).graph.output)
@@ -153,7 +153,7 @@ def test_a_name_makes_a_dimension() -> None:
     ("capacity", "message"),
     [
         pytest.param(0, "`capacity` is 0", id="no rows"),
-        pytest.param("4 k", "`--capacity` is `4 k`", id="neither a number nor a name"),
+        pytest.param("4 k", "`capacity` is `4 k`", id="neither a number nor a name"),
         pytest.param("batch_size", "names a dimension", id="a name that is taken"),
     ],
 )

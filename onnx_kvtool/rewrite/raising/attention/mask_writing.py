@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.conditions import Causality
 from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
 from onnx_kvtool.analysis.attention.masks import Masking, MaskPart
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import unsqueeze, where
 from onnx_kvtool.symbolic.expression import Expr
 
-__all__ = ["Rows", "emit_mask"]
+__all__ = ["Rows", "emit_count", "emit_mask", "for_each_sequence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,53 @@ def emit_mask(
         return em.op("Expand", whole, target, dtype=whole.dtype or dtype, hint="mask")
 
     return em.once(key, build)
+
+
+def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.Value | None:
+    """Return `nonpad_kv_seqlen`, (B,), with which `is_causal` means what a mask meant.
+
+    None where `is_causal` means it alone. It is made once for all layers that have it.
+    """
+    if causal == "plain":
+        return None
+    if causal == "last":
+        every = _size(frame.sizes[KEY], rows.keys, rows.axis, em)
+        return for_each_sequence(em, every, frame.sizes[BATCH], rows.queries)
+    written = rows.keys.producer()
+    assert written is not None
+    start = written.inputs[2] if len(written.inputs) > 2 else None
+    count = _size(frame.sizes[QUERY], rows.queries, rows.axis, em)
+    if start is None:
+        return for_each_sequence(em, count, frame.sizes[BATCH], rows.queries)
+    key = ("nonpad_kv_seqlen", start, frame.sizes[QUERY])
+    return em.once(key, lambda: em.op("Add", start, count, hint="nonpad_kv_seqlen"))
+
+
+def for_each_sequence(
+    em: Emitter, count: ir.Value, batch: Expr | str | None, carrier: ir.Value
+) -> ir.Value:
+    """Return a number, (1,), once for each sequence of a batch: (B,).
+
+    Args:
+        em: Where to build.
+        count: The number.
+        batch: Size of the batch, or its name; None for one that no other value is known to have.
+        carrier: A value whose axis 0 is the batch.
+    """
+    number = batch.number if isinstance(batch, Expr) else None
+    if number == 1:
+        return count
+    known = carrier if batch is None else batch
+
+    def size() -> ir.Value:
+        return em.op("Shape", carrier, attributes={"start": 0, "end": 1}, hint="batch_size")
+
+    def build() -> ir.Value:
+        fixed = None if number is None else em.constant([number], "batch_size")
+        of_batch = em.once(("batch size", known), size) if fixed is None else fixed
+        return em.op("Expand", count, of_batch, hint="nonpad_kv_seqlen")
+
+    return em.once(("nonpad_kv_seqlen", count, known), build)
 
 
 def _size(size: Expr, value: ir.Value, axis: int, em: Emitter) -> ir.Value:

@@ -165,7 +165,8 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
         if unread is not None:
             old += unread
             done = outcome.attention[number]
-            sentence = "rows of the caches that are not in use are hidden by the mask"
+            how = "mask" if node.inputs[_MASK] is not None else "number of rows in use"
+            sentence = f"rows of the caches that are not in use are hidden by the {how}"
             outcome.attention[number] = replace(done, form="full", proof=(*done.proof, sentence))
     outcome.removed += remove_dead(old)
     return bool(old)

@@ -5,7 +5,12 @@
     Attention(Q, K, V, mask)  # (.., L, n)                ->   Attention(Q, K, V, Pad(mask))
 
 The mask that the stage writes is as long as the keys, so that what it lacks are the rows not in
-use, which are hidden. Rows that were never written count for nothing, but for NaN: a caller starts
+use, which are hidden. Without a mask `nonpad_kv_seqlen` counts the rows in use:
+
+    Attention(Q, K, V, nonpad_kv_seqlen=n)            ->   Attention(Q, K, V, nonpad_kv_seqlen=n)
+    Attention(Q, K, V)                                ->   Attention(Q, K, V, nonpad_kv_seqlen=n)
+
+Rows that were never written count for nothing, but for NaN: a caller starts
 with caches of zeros.
 """
 
@@ -20,11 +25,15 @@ from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
+from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
+from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.stored import elements
 
 __all__ = ["read_whole"]
 
 _ROWS = 2
+_MASK, _COUNT = 3, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +67,41 @@ def read_whole(node: ir.Node, opset: int, scope: ScopedValues) -> list[ir.Node] 
     except MalformedNode:
         return None
     keys, values = parts
-    mask = view.attn_mask
     if keys is None or values is None or keys.count is not values.count:
         return None
-    if mask is None or mask.dtype is None:
-        return None
-    if view.is_causal or view.nonpad_kv_seqlen is not None or view.past_key is not None:
+    if view.past_key is not None:
         return None
     em = Emitter(scope, opset, node.name or "kvtool/attention")
-    whole = _padded(mask, keys, em)
+    if view.attn_mask is not None:
+        if view.is_causal or view.nonpad_kv_seqlen is not None or view.attn_mask.dtype is None:
+            return None
+        last = _MASK, _padded(view.attn_mask, keys, em)
+    elif _is_counted(view, keys, opset):
+        batch = (dims_of(keys.cache) or (None,))[0]
+        size = integer(batch) if isinstance(batch, int) else batch
+        last = _COUNT, for_each_sequence(em, keys.count, size, view.query)
+    else:
+        return None
     graph = node.graph
     assert graph is not None
-    old = [p for value in (view.key, view.value) if (p := value.producer()) is not None]
+    before = (view.key, view.value, view.nonpad_kv_seqlen)
+    old = [p for value in before if value is not None and (p := value.producer()) is not None]
     graph.insert_before(node, em.commit())
-    for index, value in ((1, keys.cache), (2, values.cache), (3, whole)):
+    node.resize_inputs(max(len(node.inputs), last[0] + 1))
+    for index, value in ((1, keys.cache), (2, values.cache), last):
         node.replace_input_with(index, value)
     return old
+
+
+def _is_counted(view: Attention, keys: _Part, opset: int) -> bool:
+    """Return whether an Attention without a mask hides nothing, or counts the keys of all."""
+    if view.nonpad_kv_seqlen is None:
+        return not view.is_causal
+    expand = view.nonpad_kv_seqlen.producer()
+    counted: ir.Value | None = view.nonpad_kv_seqlen
+    if expand is not None and expand.op_type == "Expand" and expand.domain == "":
+        counted = NodeView(expand, opset).required("input")
+    return counted is keys.count
 
 
 def _part(value: ir.Value, opset: int) -> _Part | None:

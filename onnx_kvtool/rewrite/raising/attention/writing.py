@@ -11,7 +11,7 @@ from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import scaled_queries, unsqueeze
 from onnx_kvtool.rewrite.engine.rule import Replacement
-from onnx_kvtool.rewrite.raising.attention.mask_writing import Rows, emit_mask
+from onnx_kvtool.rewrite.raising.attention.mask_writing import Rows, emit_count, emit_mask
 from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = ["write"]
@@ -33,9 +33,12 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
             assert operand.heads.number is not None
             attributes[name] = operand.heads.number
     queries, attributes["scale"] = scaled_queries(em, queries, fusion.dtype, fusion.scale)
-    inputs = [queries, keys, values]
-    if fusion.masking.parts and not fusion.masking.causal:
-        rows = Rows(queries, keys, 1 if packed else 2)
+    inputs: list[ir.Value | None] = [queries, keys, values]
+    rows = Rows(queries, keys, 1 if packed else 2)
+    if fusion.masking.causal is not None:
+        count = emit_count(fusion.masking.causal, fusion.frame, em, rows)
+        inputs += [] if count is None else [None, None, None, count]
+    elif fusion.masking.parts:
         inputs.append(emit_mask(fusion.masking, fusion.dtype, fusion.frame, em, rows))
     result = em.op("Attention", *inputs, attributes=attributes, dtype=fusion.dtype)
     attention = result.producer()
@@ -58,7 +61,7 @@ def _attributes(fusion: Fusion) -> dict[str, int | float]:
     precision = fusion.softmax.outputs[0].dtype
     if precision is not None and precision != fusion.dtype:
         attributes["softmax_precision"] = int(precision)
-    if fusion.masking.causal:
+    if fusion.masking.causal is not None:
         attributes["is_causal"] = 1
     return attributes
 

@@ -143,6 +143,7 @@ class Edit:
         if is_attention or grown.uses() or grown.is_graph_output():
             rows = self._in_use(em, growth, end, present)
             rows.type, rows.shape = grown.type or rows.type, grown.shape
+            self._count(grown, rows, growth.axis)
             ir.convenience.replace_all_uses_with(grown, rows, replace_graph_outputs=True)
             if grown is output:
                 rows.name, grown.name = grown.name, None
@@ -187,6 +188,17 @@ class Edit:
         dtype = present.dtype or ir.DataType.UNDEFINED
         first, axes = em.constant([0], "first"), em.constant([axis], "axes")
         return em.op("Slice", present, first, total, axes, dtype=dtype, hint="rows_in_use")
+
+    def _count(self, grown: ir.Value, rows: ir.Value, axis: int) -> None:
+        """Let those who read how many rows are in use read the number, and no rows."""
+        total = _producer(rows).inputs[2]
+        assert total is not None
+        for use in tuple(grown.uses()):
+            node = use.node
+            if node.op_type == "Shape" and node.domain == "":
+                rank = len(grown.shape) if grown.shape is not None else axis + 1
+                if _limits(node, rank) == (axis, axis + 1):
+                    self._replace(node.outputs[0], total, node)
 
     def resize(self, growth: Growth | Rolling, node: ir.Node) -> None:
         """Let those who read the length of a past read how many rows are in use."""
@@ -252,6 +264,12 @@ class Edit:
             graph.insert_before(node, em.commit())
         ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
         self.old.append(node)
+
+
+def _producer(value: ir.Value) -> ir.Node:
+    node = value.producer()
+    assert node is not None
+    return node
 
 
 def _limits(node: ir.Node, rank: int) -> tuple[int, int]:

@@ -1,0 +1,149 @@
+"""Which keys a mask shows, as a function of coordinates: all, those up to the query, or others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
+from onnx_kvtool.analysis.attention.numbers import number_of
+from onnx_kvtool.analysis.attention.scores import Hidden, Mask
+from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.symbolic.atoms import IsNegative
+from onnx_kvtool.symbolic.bounds import at_least
+from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.forms import negation
+from onnx_kvtool.symbolic.substitute import simplified, substitute
+
+__all__ = ["SWALLOWS", "Causality", "causality", "element_of", "sees_some", "shows_all"]
+
+SWALLOWS = 1e30
+"""A number to which no score makes a difference, in a type of at least 8 bits of exponent."""
+
+Causality = Literal["plain", "last", "written"]
+"""How Attention is told that query i sees key j just where `j <= i + ahead`.
+
+By `is_causal` alone, with as many queries as keys; the queries are the last of the keys, which
+`nonpad_kv_seqlen` counts; or their keys are what a TensorScatter has just written, and it counts
+the rows up to the last of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """Which keys are seen, as a bool value, and whether it is true for those."""
+
+    seen: Seen
+    shown: bool
+
+
+def element_of(mask: Mask | Hidden, frame: Frame, sight: Sight) -> Expr | None:
+    """Return 1 where a key is seen and 0 where not, over the coordinates of the frame.
+
+    None for a mask that does something else than to hide keys, or whose elements are not known.
+    """
+    condition = _condition(mask, sight)
+    return None if condition is None else _element(condition, frame, sight)
+
+
+def _condition(mask: Mask | Hidden, sight: Sight) -> _Condition | None:
+    """Return the condition of a mask that hides keys and does nothing else."""
+    if isinstance(mask, Hidden):
+        return _Condition(mask.seen, mask.shown) if mask.fill <= -SWALLOWS else None
+    node = mask.seen.value.producer()
+    if node is None or node.op_type != "Where" or node.domain != "" or mask.factor != 1:
+        return None
+    condition, yes, no = node.inputs
+    a, b = number_of(yes, sight), number_of(no, sight)
+    if condition is None or a is None or b is None or min(a, b) > -SWALLOWS or max(a, b) != 0:
+        return None
+    seen = sight.aligned(mask.seen, condition)
+    return None if seen is None else _Condition(seen, a == 0)
+
+
+def _element(condition: _Condition, frame: Frame, sight: Sight) -> Expr | None:
+    element = sight.maps.of(condition.seen.value).element
+    if element is None:
+        return None
+    at = dict(enumerate(condition.seen.index))
+    found = substitute(element, at, frame.facts(integer(1)))
+    return found if condition.shown else negation(found)
+
+
+def sees_some(element: Expr, frame: Frame) -> bool:
+    """Return whether each query sees the first key, or that of its own number."""
+    facts = frame.facts(integer(1))
+    keys = [integer(0)]
+    if frame.sizes[QUERY] == frame.sizes[KEY]:
+        keys.append(frame.at(QUERY))
+    return any(substitute(element, {KEY: key}, facts).number == 1 for key in keys)
+
+
+def shows_all(element: Expr, frame: Frame) -> bool:
+    """Return whether every query sees every key."""
+    return simplified(element, frame.facts(integer(1))).number == 1
+
+
+def causality(
+    element: Expr, frame: Frame, stored: tuple[ir.Value, ir.Value], sight: Sight
+) -> tuple[Causality, Expr] | None:
+    """Return how Attention is told which keys a mask shows, and `ahead`.
+
+    The texts of the releases of onnx differ in what `is_causal` means with other numbers of queries
+    and keys; with `nonpad_kv_seqlen` they agree that the last query is at the last key that is
+    counted. So the count has to be proven: to be that of all keys, or of the rows up to the last
+    one that is written in this step, to each sequence on its own.
+
+    Args:
+        element: What `element_of` returns.
+        frame: The frame.
+        stored: Keys and values as Attention is to get them.
+        sight: What is known of the model.
+
+    Returns:
+        None for any other mask.
+    """
+    shown = simplified(element, frame.facts(integer(1))).atom
+    if not isinstance(shown, IsNegative):
+        return None
+    ahead = frame.at(KEY) - frame.at(QUERY) - 1 - shown.of
+    if any(ahead.depends_on(axis) for axis in (HEAD, QUERY, KEY)):
+        return None
+    queries, keys = frame.sizes[QUERY], frame.sizes[KEY]
+    ahead = sight.knowledge.equalities.resolved(ahead)
+    if ahead.number == 0 and queries == keys:
+        return "plain", ahead
+    if ahead == keys - queries and at_least(keys, queries, frame.facts(integer(1))):
+        return "last", ahead
+    written = all(_is_written(value, ahead, frame, sight) for value in stored)
+    return ("written", ahead) if written else None
+
+
+def _is_written(cache: ir.Value, start: Expr, frame: Frame, sight: Sight) -> bool:
+    """Return whether a step writes a row for each query into a cache, from `start` on.
+
+    That is not below 0 and leaves room for all of them, or TensorScatter fails.
+    """
+    node = cache.producer()
+    if node is None or node.op_type != "TensorScatter" or node.domain != "":
+        return False
+    try:
+        scatter = TensorScatter(node, sight.opset if node.version is None else node.version)
+        axis = scatter.sequence_axis
+    except MalformedNode:
+        return False
+    update = sight.shape(scatter.update)
+    if axis is None or update is None or scatter.mode != "linear":
+        return False
+    if update[axis] != frame.sizes[QUERY]:
+        return False
+    if scatter.write_indices is None:
+        return start.number == 0
+    held = sight.maps.of(scatter.write_indices).element
+    if held is None:
+        return False
+    held = substitute(held, {0: frame.at(BATCH)}, frame.facts(integer(1)))
+    return sight.knowledge.equalities.resolved(held) == start
