@@ -22,7 +22,7 @@ from onnx_kvtool.symbolic.stored import elements
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LARGEST", "Folder", "constant_integers", "tensor_integers"]
+__all__ = ["LARGEST", "Folder", "bound_attributes", "constant_integers", "tensor_integers"]
 
 _INT32 = np.iinfo(np.int32)
 
@@ -62,13 +62,10 @@ class Folder:
         if node.domain != "" or len(node.outputs) != 1:
             return None
         rule = fold_rule(node.op_type)
-        facts = None if rule is None else _facts(node)
-        if rule is None or facts is None:
+        bound = None if rule is None else bound_attributes(node)
+        if rule is None or bound is None:
             return None
-        attributes: dict[str, Any] = {
-            name: a.default for name, a in facts.attributes.items() if a.default is not None
-        }
-        attributes.update((name, given.value) for name, given in node.attributes.items())
+        _, attributes = bound
         inputs = [None if v is None else self._memo.get(v) for v in node.inputs]
         try:
             result = rule(node, inputs, attributes)
@@ -85,9 +82,21 @@ class Folder:
         return Partial(result.numbers, result.known & narrow)
 
 
-def _facts(node: ir.Node) -> OpFacts | None:
-    """Return the newest version of the operator that allows the inputs and attributes of a node."""
-    return next((facts for facts in op_history(node.op_type) if _is_allowed(node, facts)), None)
+def bound_attributes(node: ir.Node) -> tuple[OpFacts, dict[str, Any]] | None:
+    """Return the attributes of a node of the default domain, defaults among them.
+
+    Returns:
+        The newest version of the operator that allows the inputs and attributes of the node, and
+        the attributes by name; None where no version allows them.
+    """
+    facts = next((one for one in op_history(node.op_type) if _is_allowed(node, one)), None)
+    if facts is None:
+        return None
+    attributes: dict[str, Any] = {
+        name: a.default for name, a in facts.attributes.items() if a.default is not None
+    }
+    attributes.update((name, given.value) for name, given in node.attributes.items())
+    return facts, attributes
 
 
 def _is_allowed(node: ir.Node, facts: OpFacts) -> bool:

@@ -12,6 +12,7 @@ from onnx_kvtool.cli.options import (
     format_option,
     model_argument,
     output_options,
+    static_option,
     verify_options,
 )
 from onnx_kvtool.cli.output import write_json
@@ -48,6 +49,7 @@ Examples:
   kvtool lower decoder.onnx --target onnxruntime@1.17
   kvtool lower decoder.onnx --only TensorScatter   keeps the opset
   kvtool lower decoder.onnx --via scatterelements -o scatter.onnx
+  kvtool lower decoder.onnx --dim batch=1 --dim sequence_len=1 --static
   kvtool lower decoder.onnx --dry-run --format json
   kvtool lower - -o - < decoder.onnx > lowered.onnx
 
@@ -137,6 +139,7 @@ def _operators(
     section="How",
 )
 @dim_option
+@static_option
 @verify_options
 @format_option
 @click.pass_context
@@ -154,7 +157,8 @@ def lower(
     Every operator that the opset lacks is written with operators that it has, in the main graph, in
     bodies and in functions: TensorScatter as ScatterND or ScatterElements, Attention,
     RMSNormalization and RotaryEmbedding as what they are made of. The other nodes, and the names
-    and types of inputs and outputs, stay as they are. Nothing is optimised.
+    and types of inputs and outputs, stay as they are. Nothing is optimised, but with --dim sizes
+    are fixed: inputs and outputs declare the numbers, and what follows from them is folded.
 
     All or nothing: if any node cannot be lowered, nothing is written and every refusal is reported
     with its reason. Before it is written, the result runs on the same inputs as MODEL, step by

@@ -20,6 +20,7 @@ __all__ = [
     "format_option",
     "model_argument",
     "output_options",
+    "static_option",
     "verify_options",
 ]
 
@@ -132,6 +133,17 @@ def dim_option(command: F) -> F:
         shell_complete=offers("dims"),
         help="Give a symbolic dimension a value; repeatable.",
         section="Input",
+    )(command)
+
+
+def static_option(command: F) -> F:
+    """Add `--static`."""
+    return option(
+        "--static",
+        is_flag=True,
+        help="Fold what follows from sizes, and refuse a result in which one is no number or is"
+        " read by a node.",
+        section="How",
     )(command)
 
 

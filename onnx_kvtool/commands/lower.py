@@ -39,10 +39,10 @@ from onnx_kvtool.rewrite.element_type import TypeChange, change_element_type, na
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
+from onnx_kvtool.rewrite.fixing.around import rewrite_fixed
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.report import LowerReport, Outcome, Refused, Verification
-from onnx_kvtool.shapes.fixing import fix_dims
 from onnx_kvtool.targets.target import Target, find_target
 
 __all__ = ["LowerRequest", "check_request", "lower", "run"]
@@ -64,6 +64,7 @@ class LowerRequest(RewriteRequest):
         contrib: Whether operators of onnxruntime are written with those of ONNX; None for those
             that `target` does not import.
         element_type: Type that takes the place of bfloat16 everywhere; None to keep it.
+        static: Whether every size of the result has to be a number.
     """
 
     opset: int | None = None
@@ -74,6 +75,7 @@ class LowerRequest(RewriteRequest):
     bounds: Bounds = "checked"
     contrib: ContribChoice | None = None
     element_type: ElementType | None = None
+    static: bool = False
 
 
 @speaking_python
@@ -92,6 +94,7 @@ def lower(
     verify_steps: int | None = None,
     verify_budget: str | None = None,
     dims: Mapping[str, int] | None = None,
+    static: bool = False,
 ) -> tuple[ir.Model, LowerReport]:
     """Return an equal model for an older opset, and the report of what was done.
 
@@ -118,14 +121,17 @@ def lower(
             `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
             smaller sizes and fewer layers.
         dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
-            it runs at these alone, and may be the faster for it.
+            it runs at these alone, with all that follows from them folded.
+        static: Whether the result must have numbers for all sizes, and no node that reads one;
+            what the model itself fixes is folded too.
 
     Returns:
         The lowered model, whose inputs and outputs have the names, types, order and, but for
         `dims`, shapes of those of `model`; and the report. Nothing is written: `kv.save` does that.
 
     Raises:
-        Refused: If a node cannot be lowered or the result is not equal; `report` says why.
+        Refused: If a node cannot be lowered, sizes contradict each other, something stays that is
+            not `static`, or the result is not equal; `report` says why.
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         UsageError: If an argument is out of its range, names what is not there, or contradicts
             another.
@@ -155,6 +161,7 @@ def lower(
         verify_steps=verify_steps,
         verify_budget=verify_budget,
         dims=dims or {},
+        static=static,
     )
     check_request(request)
     work, report = in_memory(model, request, _lower)
@@ -275,7 +282,6 @@ def _lower(
         progress: Told of what is begun.
     """
     verifier = prepared(model, request, progress)
-    fix_dims(model, request.dims)
     wide, change = None, TypeChange()
     if request.element_type is not None:
         progress("changing the element type")
@@ -288,22 +294,24 @@ def _lower(
     target = None if request.target is None else find_target(request.target)
     release = None if target is None else target.release
     opset, reasons = request.opset or DEFAULT_OPSET, list[str]()
-    if target is not None and request.opset is None:
-        opset, reasons = highest_opset(model, target.release, target.max_opset)
+
+    def lowered() -> Outcome:
+        nonlocal opset, reasons
+        if target is not None and request.opset is None:  # which sizes may decide on
+            opset, reasons = highest_opset(model, target.release, target.max_opset)
+        kept = None if request.only else opset
+        return legalise(model, kept, options, request.only, release, contrib=request.contrib)
+
     progress("lowering")
     if change.refused:
         source_opset = model.opset_imports.get("", 0)
         outcome = Outcome(source_opset, min(opset, source_opset), refused=change.refused)
     else:
         with collector_paused():
-            outcome = legalise(
-                model,
-                None if request.only else opset,
-                options,
-                request.only,
-                release,
-                contrib=request.contrib,
-            )
+            if request.dims or request.static:
+                outcome = rewrite_fixed(model, request.dims, opset, lowered, static=request.static)
+            else:
+                outcome = lowered()
         if wide is None:
             outcome.refused = naming_the_flag(outcome.refused)
     outcome.notes[:0] = change.notes

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.rewrite.engine.dead import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.engine.stamp import normalise_domains
 from onnx_kvtool.rewrite.raising.attention.stage import (
     keep_mask_shapes,
@@ -15,7 +16,6 @@ from onnx_kvtool.rewrite.raising.attention.stage import (
     raise_growing_attention,
 )
 from onnx_kvtool.rewrite.raising.contrib import raise_contrib
-from onnx_kvtool.rewrite.raising.dead import constants_of, remove_unread_constants
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
 from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings

@@ -22,7 +22,13 @@ from onnx_kvtool.shapes.completion import Addition, Completion
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.sizes import is_invented
 
-__all__ = ["Annotations", "annotate", "forget_invented_names", "importing_all"]
+__all__ = [
+    "Annotations",
+    "annotate",
+    "correct_constants",
+    "forget_invented_names",
+    "importing_all",
+]
 
 
 @dataclass(slots=True)
@@ -72,7 +78,7 @@ def annotate(
             long, goes on where onnx's leaves a type or a rank unknown. It always does where onnx's
             gives a size of 0, which may be one without a number.
     """
-    corrected = _corrected(model)
+    corrected = correct_constants(model)
     lacking = {
         value
         for _, _, node in nodes(model)
@@ -102,17 +108,19 @@ def annotate(
     return annotations
 
 
-def _corrected(model: ir.Model) -> list[Addition]:
-    """Give constants that `value_info` declares wrongly the type and shape that they have.
+def correct_constants(model: ir.Model) -> list[Addition]:
+    """Give constants that `value_info` declares wrongly their own type and shape, in place.
 
     Readers take what they hold. What is declared of an input stays, because callers may feed it
-    another value, and of an output, because callers rely on it.
+    another value, and of an output of the main graph, because callers rely on it.
     """
     found: list[Addition] = []
     for _, graph in graphs(model):
         made = (out for node in graph if node.op_type == "Constant" for out in node.outputs)
         for value in (*graph.initializers.values(), *made):
-            if value.is_graph_input() or value.is_graph_output() or not is_misdeclared(value):
+            if value.is_graph_input() or not is_misdeclared(value):
+                continue
+            if value.is_graph_output() and graph is model.graph:
                 continue
             tensor = held(value)
             assert tensor is not None

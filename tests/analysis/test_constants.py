@@ -87,6 +87,76 @@ _CASES: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
     ),
     "Cast to int32": ([("Cast", ["a"], {"to": T.INT32})], {"a": _i(5, -6)}),
     "Identity": ([("Identity", ["a"], {})], {"a": _i(5)}),
+    "Slice along two axes": (
+        [("Slice", ["a", "s", "e", "x0", "st"], {})],
+        {
+            "a": _i(*range(24)).reshape(2, 3, 4),
+            "s": _i(1, 3),
+            "e": _i(9, -9),
+            "x0": _i(0, -1),
+            "st": _i(1, -2),
+        },
+    ),
+    "ConstantOfShape": (
+        [("ConstantOfShape", ["a"], {"value": numpy_helper.from_array(np.array([7], np.int32))})],
+        {"a": _i(2, 3)},
+    ),
+    "ConstantOfShape without elements": (
+        [("ConstantOfShape", ["a"], {"value": numpy_helper.from_array(_i(7))})],
+        {"a": _i(2, 0)},
+    ),
+    "Expand both ways": (
+        [("Expand", ["a", "b"], {})],
+        {"a": _i(1, 2, 3).reshape(3, 1), "b": _i(2, 1, 5)},
+    ),
+    "Tile": ([("Tile", ["a", "b"], {})], {"a": _i(*range(6)).reshape(2, 3), "b": _i(2, 3)}),
+    "Transpose": ([("Transpose", ["a"], {"perm": [1, 0]})], {"a": _i(*range(6)).reshape(2, 3)}),
+    "Transpose of all axes": ([("Transpose", ["a"], {})], {"a": _i(*range(6)).reshape(2, 3)}),
+    "Flatten": ([("Flatten", ["a"], {"axis": -1})], {"a": _i(*range(12)).reshape(2, 3, 2)}),
+    "Max and Min": (
+        [("Max", ["a", "b", "c"], {}), ("Min", ["n0", "b"], {})],
+        {"a": _i(1, 5, 3), "b": _i(2), "c": _i(0, 9, 4)},
+    ),
+    "Sum": ([("Sum", ["a", "b", "a"], {})], {"a": _i(1, 5, 3), "b": _i(2)}),
+    "Abs and Sign": ([("Abs", ["a"], {}), ("Sign", ["n0"], {})], {"a": _i(-3, 0, 4)}),
+    "Clip": (
+        [("Clip", ["a", "b", "c"], {})],
+        {"a": _i(1, 5, 9), "b": np.array(2), "c": np.array(6)},
+    ),
+    "Clip from above": ([("Clip", ["a", "", "c"], {})], {"a": _i(1, 5, 9), "c": np.array(6)}),
+    "ReduceProd": ([("ReduceProd", ["a"], {"keepdims": 0})], {"a": _i(2, 3, 5)}),
+    "ReduceProd of nothing": ([("ReduceProd", ["a"], {})], {"a": np.zeros(0, np.int64)}),
+    "ReduceSum along an axis": (
+        [("ReduceSum", ["a", "b"], {})],
+        {"a": _i(*range(6)).reshape(2, 3), "b": _i(-1)},
+    ),
+    "ReduceSum along none": (
+        [("ReduceSum", ["a", "b"], {"noop_with_empty_axes": 1})],
+        {"a": _i(*range(6)).reshape(2, 3), "b": np.zeros(0, np.int64)},
+    ),
+    "ReduceMax and ReduceMin": (
+        [("ReduceMax", ["a", "b"], {}), ("ReduceMin", ["n0"], {})],
+        {"a": _i(*range(6)).reshape(2, 3), "b": _i(0)},
+    ),
+    "CumSum": ([("CumSum", ["a", "b"], {})], {"a": _i(2, 3, 5), "b": np.array(0)}),
+    "CumSum from the end without the own element": (
+        [("CumSum", ["a", "b"], {"exclusive": 1, "reverse": 1})],
+        {"a": _i(2, 3, 5), "b": np.array(0)},
+    ),
+    "Trilu": (
+        [("Trilu", ["a", "b"], {"upper": 0})],
+        {"a": _i(*range(9)).reshape(3, 3), "b": _S - 8},
+    ),
+    "NonZero": ([("NonZero", ["a"], {})], {"a": _i(0, 3, 0, 5)}),
+    "comparisons": (
+        [
+            ("GreaterOrEqual", ["a", "b"], {}),
+            ("LessOrEqual", ["a", "b"], {}),
+            ("Xor", ["n0", "n1"], {}),
+        ],
+        {"a": _i(1, 2, 3), "b": _i(2)},
+    ),
+    "CastLike": ([("CastLike", ["a", "b"], {})], {"a": _i(0, 3), "b": np.array([True])}),
 }
 
 
@@ -117,6 +187,25 @@ _UNKNOWN: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
     "the number of its elements": ([("Size", ["x"], {})], {}),
     "a symbolic size": ([("Shape", ["x"], {}), ("Gather", ["n0", "b"], {})], {"b": np.array(1)}),
     "division by zero": ([("Div", ["a", "b"], {})], {"a": _i(1), "b": _i(0)}),
+    "an expansion to more than is folded": (
+        [("Expand", ["a", "b"], {})],
+        {"a": _i(1), "b": _i(LARGEST + 1)},
+    ),
+    "a filling of more than is folded": (
+        [("ConstantOfShape", ["a"], {"value": numpy_helper.from_array(_i(7))})],
+        {"a": _i(2**40, 2**40)},
+    ),
+    "a filling of a negative size": (
+        [("ConstantOfShape", ["a"], {"value": numpy_helper.from_array(_i(7))})],
+        {"a": _i(-1)},
+    ),
+    "repeats of more than is folded": ([("Tile", ["a", "b"], {})], {"a": _i(1), "b": _i(2**40)}),
+    "a product that leaves int64": ([("ReduceProd", ["a"], {})], {"a": _i(2**40, 2**40)}),
+    "the largest of nothing": ([("ReduceMax", ["a"], {})], {"a": np.zeros(0, np.int64)}),
+    "a part that begins before the first element and goes back": (
+        [("Slice", ["a", "s", "e", "x0", "st"], {})],
+        {"a": _i(1, 2), "s": _i(-5), "e": _i(-9), "x0": _i(0), "st": _i(-1)},
+    ),
     "an index out of range": ([("Gather", ["a", "b"], {})], {"a": _i(1), "b": _i(1)}),
     "a sum that leaves int32": (
         [("Add", ["a", "a"], {})],
@@ -128,7 +217,10 @@ _UNKNOWN: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
         [("Identity", ["a"], {})],
         {"a": np.zeros(LARGEST + 1, np.int64)},
     ),
-    "an operator that is not folded": ([("Abs", ["a"], {})], {"a": _i(1)}),
+    "an operator that is not folded": (
+        [("BitShift", ["a", "a"], {"direction": "LEFT"})],
+        {"a": _i(1)},
+    ),
 }
 
 

@@ -33,6 +33,7 @@ DEFAULTS = {
     "verify_steps": None,
     "verify_budget": None,
     "dims": {},
+    "static": False,
 }
 
 

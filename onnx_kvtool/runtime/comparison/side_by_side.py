@@ -39,6 +39,8 @@ class Script:
         limit: Rows that the fixed caches of the other model hold, where those of the leader grow:
             no run goes beyond, but for one in which the other has to fail; None for caches that
             both models have alike.
+        shapes: What the other model declares of its inputs, by name: no decode step is made that
+            has another size where that is a number, as of a cache that grows out of a fixed size.
     """
 
     plan: InputPlan
@@ -50,6 +52,7 @@ class Script:
     budget: Budget = field(default_factory=Budget)
     is_empty: Callable[[Arrays], bool] = lambda _: False
     limit: int | None = None
+    shapes: Mapping[str, Sequence[int | str | None]] = field(default_factory=dict)
 
 
 def run_side_by_side(leader: Session, other: Session, script: Script, judge: Judge) -> str | None:
@@ -140,7 +143,7 @@ def _run_case(
             length=chunks[step],
             is_padded=case.padding != "usual",
         )
-        if following is None or not _has_room(script, following):
+        if following is None or not _has_room(script, following) or _outgrows(script, following):
             return
         inputs, led = following, {}
         del following
@@ -152,6 +155,15 @@ def _run_case(
 
 def _has_room(script: Script, inputs: Arrays) -> bool:
     return script.limit is None or sum(rows_of(script.plan, inputs)) <= script.limit
+
+
+def _outgrows(script: Script, inputs: Arrays) -> bool:
+    """Return whether an input has another size than the number that the other model declares."""
+    return any(
+        isinstance(dim, int) and dim >= 0 and dim != size
+        for name, array in inputs.items()
+        for dim, size in zip(script.shapes.get(name, ()), array.shape, strict=False)
+    )
 
 
 def _run_past_the_end(

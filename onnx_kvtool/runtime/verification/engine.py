@@ -199,6 +199,7 @@ class _Comparison:
             self._budget(),
             Emptiness(leader.model, leader.directory, self._runtime),
             None if self._grown is None else self._grown.limit,
+            {} if self._grown is not None else _shapes(follower),
         )
         return run_side_by_side(session, follower.session(self._runtime), script, judge)
 
@@ -308,6 +309,10 @@ def _knows_more(one: Subject, other: Subject) -> bool:
     if other.plan is None or one.plan is None:
         return one.plan is not None
     return bool(_writes(one.plan)) and not _writes(other.plan)
+
+
+def _shapes(subject: Subject) -> dict[str, tuple[int | str | None, ...]]:
+    return {port.name: port.shape for port in subject.interface.inputs if port.shape is not None}
 
 
 def _writes(plan: InputPlan) -> list[Write]:

@@ -25,14 +25,17 @@ __all__ = [
     "add",
     "and_",
     "cast",
+    "cast_like",
     "concat",
     "constant",
     "divide",
     "equal",
     "gather",
     "greater",
+    "greater_or_equal",
     "identity",
     "less",
+    "less_or_equal",
     "modulo",
     "multiply",
     "negate",
@@ -42,11 +45,11 @@ __all__ = [
     "reshape",
     "shape",
     "size",
-    "slice_",
     "squeeze",
     "subtract",
     "unsqueeze",
     "where",
+    "xor",
 ]
 
 _MOST_AXES = 32
@@ -119,6 +122,12 @@ def cast(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | N
         narrow = operand.numbers.astype(np.int32).astype(np.int64)
         return Partial(narrow, operand.known & (narrow == operand.numbers))
     return None
+
+
+def cast_like(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
+    """CastLike, where the type of the other input is known."""
+    like = node.inputs[1]
+    return None if like is None else cast(node, inputs, {"to": like.dtype})
 
 
 def _axes(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> tuple[int, ...] | None:
@@ -210,22 +219,6 @@ def gather(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial |
     return operand.both(lambda a: np.take(a, indices.numbers, axis=axis))
 
 
-def slice_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
-    """Slice of a vector between constants."""
-    operand = inputs[0]
-    if operand is None or operand.numbers.ndim != 1 or len(inputs) < 3:
-        return None
-    given = [p if p is not None and p.complete else None for p in inputs[1:]]
-    if any(p is None for p, v in zip(given, node.inputs[1:], strict=True) if v is not None):
-        return None
-    if any(p is not None and p.numbers.size != 1 for p in given):
-        return None
-    start, end, axis, step = (None if p is None else p.number for p in (*given, None, None)[:4])
-    if start is None or end is None or step == 0 or axis not in (None, 0, -1):
-        return None
-    return operand.both(lambda a: a[slice(start, end, step)])
-
-
 def range_(node: ir.Node, inputs: _Inputs, attributes: _Attributes) -> Partial | None:
     """Range of constants, up to `LARGEST` apart."""
     given = [None if p is None or not p.complete else p.number for p in inputs]
@@ -300,7 +293,10 @@ multiply = _elementwise(np.multiply)
 negate = _elementwise(np.negative)
 equal = _elementwise(np.equal)
 less = _elementwise(np.less)
+less_or_equal = _elementwise(np.less_equal)
 greater = _elementwise(np.greater)
+greater_or_equal = _elementwise(np.greater_equal)
 not_ = _elementwise(np.logical_not)
 and_ = _elementwise(np.logical_and)
 or_ = _elementwise(np.logical_or)
+xor = _elementwise(np.logical_xor)

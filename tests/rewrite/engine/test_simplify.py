@@ -12,7 +12,7 @@ from onnx import helper
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
-from onnx_kvtool.rewrite.engine.simplify import decide_branches
+from onnx_kvtool.rewrite.engine.branches import decide_branches
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, value
 
@@ -47,6 +47,24 @@ def test_a_branch_takes_the_place_of_a_decided_if(condition: str, left: list[str
     x = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
     feeds = {"x": x, "open": np.array(True)}
     np.testing.assert_array_equal(Session(serialize(work), "").run(feeds)["y"], -x)
+
+
+def test_a_constant_that_a_branch_hands_out_has_the_name_of_the_output() -> None:
+    work = _choosing("known")
+    chosen = next(node for node in work.graph if node.op_type == "If")
+    branch = chosen.attributes["then_branch"].as_graph()
+    (old,) = branch
+    held = ir.Value(name="held", const_value=ir.tensor(np.ones((2, 3), np.float32)))
+    branch.register_initializer(held)
+    branch.outputs[0] = held
+    branch.remove(old, safe=True)
+    work.graph.outputs[0] = chosen.outputs[0]
+    decide_branches(work, Folder())
+    (output,) = work.graph.outputs
+    assert output.name == "chosen"
+    producer = output.producer()
+    assert producer is not None and producer.op_type == "Identity"
+    assert producer.inputs[0] is held and held.graph is work.graph
 
 
 def test_constants_for_the_body_of_a_stranger_stay_in_the_body() -> None:

@@ -13,10 +13,10 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
-from onnx_kvtool.rewrite.raising.dead import remove_dead
 from onnx_kvtool.rewrite.raising.growing.attended import check_attention
 from onnx_kvtool.rewrite.raising.growing.circulate import Circulating
 from onnx_kvtool.rewrite.raising.growing.edit import Edit

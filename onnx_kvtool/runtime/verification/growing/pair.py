@@ -162,8 +162,12 @@ class _Finding:
                 if found is not None:
                     arrangement, most = found
                     yield replace(cache, is_circular=True, arrangement=arrangement, most=most)
-            elif pair.kind == "growing" and isinstance(self._sizes_a[pair.past][axis], str):
+            elif pair.kind == "growing" and self._is_open(self._sizes_a[pair.past][axis], capacity):
                 yield cache
+
+    def _is_open(self, dim: Dim, capacity: int) -> bool:
+        """Return whether the rows of a cache of A are none that were bound to those of B."""
+        return isinstance(dim, str) and self.dims.get(dim) != capacity
 
     def _is_fixed(self, pair: CachePair, twin: CachePair | None, axis: int) -> bool:
         """Return whether a cache comes out of B with as many rows as it goes in."""

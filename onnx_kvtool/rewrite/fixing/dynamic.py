@@ -1,0 +1,167 @@
+"""What of a model is not fixed: sizes in names, unknown sizes, and nodes that read sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.walk import graph_path, nodes, subgraphs
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.shapes.inference import Inference
+from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.knowledge import Lost
+from onnx_kvtool.symbolic.sizes import names_in
+
+__all__ = ["dynamic_parts"]
+
+
+@dataclass(slots=True)
+class _Behind:
+    """The values whose sizes are lost for one reason."""
+
+    lost: Lost
+    values: list[str] = field(default_factory=list)
+
+
+def dynamic_parts(
+    model: ir.Model, inference: Inference, *, slices: bool = False
+) -> list[Diagnostic]:
+    """Return what keeps a model from having fixed sizes throughout; empty where all are numbers.
+
+    Causes are told, and not what follows from them: the dimensions of inputs first, then what
+    depends on elements, then nodes that read sizes and are left.
+
+    Args:
+        model: The model, with everything folded that can be.
+        inference: What is known of it.
+        slices: Whether a Slice whose ends are not constant counts as well, which may cut out a
+            part of a fixed size.
+    """
+    found = list(_of_inputs(model))
+    found += _of_values(inference)
+    found += _of_branches(model)
+    found += _of_other_types(inference)
+    if not found:
+        found += _nodes_left(model, slices=slices)
+        found += _names_left(inference)
+    return found
+
+
+def _of_inputs(model: ir.Model) -> Iterator[Diagnostic]:
+    """Yield the dimensions of inputs that are no numbers, each name once."""
+    path = graph_path(model.graph.name)
+    by_name: dict[str, list[tuple[ir.Value, int, str]]] = {}
+    for value in model.graph.inputs:
+        place = Location(path, value=value.name)
+        dims = dims_of(value)
+        if dims is None:
+            if isinstance(value.type, ir.TensorType):
+                yield _static("unknown-rank", place, f"input `{value.name}` declares no shape")
+            continue
+        for axis, dim in enumerate(dims):
+            if dim is None:
+                text = f"dimension {axis} of input `{value.name}` has neither a size nor a name"
+                yield _static(
+                    "unknown-dimension",
+                    place,
+                    text,
+                    "give the dimension a name or a size in the model",
+                )
+            elif isinstance(dim, str):
+                for name in names_in(dim):
+                    by_name.setdefault(name, []).append((value, axis, dim))
+    for name, places in by_name.items():
+        value, axis, dim = places[0]
+        text = f"dimension {axis} of input `{value.name}` is `{dim}`, expected a number"
+        if len(places) > 1:
+            text += f", and so it is in {counted(len(places) - 1, 'other dimension')}"
+        place = Location(path, value=value.name)
+        yield _static("symbolic-dimension", place, text, f"fix it with `--dim {name}=N`")
+
+
+def _of_values(inference: Inference) -> Iterator[Diagnostic]:
+    """Yield the reasons for sizes that no `--dim` fixes, each once."""
+    reasons: dict[tuple[str, int | None, str | None, str], _Behind] = {}
+    for unknown in inference.report.unknown:
+        lost = unknown.lost
+        if lost.code == "undeclared":
+            continue  # which is said of the input
+        key = (lost.location.graph, lost.location.index, lost.location.value, lost.why)
+        behind = reasons.setdefault(key, _Behind(lost))
+        behind.values.append(unknown.location.value or "")
+    for behind in reasons.values():
+        lost, first = behind.lost, behind.values[0]
+        text = f"{lost.why}, so that the shape of `{first}` is not fixed"
+        if len(behind.values) > 1:
+            text += f", nor that of {counted(len(behind.values) - 1, 'other value')}"
+        help = "no `--dim` fixes it: declare its shape in the model, or export it without the node"
+        yield _static("dynamic-size", lost.location, text, help)
+
+
+def _of_branches(model: ir.Model) -> Iterator[Diagnostic]:
+    """Yield the results of an If whose size is another one in each branch, whatever is declared."""
+    for path, index, node in nodes(model):
+        if node.op_type != "If" or not is_standard(node):
+            continue
+        branches = [list(graph.outputs) for _, graph in subgraphs(node)]
+        for output, *given in zip(node.outputs, *branches, strict=False):
+            shapes = [dims_of(value) for value in given]
+            if None not in shapes and len(set(shapes)) > 1:
+                first, second = (f"({', '.join(map(str, shape or ()))})" for shape in shapes)
+                text = f"the branches give {first} and {second} for `{output.name}`"
+                place = Location.of(path, node, index, output.name)
+                yield _static("dynamic-size", place, text)
+
+
+def _of_other_types(inference: Inference) -> Iterator[Diagnostic]:
+    """Yield the values that are no tensors: how many elements a sequence has, no type says."""
+    knowledge = inference.run.knowledge
+    for value, place in inference.run.values.items():
+        type_ = knowledge.types.get(value, value.type)
+        if isinstance(type_, ir.SequenceType | ir.OptionalType):
+            kind = "a sequence" if isinstance(type_, ir.SequenceType) else "optional"
+            text = f"`{value.name}` is {kind}, whose size no type fixes"
+            yield _static("no-tensor", place, text)
+
+
+def _nodes_left(model: ir.Model, *, slices: bool) -> Iterator[Diagnostic]:
+    """Yield the nodes that read sizes, and those whose result is as large as elements say."""
+    folder = Folder()
+    for path, index, node in nodes(model):
+        if not is_standard(node):
+            continue
+        kinds = traits(node)
+        place = Location.of(path, node, index)
+        if Trait.GIVES_SIZES in kinds:
+            text = f"`{node.op_type}` reads a size when the model runs"
+            yield _static("size-read", place, text)
+        elif Trait.COUNTS in kinds:
+            text = f"the size of what `{node.op_type}` gives depends on elements"
+            yield _static("dynamic-size", place, text)
+        elif slices and node.op_type == "Slice" and not _is_constant(node.inputs[1:], folder):
+            text = "`Slice` cuts where inputs of the model say"
+            yield _static("dynamic-slice", place, text)
+
+
+def _is_constant(given: Iterable[ir.Value | None], folder: Folder) -> bool:
+    return all(value is None or folder.integers(value) is not None for value in given)
+
+
+def _names_left(inference: Inference) -> Iterator[Diagnostic]:
+    """Yield values that have a shape in other words than numbers, for a reason not told so far."""
+    for value, place in inference.run.values.items():
+        if isinstance(value.type, ir.TensorType) and (
+            value.shape is None or not value.shape.is_static()
+        ):
+            yield _static("dynamic-size", place, f"the shape of `{value.name}` is not fixed")
+
+
+def _static(code: str, place: Location, text: str, help: str | None = None) -> Diagnostic:
+    return Diagnostic(code, "error", place, text, help)

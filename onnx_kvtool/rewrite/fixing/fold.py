@@ -1,0 +1,177 @@
+"""Constants in the place of nodes whose results the file fixes, and nothing that nobody reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.moved import Constants
+from onnx_kvtool.core.walk import graphs, nodes, subgraphs
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.rewrite.engine.dead import remove_dead
+from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.symbolic.dims import dims_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["fold", "remove_unread"]
+
+
+def fold(model: ir.Model, names: Names) -> int:
+    """Replace nodes whose outputs are small constants, and drop those that change nothing.
+
+    In place, in the main graph and the bodies of ONNX's control flow; functions stay. Constants
+    become initializers of the main graph, equal ones a single one, or a Constant where one is an
+    output of its graph. No result changes in any bit. Types and shapes are those on the values.
+
+    Returns:
+        How many nodes were replaced or dropped.
+    """
+    folding = _Folding(model, names)
+    folding.graph(model.graph)
+    return folding.count
+
+
+def remove_unread(model: ir.Model) -> int:
+    """Remove nodes and initializers that nobody reads, in place, and return how many nodes.
+
+    An initializer stays that the caller may supply.
+    """
+    count = remove_dead(
+        node for _, _, node in nodes(model) if not any(_is_read(output) for output in node.outputs)
+    )
+    for _, graph in graphs(model):
+        for name, value in tuple(graph.initializers.items()):
+            if not (_is_read(value) or value.is_graph_input()):
+                del graph.initializers[name]
+    return count
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+@dataclass(slots=True)
+class _Folding:
+    model: ir.Model
+    names: Names
+    folder: Folder = field(default_factory=Folder)
+    count: int = 0
+    _constants: Constants = field(init=False)
+    _made: dict[tuple[Any, ...], ir.Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._constants = Constants(self.folder)
+
+    def graph(self, graph: ir.Graph) -> None:
+        """Fold the nodes of a graph, and of the bodies that may read outer values."""
+        known: list[tuple[ir.Node, NDArray[Any]]] = []
+        for node in tuple(graph):
+            if node.attributes.data and is_standard(node):
+                for _, body in subgraphs(node):
+                    self.graph(body)
+            if node.domain != "" or node.op_type == "Constant" or len(node.outputs) != 1:
+                continue
+            array = self._constants.of(node.outputs[0])
+            if array is not None:
+                known.append((node, array))
+            elif (source := self._unchanged(node)) is not None:
+                node.outputs[0].replace_all_uses_with(source)
+                self.count += 1
+        folded = {node for node, _ in known}
+        for node, array in known:
+            self._replace(graph, node, array, folded)
+        # The last one first: each is then read by nobody.
+        for node in reversed([node for node in folded if node.graph is graph]):
+            for index in range(len(node.inputs)):
+                node.replace_input_with(index, None)
+        graph.remove([node for node in folded if node.graph is graph])
+        self.count += len(folded)
+
+    def _replace(
+        self, graph: ir.Graph, node: ir.Node, array: NDArray[Any], folded: set[ir.Node]
+    ) -> None:
+        """Let the readers of a node that stay read a constant in its place."""
+        (output,) = node.outputs
+        if output.is_graph_output():
+            self._hand_out(graph, node, array)
+        elif any(use.node not in folded for use in output.uses()):
+            output.replace_all_uses_with(self._constant(graph, output, array))
+
+    def _constant(self, graph: ir.Graph, output: ir.Value, array: NDArray[Any]) -> ir.Value:
+        """Return the initializer of the main graph that holds what `output` does."""
+        assert output.dtype is not None
+        key = (output.dtype, array.shape, array.tobytes())
+        if key not in self._made:
+            name = output.name or "constant"
+            if graph is self.model.graph:
+                output.name = self.names.fresh(f"{name}_folded")
+            else:  # where another body may have a value of this name
+                name = self.names.fresh(name)
+            made = ir.Value(
+                name=name,
+                type=ir.TensorType(output.dtype),
+                shape=ir.Shape(array.shape),
+                const_value=ir.tensor(array, dtype=output.dtype, name=name),
+            )
+            self.model.graph.register_initializer(made)
+            self._made[key] = made
+        return self._made[key]
+
+    def _hand_out(self, graph: ir.Graph, node: ir.Node, array: NDArray[Any]) -> None:
+        """Put a Constant in the place of a node whose output the graph hands out."""
+        (output,) = node.outputs
+        tensor = ir.tensor(array, dtype=output.dtype)
+        held = [ir.AttrTensor("value", tensor)]
+        constant = ir.Node("", "Constant", [], held, version=node.version, name=node.name)
+        made, name = constant.outputs[0], output.name
+        made.type, made.shape = output.type, output.shape
+        made.doc_string = output.doc_string
+        made.metadata_props.update(output.metadata_props)
+        output.name = self.names.fresh(f"{name}_folded")
+        made.name = name
+        graph.insert_before(node, [constant])
+        graph.outputs[:] = [made if one is output else one for one in graph.outputs]
+        output.replace_all_uses_with(made)
+
+    def _unchanged(self, node: ir.Node) -> ir.Value | None:
+        """Return the input of which the output of a node is a copy; None where it is another."""
+        output = node.outputs[0]
+        if output.is_graph_output() or not node.inputs:
+            return None
+        index = _copied(node, self.folder)
+        source = None if index is None else node.inputs[index]
+        if source is None or source.dtype is None or source.dtype != output.dtype:
+            return None
+        dims = dims_of(output)
+        if dims is None or dims != dims_of(source) or not all(isinstance(d, int) for d in dims):
+            return None
+        return source
+
+
+def _copied(node: ir.Node, folder: Folder) -> int | None:
+    """Return the input that a node copies, given that type and shape are those of its output.
+
+    Only what depends on sizes is asked: an Identity says nothing anew when they are fixed.
+    """
+    if node.op_type in ("Expand", "Flatten", "Reshape", "Tile"):
+        return 0
+    if node.op_type == "Slice":
+        return 0 if _goes_forward(node, folder) else None
+    if node.op_type == "Where":
+        chosen = folder.integers(node.inputs[0])
+        if chosen is not None and chosen.size:
+            return 1 if chosen.all() else None if chosen.any() else 2
+    return None
+
+
+def _goes_forward(node: ir.Node, folder: Folder) -> bool:
+    """Return whether every step of a Slice is known to be above 0."""
+    if len(node.inputs) < 5 or node.inputs[4] is None:
+        return True
+    steps = folder.integers(node.inputs[4])
+    return steps is not None and bool((steps > 0).all())
