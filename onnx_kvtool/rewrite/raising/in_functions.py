@@ -1,4 +1,4 @@
-"""Updates in model-local functions, whose types are known at their calls only."""
+"""Nodes in model-local functions, whose types are known at their calls only."""
 
 from __future__ import annotations
 
@@ -52,8 +52,15 @@ def remove_tags(model: ir.Model) -> None:
         node.metadata_props.pop(_TAG, None)
 
 
-def inline_tagged(model: ir.Model, keys: Iterable[FunctionId]) -> list[str]:
+def inline_tagged(
+    model: ir.Model, keys: Iterable[FunctionId], held: str = "an update"
+) -> list[str]:
     """Replace the calls of some functions by their bodies, in place.
+
+    Args:
+        model: The model.
+        keys: The functions.
+        held: What they hold, for the remarks.
 
     Returns:
         Remarks for people: which functions are gone.
@@ -65,4 +72,4 @@ def inline_tagged(model: ir.Model, keys: Iterable[FunctionId]) -> list[str]:
     before = dict(model.functions)
     inline_functions(model, lambda f: f.identifier() in chosen, Names(model))
     gone = [function_path(*key) for key in before if key not in model.functions]
-    return [f"function `{name}` is inlined, because it holds an update" for name in gone]
+    return [f"function `{name}` is inlined, because it holds {held}" for name in gone]

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
-from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
-from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
+from onnx_kvtool.rewrite.raise_report import RaisedAttention
+from onnx_kvtool.rewrite.raising.attention.functions import open_functions
+from onnx_kvtool.rewrite.raising.attention.proving import prove_all
 from onnx_kvtool.rewrite.raising.attention.whole import read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
+from onnx_kvtool.rewrite.raising.in_functions import remove_tags
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
-from onnx_kvtool.shapes.attention import prove_each
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import Writer
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.equalities import SizeEqualities
 
 __all__ = ["keep_mask_shapes", "raise_attention", "raise_growing_attention"]
 
-_Candidate = tuple[Location, ir.Node]
 _MASK = 3
 
 
@@ -52,12 +48,17 @@ def raise_growing_attention(
 def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
     """Replace attention in many nodes by one Attention, in place, wherever that is proven.
 
-    What lies in functions stays.
+    A function stays unless attention in it is proven at one of its calls.
 
     Returns:
         Whether anything was replaced; the new nodes are of the opset of the result.
     """
+    functions = len(model.functions)
+    if settings.attention != "keep":
+        outcome.refused += open_functions(model, settings, outcome)
     is_changed = _raise(model, settings, outcome, growing=False)
+    is_changed |= len(model.functions) < functions  # whose nodes are of their own opset still
+    remove_tags(model)
     if settings.attention == "full" and not outcome.blocked:
         is_changed |= _widen(model, settings, outcome)
     return is_changed
@@ -101,7 +102,7 @@ def _raise(
     before = [(value, value.type) for value in values(model)]
     proven: list[tuple[Location, Fusion]] = []
     try:
-        proven, refused, note = _prove_all(model, candidates, settings)
+        proven, refused, note = prove_all(model, candidates, settings)
         if growing:
             proven = [one for one in proven if one[1].is_growing]
         else:
@@ -134,13 +135,18 @@ def _edit(
     """Carry out all fusions, and report them in the order of the source."""
     target = max(model.opset_imports[""], settings.opset)
     old: list[ir.Node] = []
+    moved: dict[ir.Value, ir.Value | None] = {}
     # A mask that layers share stands where the first of them is written.
     order = {node: number for number, (_, _, node) in enumerate(nodes(model))}
     for place, fusion in sorted(proven, key=lambda one: order[one[1].last]):
         graph = fusion.softmax.graph
         assert isinstance(graph, ir.Graph)
         em = Emitter(scopes[graph], target, fusion.softmax.name or "kvtool/attention")
-        attention, unread = write(fusion, em)
+        result = fusion.weighted.result
+        uses = tuple(result.uses())
+        attention, unread = write(_as_it_is(fusion, moved), em)
+        if uses:
+            moved[result] = uses[0].node.inputs[uses[0].idx]
         old += unread
         outcome.places = {**outcome.places, attention: place}
     outcome.attention += [
@@ -149,6 +155,18 @@ def _edit(
     outcome.removed += remove_dead(old)
     if any(text.startswith("assumed: ") for _, one in proven for text in one.sentences):
         outcome.equal_dims += settings.assumptions.dims
+
+
+def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusion:
+    """Return what was proven, read from values that earlier edits put in the place of others.
+
+    An attention may read the very result of another one.
+    """
+    operands = tuple(replace(o, value=moved.get(o.value) or o.value) for o in fusion.operands)
+    queries, keys, values_ = operands
+    parts = tuple(replace(p, value=moved.get(p.value) or p.value) for p in fusion.masking.parts)
+    masking = replace(fusion.masking, parts=parts)
+    return replace(fusion, operands=(queries, keys, values_), masking=masking)
 
 
 def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
@@ -170,67 +188,3 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
             outcome.attention[number] = replace(done, form="full", proof=(*done.proof, sentence))
     outcome.removed += remove_dead(old)
     return bool(old)
-
-
-def _prove_all(
-    model: ir.Model, candidates: list[_Candidate], settings: RaiseSettings
-) -> tuple[list[tuple[Location, Fusion]], list[Unraised], list[str]]:
-    """Return what is proven, what is not, and remarks.
-
-    What lacks a fact is tried once more with the dimensions that are granted to be equal, so that
-    the report says where that was needed.
-    """
-    try:
-        found = _each(model, candidates, settings)
-        lacking = [number for number, one in enumerate(found) if isinstance(one, Unraised)]
-        if lacking and settings.assumptions.dims:
-            with _granted(model, settings.assumptions.dims):
-                again = _each(model, [candidates[number] for number in lacking], settings)
-            assumed = tuple(f"assumed: {text}" for text in settings.assumptions.same_dims)
-            for number, one in zip(lacking, again, strict=True):
-                if isinstance(one, Fusion):
-                    found[number] = replace(one, sentences=(*one.sentences, *assumed))
-    except KvtoolError as error:
-        return [], [], [f"attention is left alone: {error}"]
-    pairs = zip(candidates, found, strict=True)
-    proven = [(place, one) for (place, _), one in pairs if isinstance(one, Fusion)]
-    return proven, [one for one in found if isinstance(one, Unraised)], []
-
-
-def _each(
-    model: ir.Model, candidates: list[_Candidate], settings: RaiseSettings
-) -> list[Fusion | Unraised]:
-    """Return what becomes of each candidate.
-
-    Raises:
-        KvtoolError: If the sizes of the model cannot be inferred.
-    """
-    found = prove_each(model, [node for _, node in candidates], settings.attention)
-    return [
-        one if isinstance(one, Fusion) else Unraised(place, one.code, str(one))
-        for (place, _), one in zip(candidates, found, strict=True)
-    ]
-
-
-@contextlib.contextmanager
-def _granted(model: ir.Model, dims: Sequence[tuple[Dim, Dim]]) -> Iterator[None]:
-    """Give dimensions that are granted to be equal one name on all values, for a while."""
-    equal = SizeEqualities(dims)
-    before = [(value, value.shape) for value in values(model) if value.shape is not None]
-    for value, _ in before:
-        old = list(dims_of(value) or ())
-        found = [_common(dim, equal) for dim in old]
-        if found != old:
-            value.shape = ir.Shape(found)
-    try:
-        yield
-    finally:
-        for value, shape in before:
-            value.shape = shape
-
-
-def _common(dim: Dim, equal: SizeEqualities) -> Dim:
-    size = equal.of_dim(dim)
-    if size is None or size.number is not None:
-        return dim if size is None else size.number
-    return size.atom.name if isinstance(size.atom, Dimension) else dim

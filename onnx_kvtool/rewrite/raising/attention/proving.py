@@ -1,0 +1,89 @@
+"""Candidates for one Attention, with what a user grants."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.attention.fusing import Fusion
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import values
+from onnx_kvtool.rewrite.raise_report import Unraised
+from onnx_kvtool.rewrite.raising.stage import RaiseSettings
+from onnx_kvtool.shapes.attention import prove_each
+from onnx_kvtool.symbolic.atoms import Dimension
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.equalities import SizeEqualities
+
+__all__ = ["Candidate", "prove_all"]
+
+Candidate = tuple[Location, ir.Node]
+"""A Softmax, and where it stood in the source."""
+
+
+def prove_all(
+    model: ir.Model, candidates: list[Candidate], settings: RaiseSettings
+) -> tuple[list[tuple[Location, Fusion]], list[Unraised], list[str]]:
+    """Return what is proven, what is not, and remarks.
+
+    What lacks a fact is tried once more with the dimensions that are granted to be equal, so that
+    the report says where that was needed.
+    """
+    try:
+        found = _each(model, candidates, settings)
+        lacking = [number for number, one in enumerate(found) if isinstance(one, Unraised)]
+        if lacking and settings.assumptions.dims:
+            with _granted(model, settings.assumptions.dims):
+                again = _each(model, [candidates[number] for number in lacking], settings)
+            assumed = tuple(f"assumed: {text}" for text in settings.assumptions.same_dims)
+            for number, one in zip(lacking, again, strict=True):
+                if isinstance(one, Fusion):
+                    found[number] = replace(one, sentences=(*one.sentences, *assumed))
+    except KvtoolError as error:
+        return [], [], [f"attention is left alone: {error}"]
+    pairs = zip(candidates, found, strict=True)
+    proven = [(place, one) for (place, _), one in pairs if isinstance(one, Fusion)]
+    return proven, [one for one in found if isinstance(one, Unraised)], []
+
+
+def _each(
+    model: ir.Model, candidates: list[Candidate], settings: RaiseSettings
+) -> list[Fusion | Unraised]:
+    """Return what becomes of each candidate.
+
+    Raises:
+        KvtoolError: If the sizes of the model cannot be inferred.
+    """
+    found = prove_each(model, [node for _, node in candidates], settings.attention)
+    return [
+        one if isinstance(one, Fusion) else Unraised(place, one.code, str(one))
+        for (place, _), one in zip(candidates, found, strict=True)
+    ]
+
+
+@contextlib.contextmanager
+def _granted(model: ir.Model, dims: Sequence[tuple[Dim, Dim]]) -> Iterator[None]:
+    """Give dimensions that are granted to be equal one name on all values, for a while."""
+    equal = SizeEqualities(dims)
+    before = [(value, value.shape) for value in values(model) if value.shape is not None]
+    for value, _ in before:
+        old = list(dims_of(value) or ())
+        found = [_common(dim, equal) for dim in old]
+        if found != old:
+            value.shape = ir.Shape(found)
+    try:
+        yield
+    finally:
+        for value, shape in before:
+            value.shape = shape
+
+
+def _common(dim: Dim, equal: SizeEqualities) -> Dim:
+    size = equal.of_dim(dim)
+    if size is None or size.number is not None:
+        return dim if size is None else size.number
+    return size.atom.name if isinstance(size.atom, Dimension) else dim
