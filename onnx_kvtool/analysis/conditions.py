@@ -1,15 +1,17 @@
-"""The conditions of `targets/runtimes.toml`: which nodes a limit of a release strikes.
+"""The conditions of `targets/runtimes.toml`: which nodes a release cannot be given.
 
 A fact that is unknown strikes: what may be computed wrongly is rewritten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.contrib_schema import is_contrib
+from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
@@ -18,12 +20,29 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.constants import Folder
-    from onnx_kvtool.targets.target import Limit
+    from onnx_kvtool.targets.target import Limit, Release
 
-__all__ = ["CONDITIONS", "Condition"]
+__all__ = ["CONDITIONS", "Condition", "is_stranger"]
 
+LocalName = tuple[str, str]
 Condition = Callable[["ir.Node", int, "Limit", "Folder"], bool]
 """Whether a limit strikes a node that was written for an opset."""
+
+
+def is_stranger(node: ir.Node, opset: int, release: Release, local: Container[LocalName]) -> bool:
+    """Return whether ONNX does not define the operator of a node, and a release does not import it.
+
+    Args:
+        node: The node.
+        opset: Version of the default domain that it was written for.
+        release: The release.
+        local: Domains and names of the functions of its model, of which a call is no stranger.
+    """
+    if (node.domain, node.op_type) in local:
+        return False
+    if is_standard(node) and not is_contrib(node, opset):
+        return False
+    return not release.imports(node.domain, node.op_type)
 
 
 def _always(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:

@@ -8,6 +8,7 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import (
+    contrib_option,
     dim_option,
     format_option,
     model_argument,
@@ -24,7 +25,6 @@ from onnx_kvtool.core.choices import (
     LOWERED_OPSETS,
     NATIVE_OPSET,
     Bounds,
-    ContribChoice,
     ElementType,
     IndexDtype,
     ReportFormat,
@@ -124,12 +124,9 @@ def _operators(
     help="Whether a negative start fails at run time, as TensorScatter does, or wraps.",
     section="How",
 )
-@option(
-    "--contrib",
-    type=Word(words(ContribChoice)),
-    help="Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or stay;"
-    " with --target, those that the release does not import are written so, else they stay.",
-    section="How",
+@contrib_option(
+    "How",
+    "; with --target, those that the release does not import are written so, else they stay",
 )
 @option(
     "--element-type",

@@ -10,11 +10,12 @@ import click
 from onnx_kvtool.cli.command import offers, option
 from onnx_kvtool.cli.types import Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
-from onnx_kvtool.core.choices import ExternalData, ReportFormat, words
+from onnx_kvtool.core.choices import ContribChoice, ExternalData, ReportFormat, words
 from onnx_kvtool.core.errors import UsageError
 
 __all__ = [
     "budget_option",
+    "contrib_option",
     "data_format_option",
     "dim_option",
     "format_option",
@@ -39,6 +40,27 @@ def _dims(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
         if dims.setdefault(name, int(number)) != int(number):
             raise WrongUsage(f"`--dim` gives `{name}` both {dims[name]} and {number}", ctx)
     return dims
+
+
+def contrib_option(
+    section: str, more: str = "", default: ContribChoice | None = None
+) -> Callable[[F], F]:
+    """Return what adds `--contrib`.
+
+    Args:
+        section: Where `--help` has it.
+        more: What this command says of it beside, from the comma or semicolon on.
+        default: What holds without it; None where the command decides.
+    """
+    text = "Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or"
+    return option(
+        "--contrib",
+        type=Word(words(ContribChoice)),
+        default=default,
+        show_default=default is not None,
+        help=f"{text} stay{more}.",
+        section=section,
+    )
 
 
 def model_argument(command: F) -> F:

@@ -8,6 +8,7 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import (
+    contrib_option,
     dim_option,
     format_option,
     model_argument,
@@ -20,7 +21,6 @@ from onnx_kvtool.cli.types import Rows, Whole, Word
 from onnx_kvtool.core.choices import (
     NATIVE_OPSET,
     AttentionChoice,
-    ContribChoice,
     ReportFormat,
     words,
 )
@@ -78,15 +78,7 @@ See also:
     " the name of a symbolic dimension.  [default: leave them as they are]",
     section="What to raise",
 )
-@option(
-    "--contrib",
-    type=Word(words(ContribChoice)),
-    default="standard",
-    show_default=True,
-    help="Whether operators of onnxruntime (com.microsoft) are written with those of ONNX, or"
-    " stay.",
-    section="What to raise",
-)
+@contrib_option("What to raise", default="standard")
 @option(
     "--assume",
     multiple=True,

@@ -1,10 +1,10 @@
-"""The domain of ONNX's own operators, which a file may spell in two ways."""
+"""The domain of ONNX's own operators, which a file may spell in two ways, and onnxruntime's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["DEFAULT_DOMAINS", "canonical_domain", "default_version"]
+__all__ = ["DEFAULT_DOMAINS", "canonical_domain", "default_version", "is_onnxruntimes"]
 
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 """Both spellings of the default domain."""
@@ -13,6 +13,14 @@ DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 def canonical_domain(domain: str) -> str:
     """Return "" for either spelling of the default domain, and any other domain as it is."""
     return "" if domain == "ai.onnx" else domain
+
+
+def is_onnxruntimes(domain: str) -> bool:
+    """Return whether onnxruntime alone has the operators of a domain.
+
+    Beside `com.microsoft` these are the domains of layouts that its optimiser makes for itself.
+    """
+    return domain == "com.microsoft" or domain.startswith(("com.microsoft.", "com.ms."))
 
 
 def default_version(imports: Mapping[str, int]) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.domains import canonical_domain
+from onnx_kvtool.core.domains import canonical_domain, is_onnxruntimes
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib_facts import CODES, FLOAT, FLOATS, HALVES, REQUIRED, facts
 from onnx_kvtool.ops.contrib_layers_schema import LAYERS
-from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
+from onnx_kvtool.ops.schema import AttributeValue, OpFacts, is_standard, op_facts
 
-__all__ = ["CONTRIB_SCHEMAS", "DOMAIN", "OperatorName", "contrib_facts", "default_of"]
+__all__ = ["CONTRIB_SCHEMAS", "DOMAIN", "OperatorName", "contrib_facts", "default_of", "is_contrib"]
 
 DOMAIN = "com.microsoft"
 """The domain of onnxruntime's own operators."""
@@ -228,6 +228,24 @@ CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
 def contrib_facts(domain: str, op_type: str) -> OpFacts | None:
     """Return what is known of an operator of onnxruntime; None for any other."""
     return CONTRIB_SCHEMAS.get((domain, op_type))
+
+
+def is_contrib(node: ir.Node, opset: int) -> bool:
+    """Return whether a node is of an operator that onnxruntime has beside those of ONNX.
+
+    Args:
+        node: A node that calls no function of its model.
+        opset: Version of the default domain that the graph was written for.
+    """
+    if is_onnxruntimes(node.domain):
+        return True
+    if node.domain != "":
+        return False
+    if not is_standard(node):
+        return True
+    # onnxruntime has it below the opset that brought it to ONNX.
+    known = op_facts(node.op_type, opset if node.version is None else node.version) is not None
+    return not known and contrib_facts("", node.op_type) is not None
 
 
 def default_of(op_type: str, attribute: str, opset: int, domain: str = "") -> AttributeValue:

@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, cast
 
+from onnx_kvtool.core.domains import is_onnxruntimes
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import closest, unknown_name
 from onnx_kvtool.core.table import Table
@@ -95,10 +96,15 @@ class Release:
     def imports(self, domain: str, op_type: str) -> bool:
         """Return whether it knows an operator that ONNX does not define.
 
-        Of custom domains, whose operators come with plugins, nothing is known.
+        Of custom domains, whose operators come with plugins, nothing is known; those of
+        onnxruntime's layouts are known to nobody else.
         """
         known = self.contrib
-        return known is None or domain not in ("", "com.microsoft") or op_type in known
+        if known is None:
+            return True
+        if domain in ("", "com.microsoft"):
+            return op_type in known
+        return not is_onnxruntimes(domain)
 
     def __str__(self) -> str:
         return f"{self.runtime} {self.version}"

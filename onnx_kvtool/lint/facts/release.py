@@ -77,16 +77,13 @@ def strangers(context: Context, target: Target) -> Iterator[Location]:
 
     Calls of the model's own functions are none.
     """
-    from onnx_kvtool.ops.schema import is_standard
+    from onnx_kvtool.analysis.conditions import is_stranger
 
     if target.release.contrib is None:
         return
     local = {key[:2] for key in context.model.functions}
     for site in context.sites:
-        node = site.node
-        if is_standard(node) or (node.domain, node.op_type) in local:
-            continue
-        if not target.release.imports(node.domain, node.op_type):
+        if is_stranger(site.node, site.opset or 0, target.release, local):
             yield site.location()
 
 

@@ -9,10 +9,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.domains import is_onnxruntimes
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
-from onnx_kvtool.ops.contrib_schema import DOMAIN, contrib_facts
-from onnx_kvtool.ops.schema import is_standard, op_facts
+from onnx_kvtool.ops.contrib_schema import contrib_facts, is_contrib
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
 from onnx_kvtool.rewrite.engine.edits import replace_node
@@ -24,7 +24,7 @@ from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.shapes.infer import annotate
 
-__all__ = ["Standardised", "is_contrib", "standardise"]
+__all__ = ["Standardised", "standardise"]
 
 
 @dataclass(slots=True)
@@ -44,24 +44,6 @@ class Standardised:
     inlined: list[Location] = field(default_factory=list)
     origins: dict[str, Location] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-
-
-def is_contrib(node: ir.Node, opset: int) -> bool:
-    """Return whether a node is of an operator that onnxruntime has beside those of ONNX.
-
-    Args:
-        node: A node that calls no function of its model.
-        opset: Version of the default domain that the graph was written for.
-    """
-    if _is_onnxruntimes(node.domain):
-        return True
-    if node.domain != "":
-        return False
-    if not is_standard(node):
-        return True
-    # onnxruntime has it below the opset that brought it to ONNX.
-    known = op_facts(node.op_type, opset if node.version is None else node.version) is not None
-    return not known and contrib_facts("", node.op_type) is not None
 
 
 def standardise(
@@ -117,12 +99,8 @@ def _forget_unused(model: ir.Model) -> None:
     """Remove imports of onnxruntime's domains that no node uses: its tools import all they know."""
     used = {node.domain for _, _, node in nodes(model)}
     for domain in tuple(model.opset_imports):
-        if _is_onnxruntimes(domain) and domain not in used:
+        if is_onnxruntimes(domain) and domain not in used:
             del model.opset_imports[domain]
-
-
-def _is_onnxruntimes(domain: str) -> bool:
-    return domain == DOMAIN or domain.startswith((f"{DOMAIN}.", "com.ms."))
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions import CONDITIONS
+from onnx_kvtool.analysis.conditions import CONDITIONS, is_stranger
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
@@ -14,7 +14,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.legality import Problem
-from onnx_kvtool.ops.schema import is_standard, op_facts
+from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.targets.target import Limit, Release
 
 __all__ = ["ReleaseLimits", "highest_opset"]
@@ -130,12 +130,11 @@ class ReleaseLimits:
         Calls of the model's own functions are none.
         """
         local = {key[:2] for key in model.functions}
+        source = model.opset_imports.get("", 0)
         places = (
             Location.of(path, node, index)
             for path, index, node in nodes(model)
-            if not is_standard(node)
-            and (node.domain, node.op_type) not in local
-            and not self.release.imports(node.domain, node.op_type)
+            if is_stranger(node, node.version or source, self.release, local)
         )
         help = "leave `--contrib keep` out, or export the model without it"
         return [
