@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache, bound
 from onnx_kvtool.analysis.caches.neighbourhood import Neighbourhood
+from onnx_kvtool.analysis.caches.whatif import WhatIf
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.location import Location
@@ -116,6 +117,7 @@ class InspectReport(Shown):
         nodes: Every node, when they were asked for.
         notes: What could not be found out, and why.
         neighbourhoods: The graph around each cache, in the order of `caches`.
+        whatif: What the caches would cost otherwise; None when nobody asked.
 
     Examples:
         >>> report = kv.inspect("decoder.onnx")
@@ -133,11 +135,12 @@ class InspectReport(Shown):
     nodes: tuple[NodeFacts, ...] | None = None
     notes: tuple[str, ...] = ()
     neighbourhoods: tuple[Neighbourhood, ...] = field(default=(), repr=False)
+    whatif: WhatIf | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes, without the header.
 
-        `nodes` is there only when the nodes were asked for.
+        `nodes` and `whatif` are there only when they were asked for.
         """
         report: dict[str, Any] = {
             "model": self.model.to_json(),
@@ -147,6 +150,8 @@ class InspectReport(Shown):
             "caches": [cache.to_json() for cache in self.caches],
             "notes": list(self.notes),
         }
+        if self.whatif is not None:
+            report["whatif"] = self.whatif.to_json()
         if self.nodes is not None:
             report["nodes"] = [node.to_json() for node in self.nodes]
         return report

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "assumptions",
+    "cache_dtypes",
     "codes",
     "dims",
     "inputs",
@@ -30,6 +31,10 @@ __all__ = [
     "targets",
     "values",
 ]
+
+_CACHE_DTYPES = (
+    "float32", "float16", "bfloat16", "float8e4m3fn", "float8e5m2", "int8", "uint8", "int4", "uint4"
+)  # fmt: skip
 
 Items: TypeAlias = "list[CompletionItem[str]]"  # not generic in click 8.2
 
@@ -57,6 +62,11 @@ def models(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
     if names and is_simple and not incomplete.startswith("~"):
         return _plain(names, incomplete)
     return [CompletionItem(incomplete, type="file")]
+
+
+def cache_dtypes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
+    """Offer the element types that runtimes keep caches in; others are understood too."""
+    return _plain(_CACHE_DTYPES, incomplete)
 
 
 def rules(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from onnx_kvtool.cli.command import command, option
+from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import dim_option, model_argument
 from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.types import ReportFile, Word
@@ -29,6 +29,7 @@ Exit codes:
 Examples:
   kvtool inspect decoder.onnx                 summary and cache table
   kvtool inspect decoder.onnx --dim batch=4   with the bytes of four sequences
+  kvtool inspect decoder.onnx --capacity 32768 --cache-dtype float16 --memory 24GiB
   kvtool inspect decoder.onnx --nodes         with every cache and every node
   kvtool inspect decoder.onnx --format html -o decoder.html
   kvtool inspect decoder.onnx --format mermaid
@@ -45,6 +46,31 @@ See also:
 @command(epilog=_EPILOG)
 @model_argument
 @option("--nodes", is_flag=True, help="List every cache by itself, and every node.")
+@option(
+    "--capacity",
+    metavar="N|NAME=N",
+    help="What if each cache had N rows, or those whose capacity is the dimension NAME.",
+    section="What if",
+)
+@option(
+    "--cache-dtype",
+    metavar="TYPE",
+    shell_complete=offers("cache_dtypes"),
+    help="What if the caches had this element type, such as float16 or float8e4m3fn.",
+    section="What if",
+)
+@option(
+    "--memory",
+    metavar="SIZE",
+    help="How many sequences fit into so much beside the weights, such as 24GiB.",
+    section="What if",
+)
+@option(
+    "--bandwidth",
+    metavar="SIZE",
+    help="How many tokens memory allows that gives so much in a second, such as 100GB.",
+    section="What if",
+)
 @dim_option
 @option(
     "--format",
@@ -66,10 +92,8 @@ def inspect(
     context: click.Context,
     /,
     model: str,
-    nodes: bool,
-    dims: dict[str, int],
     output_format: InspectFormat,
-    output: str | None,
+    **options: Any,
 ) -> None:
     """Show what MODEL keeps from step to step, and what it costs.
 
@@ -80,7 +104,11 @@ def inspect(
     Weights are not read, and the files that hold them need not be there; nothing is run. Models
     that onnx's checker rejects are shown all the same. A `-` in a table stands for what is not
     known; --dim gives sizes to symbolic dimensions, and the totals with them.
+
+    --capacity and --cache-dtype ask what the caches would cost otherwise, --memory how many
+    sequences fit, and --bandwidth how many tokens a second reading and writing allows.
     """
+    nodes, output = options["nodes"], options["output"]
     if nodes and output_format in ("dot", "mermaid"):
         raise UsageError(
             f"`--nodes` lists the nodes, and `--format {output_format}` draws the caches alone",
@@ -91,7 +119,7 @@ def inspect(
     from onnx_kvtool.commands.inspect import InspectRequest, run
 
     with shown_progress() as progress:
-        report = run(InspectRequest(model=model, dims=dims, nodes=nodes, output=output), progress)
+        report = run(InspectRequest(model=model, **options), progress)
     to_stdout = output in (None, "-")
     if output_format == "text":
         from onnx_kvtool.report.inspect_text import blocks

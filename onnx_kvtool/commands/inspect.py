@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.caches.neighbourhood import neighbourhood
+from onnx_kvtool.analysis.caches.whatif import Question, answer
 from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
 from onnx_kvtool.commands.arguments import check_dims
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.files.external_data import external_files
-from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.quantity import bytes_of
+from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_named
 from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.symbolic.sizes import names_in
 
 __all__ = ["InspectRequest", "inspect", "run"]
 
@@ -36,12 +41,21 @@ class InspectRequest:
         model: Path of the model, or `-` for standard input.
         dims: Values of symbolic dimensions.
         nodes: Whether to list the nodes.
+        capacity: Rows of each cache, or `NAME=N` for those of the dimension NAME; None for those
+            that the caches have.
+        cache_dtype: Element type of the caches; None for the one that each has.
+        memory: What weights and caches may take, such as `24GiB`; None when that is not asked.
+        bandwidth: What memory gives in a second, such as `100GB`; None when that is not asked.
         output: Path to write the report to, `-` or None for standard output.
     """
 
     model: str
     dims: Mapping[str, int] = field(default_factory=dict)
     nodes: bool = False
+    capacity: str | None = None
+    cache_dtype: str | None = None
+    memory: str | None = None
+    bandwidth: str | None = None
     output: str | None = None
 
 
@@ -51,6 +65,10 @@ def inspect(
     *,
     dims: Mapping[str, int] | None = None,
     nodes: bool = False,
+    capacity: int | str | None = None,
+    cache_dtype: str | None = None,
+    memory: int | str | None = None,
+    bandwidth: int | str | None = None,
 ) -> InspectReport:
     """Return the summary of a model and the table of its caches.
 
@@ -63,10 +81,18 @@ def inspect(
         dims: Values of symbolic dimensions; they replace the names in every shape of the report, so
             that bytes can be counted.
         nodes: Whether to list the nodes.
+        capacity: What if each cache had so many rows, or (`NAME=N`) those whose capacity is the
+            dimension NAME; the report then has `whatif`.
+        cache_dtype: What if caches had this element type, such as `float8e4m3fn`; the scales of
+            quantised rows, if any, are not counted.
+        memory: How many sequences fit into so many bytes, or a text such as `24GiB`, beside the
+            weights.
+        bandwidth: How many tokens memory allows that gives so many bytes in a second, or a text
+            such as `100GB`.
 
     Raises:
         UnreadableModel: If the model cannot be read.
-        UsageError: If no input has a dimension that `dims` names.
+        UsageError: If no input has a dimension that `dims` names, or a question is none.
 
     Examples:
         >>> report = kv.inspect("decoder.onnx", dims={"batch": 4})
@@ -77,8 +103,20 @@ def inspect(
         key_cache.1 (4, 32, 32) 128 True
         value_cache.1 (4, 32, 32) 128 True
     """
+    texts = (None if given is None else str(given) for given in (capacity, memory, bandwidth))
+    rows, room, speed = texts
+    request = InspectRequest(
+        model=path_of(model),
+        dims=dims or {},
+        nodes=nodes,
+        capacity=rows,
+        cache_dtype=cache_dtype,
+        memory=room,
+        bandwidth=speed,
+    )
+    question = _question(request)
     loaded = held(model)
-    return _inspect(loaded, origin(loaded).path, dims or {}, nodes)
+    return _inspect(loaded, origin(loaded).path, request, question)
 
 
 def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
@@ -93,12 +131,48 @@ def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
         UsageError: If no input has a dimension that `dims` names, or the report would overwrite the
             model.
     """
+    question = _question(request)
     progress("reading the model")
     model = read(request.model)
     if request.output is not None and request.output != "-":
         _spare_model(model, request.output)
     progress("looking for caches")
-    return _inspect(model, request.model, request.dims, request.nodes)
+    return _inspect(model, request.model, request, question)
+
+
+def _question(request: InspectRequest) -> Question:
+    """Return what is asked about the caches.
+
+    Raises:
+        UsageError: If a number of rows, a type or a size is none.
+    """
+    dim, equals, number = (request.capacity or "").rpartition("=")
+    if request.capacity is not None and not (number.isdecimal() and int(number)):
+        raise UsageError(
+            f"`--capacity` is `{request.capacity}`, expected N or NAME=N with N of at least 1"
+        )
+    dtype = None if request.cache_dtype is None else dtype_named(request.cache_dtype)
+    if request.cache_dtype is not None and dtype in (None, ir.DataType.STRING):
+        raise unknown_name(
+            f"there is no element type `{request.cache_dtype}` for a cache",
+            request.cache_dtype,
+            [name for name in DTYPE_NAMES if name != "string"],
+        )
+    return Question(
+        capacity=int(number) if number else None,
+        dim=dim if equals else None,
+        dtype=dtype,
+        memory=_size("--memory", request.memory),
+        bandwidth=_size("--bandwidth", request.bandwidth),
+    )
+
+
+def _size(flag: str, text: str | None) -> int | None:
+    """Return the bytes that a text gives; None for none."""
+    size = None if text is None else bytes_of(text.removesuffix("/s"))
+    if text is not None and not size:
+        raise UsageError(f"`{flag}` is `{text}`, expected a size such as `24GiB`")
+    return size
 
 
 def _spare_model(model: ir.Model, output: str) -> None:
@@ -113,22 +187,36 @@ def _spare_model(model: ir.Model, output: str) -> None:
             )
 
 
-def _inspect(model: ir.Model, path: str, dims: Mapping[str, int], nodes: bool) -> InspectReport:
+def _inspect(
+    model: ir.Model, path: str, request: InspectRequest, question: Question
+) -> InspectReport:
+    dims = request.dims
     if dims:
         check_dims(model, dims)
     with collector_paused():
         caches, notes = _caches(model)
         facts, inputs, outputs, ops = describe(model, path, dims)
+        bound = tuple(cache.bind(dims) for cache in caches)
+        if question.dim is not None:
+            _check_capacity_dim(bound, question.dim)
         return InspectReport(
             model=facts,
             inputs=inputs,
             outputs=outputs,
             ops=ops,
-            caches=tuple(cache.bind(dims) for cache in caches),
-            nodes=list_nodes(model) if nodes else None,
+            caches=bound,
+            nodes=list_nodes(model) if request.nodes else None,
             notes=tuple(notes),
             neighbourhoods=tuple(neighbourhood(model, cache) for cache in caches),
+            whatif=answer(question, bound, facts.weight_bytes) if question.is_asked else None,
         )
+
+
+def _check_capacity_dim(caches: Sequence[Cache], name: str) -> None:
+    """Refuse a dimension that is the capacity of no cache."""
+    names = {n for c in caches if isinstance(c.capacity, str) for n in names_in(c.capacity)}
+    if name not in names:
+        raise unknown_name(f"no cache has a capacity called `{name}`", name, sorted(names))
 
 
 def _caches(model: ir.Model) -> tuple[tuple[Cache, ...], list[str]]:

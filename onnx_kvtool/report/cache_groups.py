@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from onnx_kvtool.analysis.caches import Cache
 
-__all__ = ["Group", "cache_groups", "joined"]
+__all__ = ["Group", "cache_groups", "joined", "name_groups"]
 
 _NUMBER = re.compile(r"\d+")
 
@@ -37,10 +37,9 @@ def cache_groups(caches: Sequence[Cache]) -> list[Group]:
 
     The groups come in the order of their first members.
     """
-    found: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
-    for place, cache in enumerate(caches):
+    keys: list[tuple[str, Hashable]] = []
+    for cache in caches:
         key = (
-            _pattern(cache.past or cache.present or ""),
             cache.kind,
             cache.location.op,
             cache.dtype,
@@ -53,24 +52,39 @@ def cache_groups(caches: Sequence[Cache]) -> list[Group]:
             cache.in_place.possible,
             _pattern(cache.in_place.reason or ""),
         )
-        found[key].append(place)
-    groups: list[Group] = []
+        keys.append((cache.past or cache.present or "", key))
+    return [_group(name, places, caches) for name, places in name_groups(keys)]
+
+
+def name_groups(named: Sequence[tuple[str, Hashable]]) -> list[tuple[str, list[int]]]:
+    """Gather what differs in one number of its name alone.
+
+    Args:
+        named: The name of each, and what has to be equal.
+
+    Returns:
+        The common name, `key.{0..31}`, and the positions of the members of each group, in the order
+        of their first ones.
+    """
+    found: defaultdict[tuple[str, Hashable], list[int]] = defaultdict(list)
+    for place, (name, key) in enumerate(named):
+        found[_pattern(name), key].append(place)
+    groups: list[tuple[str, list[int]]] = []
     for places in found.values():
-        name = joined([caches[p].past or caches[p].present or "" for p in places])
-        if name is None:
-            groups.extend(_group([p], caches) for p in places)
+        common = joined([named[place][0] for place in places])
+        if common is None:
+            groups.extend((named[place][0], [place]) for place in places)
         else:
-            groups.append(_group(places, caches, name))
-    return sorted(groups, key=lambda group: group.places[0])
+            groups.append((common, places))
+    return sorted(groups, key=lambda group: group[1][0])
 
 
-def _group(places: Sequence[int], caches: Sequence[Cache], name: str | None = None) -> Group:
+def _group(name: str, places: Sequence[int], caches: Sequence[Cache]) -> Group:
     members = tuple(caches[p] for p in places)
-    first = members[0]
-    reason = first.in_place.reason
+    reason = members[0].in_place.reason
     if reason is not None and len(members) > 1:
         reason = _common([m.in_place.reason or "" for m in members])
-    return Group(name or first.past or first.present or "", members, tuple(places), reason)
+    return Group(name, members, tuple(places), reason)
 
 
 def joined(names: Sequence[str]) -> str | None:

@@ -21,6 +21,7 @@ from onnx_kvtool.report.inspect_text import (
     model_lines,
     node_table,
     value_table,
+    whatif_lines,
 )
 from onnx_kvtool.report.markup import attribute, table, text
 from onnx_kvtool.report.memory_plot import Axes, axes_of, memory_svg
@@ -96,6 +97,8 @@ def _caches(report: InspectReport, cost: Footprint) -> Iterator[str]:
     yield _table(group_table(report.caches))
     every = _table(cache_table(report.caches))
     yield f"<details><summary>Each cache by itself</summary>{every}</details>"
+    for line in whatif_lines(report):
+        yield f"<p><b>{text(line.label)}:</b> {text(line.text)}</p>"
     if cost.total_bytes is None:
         yield (
             '<p class="soft">A dash stands for what is not known. <code>--dim NAME=INT</code> gives'
@@ -189,9 +192,11 @@ def _name(group: Group) -> str:
 
 def _rest(report: InspectReport) -> Iterator[str]:
     yield "<h2>Inputs and outputs</h2>"
-    yield _table(value_table(report.inputs))
-    yield f"<details><summary>{len(report.outputs)} outputs</summary>"
-    yield f"{_table(value_table(report.outputs))}</details>"
+    for label, values in (("inputs", report.inputs), ("outputs", report.outputs)):
+        yield f"<h3>{label}</h3>"
+        yield _table(value_table(values, fold=True))
+        every = _table(value_table(values))
+        yield f"<details><summary>Each of {len(values)} {label}</summary>{every}</details>"
     yield "<h2>Operators</h2>"
     rows = tuple((name, f"{number:,}") for name, number in report.ops.items())
     yield _table(Grid(("operator", "nodes"), rows))

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.footprint import footprint, growing, growth_in_words
+from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
-from onnx_kvtool.report.cache_groups import cache_groups
+from onnx_kvtool.report.cache_groups import cache_groups, name_groups
 from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "shape_text",
     "updated_by",
     "value_table",
+    "whatif_lines",
 ]
 
 _MOST_OPS = 12
@@ -32,19 +34,25 @@ _HEADER = ("cache", "updated by", "type", "shape", "axis", "mode", "rows", "per 
 
 
 def blocks(report: InspectReport) -> Iterator[Block]:
-    """Yield the report: the model, its inputs and outputs, its caches, and nodes if asked for."""
+    """Yield the report: the model, its caches, its inputs and outputs, and nodes if asked for.
+
+    What differs in a number of its name alone, as the caches of layers do, has one row, unless the
+    nodes are asked for.
+    """
     for label, text in model_lines(report.model):
         yield Line(label, text)
+    yield Line("caches", cost_text(report))
+    if report.caches:
+        yield (group_table if report.nodes is None else cache_table)(report.caches)
+    if report.whatif is not None:
+        yield from whatif_lines(report)
+    if (growing := _growing_text(report)) is not None:
+        yield Line("growing", growing)
     yield Line("operators", _ops(report))
     for label, values in (("inputs", report.inputs), ("outputs", report.outputs)):
         yield Line(label, str(len(values)))
         if values:
-            yield value_table(values)
-    yield Line("caches", cost_text(report))
-    if report.caches:
-        yield (group_table if report.nodes is None else cache_table)(report.caches)
-    if (growing := _growing_text(report)) is not None:
-        yield Line("growing", growing)
+            yield value_table(values, fold=report.nodes is None)
     for note in report.notes:
         yield Line("note", note)
     if report.nodes is not None:
@@ -99,6 +107,66 @@ def _growing_text(report: InspectReport) -> str | None:
     return f"{text}; `kvtool raise {model} --capacity N` gives them N rows, written in place"
 
 
+def whatif_lines(report: InspectReport) -> Iterator[Line]:
+    """Yield what the caches would cost, how many sequences fit, and what a step moves."""
+    found = report.whatif
+    if found is None or not report.caches:
+        return
+    if found.bytes_per_sequence is None:
+        need = "rows" if found.bytes_per_token is not None else "sizes"
+        yield Line("what if", f"the {need} of a cache are not known; {_REMEDY[need]}")
+    else:
+        yield Line("what if", _whatif_text(report, found))
+    if found.memory is not None and found.sequences is not None:
+        room, weights = binary_bytes(found.memory), binary_bytes(report.model.weight_bytes)
+        fits = counted(found.sequences, "sequence")
+        yield Line("fits", f"{fits} into {room} beside {weights} of weights")
+    if found.step is not None:
+        yield Line("step", _step_text(found.step))
+    for note in found.notes:
+        yield Line("note", note)
+
+
+_REMEDY = {
+    "rows": "`--capacity N` says how many each has",
+    "sizes": "`--dim NAME=N` gives a dimension a value",
+}
+
+
+def _whatif_text(report: InspectReport, found: WhatIf) -> str:
+    rows = "" if found.capacity is None else f"{found.capacity:,} rows"
+    dtype = "" if found.dtype is None else f"of {found.dtype}"
+    text = " ".join(filter(None, (rows, dtype))) or "as it is"
+    text += f": {bytes_text(found.bytes_per_token)} for a token of one sequence"
+    now = footprint(report.caches).bytes_per_token
+    if now != found.bytes_per_token:
+        text += f" ({bytes_text(now)} now)"
+    text += f", {bytes_text(found.bytes_per_sequence)} for a sequence"
+    if found.step is not None and found.total_bytes is not None:
+        batch = counted(found.step.batch, "sequence")
+        text += f", {binary_bytes(found.total_bytes)} for {batch}"
+    return text
+
+
+def _step_text(step: Step) -> str:
+    """Return what a decode step moves, and how many tokens that allows."""
+    text = (
+        f"with all rows in use reads {binary_bytes(step.read)} of caches and"
+        f" {binary_bytes(step.weights)} of weights, writes {binary_bytes(step.written)}"
+    )
+    if step.copied:
+        text += f", and copies caches, {binary_bytes(step.copied)} more"
+    if step.tokens_per_second is not None:
+        text += f"; at most {_rounded(step.tokens_per_second)} tokens a second"
+        if step.copied and step.tokens_per_second_in_place is not None:
+            text += f", {_rounded(step.tokens_per_second_in_place)} in place"
+    return text
+
+
+def _rounded(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
 def _open_dims(caches: Sequence[Cache]) -> list[str]:
     dims = (d for cache in caches for d in cache.shape or ())
     return list(dict.fromkeys(d for d in dims if isinstance(d, str) and d.isidentifier()))
@@ -111,10 +179,15 @@ def _ops(report: InspectReport) -> str:
     return f"{text} and {rest} more" if rest > 0 else text or "none"
 
 
-def value_table(values: Sequence[ValueFacts]) -> Grid:
-    """Return inputs or outputs, one in a row."""
-    rows = tuple((v.name, v.dtype or "-", shape_text(v.shape)) for v in values)
-    return Grid(("name", "type", "shape"), rows)
+def value_table(values: Sequence[ValueFacts], *, fold: bool = False) -> Grid:
+    """Return inputs or outputs; with `fold`, one row for those that differ in a number alone."""
+    names = [(v.name, (v.dtype, v.shape)) for v in values]
+    groups = name_groups(names) if fold else [(v.name, [i]) for i, v in enumerate(values)]
+    rows = []
+    for name, places in groups:
+        first = values[places[0]]
+        rows.append((name, first.dtype or "-", shape_text(first.shape)))
+    return Grid(("name", "type", "shape"), tuple(rows))
 
 
 def node_table(nodes: Sequence[NodeFacts]) -> Grid:

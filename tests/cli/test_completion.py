@@ -129,8 +129,9 @@ def test_every_option_that_takes_a_name_or_a_file_offers_something() -> None:
     }
     # A size or a time is typed.
     budgets = {(name, "--verify-budget") for name in ("check", "lower", "raise", "verify")}
+    budgets |= {("inspect", "--memory"), ("inspect", "--bandwidth")}
     names = {("check", "--per-file-ignores"), ("check", "--shard"), ("eval", "--attr")}
-    names |= {("raise", "--capacity")}
+    names |= {("raise", "--capacity"), ("inspect", "--capacity")}
     assert unaided == names | budgets
 
 

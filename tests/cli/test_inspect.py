@@ -128,11 +128,14 @@ def test_text_gathers_the_layers(kvtool) -> None:
     assert lines[0] == (
         f"model: {LLAMA}, IR version 11, opset 24, com.microsoft 1, written by mobius 0.1.0"
     )
-    assert "caches: 4; 512 B for a token of one sequence; 64 KiB in all" in lines
-    assert [line.split() for line in lines[-2:]] == [
+    table = [line.split() for line in lines]
+    place = lines.index("caches: 4; 512 B for a token of one sequence; 64 KiB in all")
+    assert table[place + 2 : place + 4] == [
         f"{name} TensorScatter float32 (4, 32, 32) 1 linear 32 128 B 16 KiB yes".split()
         for name in ("key_cache.{0,1}", "value_cache.{0,1}")
     ]
+    assert place < lines.index("inputs: 8") < lines.index("outputs: 5")
+    assert ["updated_key_cache.{0,1}", "float32", "(4,", "32,", "32)"] in table
 
 
 def test_nodes_lists_every_cache_and_every_node(kvtool) -> None:

@@ -1,0 +1,251 @@
+"""What the caches of a model would cost with other rows and another element type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.caches.footprint import kept
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.symbolic.sizes import bind_dim
+
+__all__ = ["Question", "Step", "WhatIf", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about the caches of a model.
+
+    Attributes:
+        capacity: Rows that each sequence gets; None for those that the caches have.
+        dim: Name of the dimension that is to be `capacity`; None where all caches get it.
+        dtype: Element type of the caches; None for the one that each has.
+        memory: Bytes that weights and caches share; None when nobody asks what fits.
+        bandwidth: Bytes that memory gives in a second; None when nobody asks how fast a step is.
+    """
+
+    capacity: int | None = None
+    dim: str | None = None
+    dtype: ir.DataType | None = None
+    memory: int | None = None
+    bandwidth: int | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether anything is asked."""
+        return self != Question()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Bytes that a decode step of one token for each sequence moves, with all rows in use.
+
+    Attributes:
+        batch: Sequences.
+        weights: Weights, each read once.
+        read: Rows that attention reads.
+        written: New rows.
+        copied: What is read and written besides, since an update is not in place: each row of a
+            cache that grows, or that the graph keeps from being written where it is.
+        tokens_per_second: Most tokens that the bandwidth allows; None when it is not known.
+        tokens_per_second_in_place: The same if nothing was copied.
+    """
+
+    batch: int
+    weights: int
+    read: float
+    written: float
+    copied: float
+    tokens_per_second: float | None
+    tokens_per_second_in_place: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What the caches would cost.
+
+    Attributes:
+        capacity: Rows that were asked for; None for those that the caches have.
+        dtype: Element type that was asked for; None for the one that each cache has.
+        bytes_per_token: Bytes of one token of one sequence; None when one is not known.
+        bytes_per_sequence: Bytes of all rows of one sequence; None when one is not known.
+        total_bytes: Those of all sequences of the batch; None unless the model, or a value for its
+            dimension, says how many they are.
+        memory: Bytes that weights and caches share; None when that was not asked.
+        sequences: Whole sequences that fit beside the weights; None when that was not asked or is
+            not known.
+        step: What a decode step moves; None when that is not known.
+        notes: What was counted otherwise than asked, and why.
+    """
+
+    capacity: int | None
+    dtype: str | None
+    bytes_per_token: float | None
+    bytes_per_sequence: float | None
+    total_bytes: float | None
+    memory: int | None
+    sequences: int | None
+    step: Step | None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that the command-line contract fixes."""
+        return {
+            "capacity": self.capacity,
+            "dtype": self.dtype,
+            "bytes_per_token": self.bytes_per_token,
+            "bytes_per_sequence": self.bytes_per_sequence,
+            "total_bytes": self.total_bytes,
+            "memory": self.memory,
+            "sequences": self.sequences,
+            "step": None if self.step is None else self.step.to_json(),
+        }
+
+
+def answer(question: Question, caches: Sequence[Cache], weight_bytes: int) -> WhatIf:
+    """Return what the caches of a model would cost.
+
+    A window keeps its rows where it has fewer than are asked for: a circular cache, and one of a
+    fixed size for which it is not proven that its rows stay where they were written.
+
+    Args:
+        question: What is asked.
+        caches: The caches, with values in their shapes for the dimensions that have one.
+        weight_bytes: Bytes of the initializers.
+    """
+    distinct = kept(caches)
+    per_token = [_row_bytes(cache, question.dtype) for cache in distinct]
+    rows = [_rows(cache, question) for cache in distinct]
+    each = [
+        None if row is None or count is None else row * count
+        for row, count in zip(per_token, rows, strict=True)
+    ]
+    sequence = _sum(each)
+    batch = _batch(distinct)
+    fits = None
+    if question.memory is not None and sequence:
+        fits = int(max(0, question.memory - weight_bytes) // sequence)
+    step = None
+    if sequence is not None:
+        copied = _sum([_copied(c, size) for c, size in zip(distinct, each, strict=True)])
+        step = _step(
+            batch or 1, weight_bytes, sequence, _sum(per_token), copied, question.bandwidth
+        )
+    return WhatIf(
+        capacity=question.capacity,
+        dtype=None if question.dtype is None else dtype_name(question.dtype),
+        bytes_per_token=_sum(per_token),
+        bytes_per_sequence=sequence,
+        total_bytes=None if sequence is None or batch is None else _whole(sequence * batch),
+        memory=question.memory,
+        sequences=fits,
+        step=step,
+        notes=tuple(_notes(distinct, question, rows)),
+    )
+
+
+def _row_bytes(cache: Cache, dtype: ir.DataType | None) -> float | None:
+    """Return the bytes of one row of one sequence in an element type."""
+    now = cache.bytes_per_token
+    if now is None or dtype is None:
+        return now
+    assert cache.dtype is not None
+    return _whole(now * dtype.bitwidth / cache.dtype.bitwidth)
+
+
+def _rows(cache: Cache, question: Question) -> int | None:
+    """Return the rows that a sequence gets in a cache."""
+    asked, known = question.capacity, cache.capacity
+    if question.dim is not None:
+        assert asked is not None
+        known = bind_dim(known, {question.dim: asked})
+        return known if isinstance(known, int) else None
+    if asked is None:
+        return known if isinstance(known, int) else None
+    return min(asked, known) if _is_window(cache) and isinstance(known, int) else asked
+
+
+def _is_window(cache: Cache) -> bool:
+    return cache.mode != "linear" and not cache.is_growing
+
+
+def _copied(cache: Cache, size: float | None) -> float | None:
+    """Return the bytes that one sequence has copied at a step; each is read and written."""
+    return 0 if cache.in_place.possible else None if size is None else 2 * size
+
+
+def _step(
+    batch: int,
+    weights: int,
+    sequence: float,
+    per_token: float | None,
+    copied: float | None,
+    bandwidth: int | None,
+) -> Step:
+    assert per_token is not None and copied is not None  # known where the sum of all rows is
+    needed = weights + batch * (sequence + per_token)
+
+    def most(number: float) -> float | None:
+        return None if bandwidth is None or not number else batch * bandwidth / number
+
+    return Step(
+        batch=batch,
+        weights=weights,
+        read=_whole(batch * sequence),
+        written=_whole(batch * per_token),
+        copied=_whole(batch * copied),
+        tokens_per_second=most(needed + batch * copied),
+        tokens_per_second_in_place=most(needed),
+    )
+
+
+def _notes(caches: Sequence[Cache], question: Question, rows: Sequence[int | None]) -> list[str]:
+    notes = []
+    asked = question.capacity
+    fewer = {r for r in rows if r is not None and asked is not None and r < asked}
+    kept_rows = [r for r in rows if r in fewer]
+    if fewer and question.dim is None:
+        sizes = ", ".join(f"{number:,}" for number in sorted(fewer))
+        who = counted(len(kept_rows), "window")
+        verb = "keeps its" if len(kept_rows) == 1 else "keep their"
+        notes.append(f"{who} {verb} {sizes} rows")
+    unsure = [
+        cache.past or cache.present or ""
+        for cache in caches
+        if asked is not None
+        and question.dim is None
+        and _is_window(cache)
+        and not isinstance(cache.capacity, int)
+    ]
+    if unsure:
+        names = ", ".join(f"`{name}`" for name in unsure[:3])
+        more = f" and {len(unsure) - 3} more" if len(unsure) > 3 else ""
+        notes.append(f"the window of {names}{more} is not known, and counted with {asked:,} rows")
+    return notes
+
+
+def _batch(caches: Sequence[Cache]) -> int | None:
+    """Return how many sequences a batch has; None where the caches do not say it alike."""
+    found = {
+        None if c.shape is None or c.batch_axis is None else c.shape[c.batch_axis] for c in caches
+    }
+    (one,) = found if len(found) == 1 else (None,)
+    return one if isinstance(one, int) else None
+
+
+def _sum(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return _whole(sum(known)) if known and len(known) == len(numbers) else None
+
+
+def _whole(number: float) -> float:
+    return int(number) if number == int(number) else number
