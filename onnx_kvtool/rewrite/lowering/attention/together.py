@@ -1,0 +1,78 @@
+"""The shapes of scores whose query heads are rows of one operand for each key/value head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.lowering.attention.mask import Window
+from onnx_kvtool.rewrite.lowering.sizes import size
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+
+__all__ = ["ScoreShapes", "shapes_together"]
+
+_ALLOWS_ZERO = 14
+"""Opset from which a Reshape takes a size of 0 for what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreShapes:
+    """What a Reshape of scores is given.
+
+    Attributes:
+        apart: (B, KV, G, L, S).
+        together: (B, KV, G * L, S).
+        has_zeros: Whether a 0 is a size, and not one of the operand.
+    """
+
+    apart: ir.Value
+    together: ir.Value
+    has_zeros: bool
+
+
+def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> ScoreShapes | None:
+    """Return how scores of the heads of a group are put together and taken apart.
+
+    Shapes that are computed at run time are made once for all layers.
+
+    Returns:
+        None where S is no number that is above 0, and no Reshape tells a size of 0 from one that
+        stays.
+    """
+    total = window.total
+    if isinstance(total, int) and total > 0:
+        return ScoreShapes(
+            em.constant([0, kv_heads, group, -1, total], "shape"),
+            em.constant([0, kv_heads, -1, total], "shape"),
+            has_zeros=False,
+        )
+    if em.opset < _ALLOWS_ZERO:
+        return None
+    dims = dims_of(window.query)
+    batch = _vector(em, dims[0] if dims else None, window.query, 0)
+    length = _vector(em, window.length, window.query, window.query_axis)
+    keys = _vector(em, total, window.keys, window.key_axis)
+    key = ("scores of groups", batch, length, keys, kv_heads, group)
+    axis = {"axis": 0}
+
+    def apart() -> ir.Value:
+        heads = em.constant([kv_heads, group], "heads")
+        return em.op("Concat", batch, heads, length, keys, attributes=axis, hint="apart")
+
+    def together() -> ir.Value:
+        heads = em.constant([kv_heads], "heads")
+        rows = em.op("Mul", length, em.constant([group], "group"), hint="rows")
+        return em.op("Concat", batch, heads, rows, keys, attributes=axis, hint="together")
+
+    return ScoreShapes(
+        em.once((*key, "apart"), apart), em.once((*key, "together"), together), has_zeros=True
+    )
+
+
+def _vector(em: Emitter, dim: Dim, value: ir.Value, axis: int) -> ir.Value:
+    """Return a size as a vector of one."""
+    number = size(em, dim, value, axis)
+    one = em.constant([1], "one")
+    return em.once(("vector", number), lambda: em.op("Reshape", number, one, hint="size"))

@@ -1,0 +1,49 @@
+"""Grouped heads of Attention whose sizes are known at run time alone, with no query as well."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx.parser
+import onnx_ir as ir
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.runtime.engine.evaluator import Evaluator
+
+SIZES = {
+    "several": (2, 3, 5),
+    "one of each": (1, 1, 1),
+    "a step": (2, 1, 7),
+    "no query": (2, 0, 5),
+}
+
+
+@pytest.mark.parametrize("opset", [13, 14, 18])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("mask", ["", ", m"])
+def test_of_any_number(sizes: tuple[int, int, int], mask: str, opset: int) -> None:
+    batch, length, keys = sizes
+    source = onnx.parser.parse_model(f"""<ir_version: 11, opset_import: ["" : 24]>
+    layer (float[B,6,L,7] q, float[B,3,S,7] k, float[B,3,S,11] v, float[B,1,L,S] m)
+      => (float[B,6,L,11] y) {{ y = Attention <scale = 0.5> (q, k, v{mask}) }}""")
+    lowered, _ = kv.lower(source, opset=opset, verify=False)
+
+    ops = [node for _, _, node in nodes(lowered)]
+    products = [node for node in ops if node.op_type == "MatMul"]
+    assert len(products) == 2
+    # One product for all heads of a group needs a Reshape that takes a size of 0 for what it is.
+    apart = [n for n in ops if n.op_type == "Reshape" and "allowzero" in n.attributes]
+    assert bool(apart) == (opset >= 14)
+    rng = np.random.default_rng(1)
+    shapes = {
+        "q": (batch, 6, length, 7),
+        "k": (batch, 3, keys, 7),
+        "v": (batch, 3, keys, 11),
+        "m": (batch, 1, length, keys),
+    }
+    feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    before, after = (
+        Evaluator(model).run(feeds).values["y"] for model in (ir.from_proto(source), lowered)
+    )
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
