@@ -23,7 +23,7 @@ Exit codes:
 Examples:
   kvtool infer decoder.onnx                     what is not known, and why
   kvtool infer decoder.onnx -o annotated.onnx   with the shape of every value
-  kvtool infer decoder.onnx --dim batch=2 --dim sequence_len=8
+  kvtool infer decoder.onnx --dim batch=2 --dim sequence_len=8 -o fixed.onnx
   kvtool infer decoder.onnx --strict --format json
   kvtool infer - -o - < decoder.onnx > annotated.onnx
 

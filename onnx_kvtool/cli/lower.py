@@ -149,7 +149,8 @@ def lower(
     """Rewrite MODEL for an older opset and verify the result.
 
     MODEL is a path, or `-` for standard input. The result goes to `<stem>.opset<N>.onnx` beside the
-    input unless -o or --in-place says otherwise; standard input is answered on standard output.
+    input, with --target to `<stem>.<runtime>-<version>.onnx`, unless -o or --in-place says
+    otherwise; standard input is answered on standard output.
 
     Every operator that the opset lacks is written with operators that it has, in the main graph, in
     bodies and in functions: TensorScatter as ScatterND or ScatterElements, Attention,

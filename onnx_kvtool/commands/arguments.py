@@ -13,7 +13,15 @@ from onnx_kvtool.core.suggestion import did_you_mean, unknown_name
 from onnx_kvtool.symbolic.dims import dim_names, dims_of
 from onnx_kvtool.symbolic.sizes import evaluate, names_in
 
-__all__ = ["check_choice", "check_data", "check_dims", "check_least", "check_sizes", "listed"]
+__all__ = [
+    "check_choice",
+    "check_data",
+    "check_dims",
+    "check_least",
+    "check_sizes",
+    "impossible_size",
+    "listed",
+]
 
 
 def listed(name: str, words: Sequence[str]) -> tuple[str, ...]:
@@ -58,16 +66,23 @@ def check_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     for name in dims:
         if name not in names:
             raise unknown_name(f"no input has a dimension called `{name}`", name, sorted(names))
+    if (text := impossible_size(model, dims)) is not None:
+        raise UsageError(text)
+
+
+def impossible_size(model: ir.Model, dims: Mapping[str, int]) -> str | None:
+    """Say which dimension of an input cannot be with sizes for its names; None if all can."""
     for value in model.graph.inputs if dims else ():
         for axis, dim in enumerate(dims_of(value) or ()):
             if isinstance(dim, str) and dims.keys() >= set(names_in(dim)):
                 place = f"dimension {axis} of input `{value.name}`"
                 try:
                     size = evaluate(dim, dims)
-                except ZeroDivisionError as error:
-                    raise UsageError(f"{place} would be divided by 0: `{dim}`") from error
+                except ZeroDivisionError:
+                    return f"{place} would be divided by 0: `{dim}`"
                 if size < 0:
-                    raise UsageError(f"{place} would be {size}: `{dim}`, expected at least 0")
+                    return f"{place} would be {size}: `{dim}`, expected at least 0"
+    return None
 
 
 def check_data(model: ir.Model, path: str, *, need_bytes: bool = True) -> None:

@@ -251,8 +251,11 @@ def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:
 
 
 def _check_dims(files: Sequence[FileReport]) -> None:
-    """Refuse a size for a dimension that no input of any model has."""
+    """Refuse a size for a dimension that no input of any model has, or that cannot be in one."""
     read = [file for file in files if file.is_read]
+    for file in read:
+        if file.impossible_size is not None:
+            raise UsageError(f"`{file.path}`: {file.impossible_size}")
     unknown = set.intersection(*(set(file.unknown_dims) for file in read)) if read else set()
     if unknown:
         name = min(unknown)

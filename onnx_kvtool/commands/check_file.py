@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnx_kvtool.commands.arguments import impossible_size
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data
@@ -125,6 +126,7 @@ class _Check:
             baselined=self.baselined,
             unknown_dims=tuple(sorted(self.settings.dims.keys() - names)),
             dims=tuple(sorted(names)),
+            impossible_size=impossible_size(self.model, self.settings.dims),
         )
         if self.settings.fix == "none" or not fixable(found, self.settings.allowed):
             return report

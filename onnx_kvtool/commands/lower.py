@@ -191,9 +191,17 @@ def run(request: LowerRequest, progress: Progress = silent) -> LowerReport:
     return in_files(
         request,
         _lower,
-        lambda report: None if _failed(report) else f"opset{report.target_opset}",
+        lambda report: None if _failed(report) else _suffix(report),
         progress,
     )
+
+
+def _suffix(report: LowerReport) -> str:
+    """Return what the name of a result says of it: `opset18`, `onnxruntime-1.17`."""
+    if report.target is None:
+        return f"opset{report.target_opset}"
+    runtime, version = report.target.rsplit(" ", 1)
+    return f"{runtime}-{'.'.join(version.split('.')[:2])}"
 
 
 def check_request(request: LowerRequest) -> None:

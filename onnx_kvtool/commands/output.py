@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +18,9 @@ from onnx_kvtool.core.files.external_data import place_external_data
 from onnx_kvtool.core.files.stored import stored
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import serialize, write
+from onnx_kvtool.targets.target import releases
 
-__all__ = ["Written", "check_output", "save", "write_result"]
+__all__ = ["Written", "check_output", "default_output", "save", "write_result"]
 
 
 class Written(Protocol):
@@ -80,6 +82,25 @@ def check_output(source: str, output: str | None, remedy: str) -> None:
         return
     if os.path.exists(output) and os.path.samefile(output, source):
         raise UsageError(f"the output `{output}` is the input", help=remedy)
+
+
+def default_output(source: str, suffix: str) -> str:
+    """Return the path of a result that nobody named: beside its source, known by what it is.
+
+    A suffix that a command gave before gives way: `x.opset18.onnx` lowered to 13 is
+    `x.opset13.onnx`.
+
+    Args:
+        source: Path of the model that was rewritten.
+        suffix: What the result is: `opset13`, `raised`, `onnxruntime-1.17`.
+    """
+    path = Path(source)
+    runtimes = "|".join(sorted({re.escape(release.runtime) for release in releases()}))
+    given = re.compile(rf"(?<=.)\.(opset\d+|raised|({runtimes})-\d+(\.\d+)*)$")
+    stem = path.stem
+    while (shorter := given.sub("", stem)) != stem:
+        stem = shorter
+    return str(path.with_name(f"{stem}.{suffix}.onnx"))
 
 
 def write_result(

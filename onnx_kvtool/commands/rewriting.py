@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import onnx
@@ -13,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
-from onnx_kvtool.commands.output import Written, check_output, write_result
+from onnx_kvtool.commands.output import Written, check_output, default_output, write_result
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.held import ModelSource, held
@@ -117,7 +116,7 @@ def in_files(
     progress("reading the model")
     model = read(request.model)
     if not request.in_place:
-        check_output(request.model, request.output, "use `--in-place` to replace the input")
+        check_output(request.model, request.output, _IN_PLACE)
     notes = sort_nodes(model)
     source = clone(model) if request.model == "-" else None
     report = rewrite(model, request, source, progress)
@@ -135,6 +134,9 @@ def in_files(
     return report
 
 
+_IN_PLACE = "use `--in-place` to replace the input"
+
+
 def _output_path(request: RewriteRequest, suffix: str) -> str:
     """Return where to write a result; without a name that is beside the input, as `suffix` says."""
     if request.in_place:
@@ -143,8 +145,9 @@ def _output_path(request: RewriteRequest, suffix: str) -> str:
         return request.output
     if request.model == "-":
         return "-"
-    source = Path(request.model)
-    return str(source.with_name(f"{source.stem}.{suffix}.onnx"))
+    output = default_output(request.model, suffix)
+    check_output(request.model, output, f"{_IN_PLACE}, or name another file with `-o OUT`")
+    return output
 
 
 def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Verifier | None:

@@ -71,6 +71,8 @@ class FileReport:
         failure: Why it was not checked to the end; None when it was.
         is_read: Whether the model could be read.
         unknown_dims: Names that were given a size and stand in no input of the model.
+        impossible_size: Which dimension of an input would be negative with these sizes; None if
+            all can be.
         dims: Names of the dimensions of its inputs.
         seconds: How long it took.
     """
@@ -86,6 +88,7 @@ class FileReport:
     failure: Failure | None = None
     is_read: bool = True
     unknown_dims: tuple[str, ...] = ()
+    impossible_size: str | None = None
     dims: tuple[str, ...] = ()
     seconds: float = 0.0
 

@@ -340,6 +340,18 @@ class TestPython:
         assert "KV003" in [f.code for f in kv.check("deep/bad.onnx")]
         assert not list(kv.check("deep/bad.onnx", config="kvtool.toml"))
 
+    def test_a_size_with_which_a_dimension_would_be_negative(self, directory: Path) -> None:
+        model = onnx.load("clean.onnx")
+        dims = model.graph.input[0].type.tensor_type.shape.dim
+        dims[0].dim_param = "batch - 5"
+        onnx.save(model, "less.onnx")
+        for found in (
+            lambda: kv.check("less.onnx", dims={"batch": 2}),
+            lambda: run(request("less.onnx", "clean.onnx", dims={"batch": 2})),
+        ):
+            with pytest.raises(kv.UsageError, match=r"`less.onnx`: .* would be -3: `batch - 5`"):
+                found()
+
     def test_wrong_use(self) -> None:
         with pytest.raises(kv.UsageError, match="no rule has the code"):
             kv.check("a.onnx", select=["KV0O3"])

@@ -71,6 +71,25 @@ def test_dims_are_bound_in_inputs_and_outputs() -> None:
     onnx.checker.check_model(ir.to_proto(inferred), full_check=True)
 
 
+def test_a_model_with_sizes_is_written_and_its_nodes_stay(tmp_path: Path) -> None:
+    source = FIXTURES.parent / "growing" / "llama__optimum.onnx"
+    dims = {"batch_size": 2, "sequence_length": 3, "past_sequence_length": 5}
+    report = run(InferRequest(str(source), output=str(tmp_path / "fixed.onnx"), dims=dims))
+    assert report.output is not None
+    before, after = onnx.load(source), onnx.load(report.output)
+    for value in (*after.graph.input, *after.graph.output, *after.graph.value_info):
+        assert all(dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim), (
+            value.name
+        )
+    shapes = {
+        value.name: [d.dim_value for d in value.type.tensor_type.shape.dim]
+        for value in (*after.graph.input, *after.graph.output)
+    }
+    assert shapes["attention_mask"] == [2, 8]
+    assert shapes["present.0.key"] == [2, 2, 8, 8]
+    assert after.graph.node == before.graph.node
+
+
 def test_a_dimension_that_no_input_has_is_wrong_usage() -> None:
     with pytest.raises(kv.UsageError, match="no input has a dimension called `bach`"):
         kv.infer(LLAMA, dims={"bach": 2})
