@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 from click.testing import CliRunner, Result
-from hypothesis import settings
 from packaging.version import Version
 
 from onnx_kvtool.cli import app
-from tests.grids import drawn, thins_out
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,6 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
     CI draws the same examples each time, so that what lands does not depend on luck; every other
     run searches on.
     """
+    if sys.dont_write_bytecode and not _has_workers(config):
+        _keep_bytecode(config)
+    # pytest rewrites hypothesis, a second of work, and keeps that where bytecode is kept.
+    from hypothesis import settings
+
+    from tests.grids import drawn
+
     settings.register_profile(
         "kvtool",
         drawn(exhaustive=_asks(config, "exhaustive"), slow=_asks(config, "slow")),
@@ -70,8 +75,6 @@ def pytest_configure(config: pytest.Config) -> None:
         derandomize="CI" in os.environ,
     )
     settings.load_profile("kvtool")
-    if sys.dont_write_bytecode and not _has_workers(config):
-        _keep_bytecode(config)
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
@@ -141,6 +144,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave cases to the exhaustive run, which draws all examples of properties as well."""
+    from tests.grids import thins_out
+
     if thins_out(item):
         item.add_marker("exhaustive")
     test = getattr(item, "obj", None)

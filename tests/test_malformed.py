@@ -25,7 +25,7 @@ from tests.mutations import changed_bytes, changed_model
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = int(os.environ.get("KVTOOL_SEED", "0"))
-MOST = {"some": 30, "many": 400}
+MOST = {"some": 20, "many": 400}
 """Models for a command."""
 
 PROCESSES = 120

@@ -160,7 +160,7 @@ def flip(source: ir.Model, weight: str, bit: int) -> None:
 
 
 @grid(
-    6,
+    10,
     weight=WEIGHTS,
     flipped={f"bit {bit} in {n}": (n, bit) for n, bits in BITS.items() for bit in bits},
 )

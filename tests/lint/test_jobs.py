@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.lint.jobs import run_jobs
+from tests.grids import thinned
 
 pytestmark = pytest.mark.long
 
@@ -99,7 +100,7 @@ BEFORE = {
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems copy no process")
-@pytest.mark.parametrize("name", BEFORE)
+@pytest.mark.parametrize("name", thinned([*BEFORE], 2))
 def test_a_process_is_copied_only_where_it_is_alone(name: str, tmp_path: Path) -> None:
     before, first = BEFORE[name]
     text = COPIED.format(tests=str(Path(__file__).parent), before=before)

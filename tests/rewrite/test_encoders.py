@@ -30,7 +30,7 @@ KNOWN = {
 """Values of which type and shape are known, at least; of the main graph, outputs included."""
 
 
-@part(3)
+@part(5)
 @pytest.mark.parametrize("opset", [11, 13, 17])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_encoder_is_lowered_and_proven(name: str, opset: int) -> None:
@@ -47,7 +47,7 @@ def test_the_shapes_of_an_encoder_are_known(name: str) -> None:
     assert report.known_after >= KNOWN[name]
 
 
-@part(2)
+@part(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_empty_in_the_runs_that_prove(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -71,7 +71,7 @@ def test_nothing_is_empty_in_the_runs_that_prove(
     assert batches == {1, 2, 3}
 
 
-@part(2)
+@part(4)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("resnet", "bert")])
 def test_a_fault_in_an_encoder_is_found(name: str) -> None:
     source = ENCODERS / f"{name}.onnx"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import os
@@ -83,12 +84,11 @@ def by_symbolic(path: Path) -> onnx.ModelProto:
         logging.disable(logging.NOTSET)
 
 
-def by_kvtool(
-    path: Path, dims: Mapping[str, int] | None = None
-) -> tuple[Inference, onnx.ModelProto]:
+@functools.cache
+def by_kvtool(path: Path) -> tuple[Inference, onnx.ModelProto]:
     """Infer with kvtool; return what it says and the model it writes."""
     model = read(path)
-    found = infer_model(model, dims)
+    found = infer_model(model)
     found.annotate()
     return found, onnx.ModelProto.FromString(serialize(model))
 
@@ -122,6 +122,7 @@ class Counts:
     by: Mapping[str, int | None]
 
 
+@functools.cache
 def counts(path: Path) -> Counts:
     """Count for one model."""
     model = onnx.load(path)

@@ -66,7 +66,7 @@ def raised(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned([*REAL], 2))
+@pytest.mark.parametrize("name", thinned([*REAL], 3))
 def test_a_real_decoder_gives_the_same_with_a_fixed_capacity(name: str) -> None:
     source, expected = read(name), REAL[name]
     result, report = raised(source, assume=expected.assume)

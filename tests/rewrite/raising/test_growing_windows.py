@@ -12,6 +12,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.grids import part
 from tests.growing_models import Host, conversation
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "growing"
@@ -150,6 +151,7 @@ def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) ->
     assert report.verification.status == "equal"
 
 
+@part(3)
 @pytest.mark.parametrize("chunks", [[5, *[1] * 9], [12, 3, 1]], ids=str)
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("name", EXPORTED)

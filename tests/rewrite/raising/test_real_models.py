@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
@@ -130,11 +132,12 @@ def recorded(name: str) -> tuple[Arrays, Arrays]:
     return inputs, outputs
 
 
-def raised(name: str, verdict: Verdict) -> tuple[onnx.ModelProto, kv.RaiseReport]:
-    """Return a model raised, as it is written."""
+@functools.cache
+def raised(name: str) -> tuple[onnx.ModelProto, kv.RaiseReport]:
+    """Return a model raised under the assumptions of its verdict, as it is written."""
     model, report = kv.raise_(
         MODELS / f"{name}.onnx",
-        assume=verdict.assume,
+        assume=VERDICTS[name].assume,
         attention="keep",
         contrib="keep",
         verify=False,
@@ -157,7 +160,7 @@ def test_every_model_of_the_fixtures_has_a_verdict() -> None:
 
 @cases
 def test_what_is_provable_is_raised(name: str, verdict: Verdict) -> None:
-    model, report = raised(name, verdict)
+    model, report = raised(name)
 
     assert not report.refused
     assert len(report.raised) == verdict.count
@@ -186,7 +189,7 @@ def test_each_assumption_is_asked_for_by_name(name: str) -> None:
 @cases
 def test_the_recorded_run_is_reproduced(name: str, verdict: Verdict) -> None:
     """Within rounding of PyTorch, and bit for bit what the source gives in the same runtime."""
-    model, _ = raised(name, verdict)
+    model, _ = raised(name)
     inputs, outputs = recorded(name)
     source = Runtimes(onnx.load(MODELS / f"{name}.onnx")).run(inputs)
     found = Runtimes(model).run(inputs)
@@ -205,7 +208,7 @@ def test_the_recorded_run_is_reproduced(name: str, verdict: Verdict) -> None:
 
 @cases
 def test_the_checker_accepts_the_result(name: str, verdict: Verdict) -> None:
-    model, _ = raised(name, verdict)
+    model, _ = raised(name)
     if verdict.is_legal:
         onnx.checker.check_model(model, full_check=True)
         return
@@ -217,7 +220,7 @@ def test_the_checker_accepts_the_result(name: str, verdict: Verdict) -> None:
 @cases
 def test_the_arithmetic_of_the_index_is_gone(name: str, verdict: Verdict) -> None:
     source = onnx.load(MODELS / f"{name}.onnx")
-    model, report = raised(name, verdict)
+    model, report = raised(name)
 
     assert dead_nodes(model) == []
     assert len(model.graph.node) < len(source.graph.node)
@@ -231,7 +234,7 @@ def test_the_arithmetic_of_the_index_is_gone(name: str, verdict: Verdict) -> Non
 @cases
 def test_names_and_types_of_inputs_and_outputs_stay(name: str, verdict: Verdict) -> None:
     source = onnx.load(MODELS / f"{name}.onnx")
-    model, _ = raised(name, verdict)
+    model, _ = raised(name)
     for before, after in (
         (source.graph.input, model.graph.input),
         (source.graph.output, model.graph.output),
@@ -241,17 +244,11 @@ def test_names_and_types_of_inputs_and_outputs_stay(name: str, verdict: Verdict)
 
 @cases
 def test_inspect_finds_caches_that_can_be_updated_in_place(name: str, verdict: Verdict) -> None:
-    model, report = kv.raise_(
-        MODELS / f"{name}.onnx",
-        assume=verdict.assume,
-        attention="keep",
-        contrib="keep",
-        verify=False,
-    )
-    caches = kv.inspect(model).to_json()["caches"]
+    model, report = raised(name)
+    caches = kv.inspect(ir.from_proto(model)).to_json()["caches"]
 
-    inputs = {value.name for value in model.graph.inputs}
-    outputs = {value.name for value in model.graph.outputs}
+    inputs = {value.name for value in model.graph.input}
+    outputs = {value.name for value in model.graph.output}
     assert [cache["past"] for cache in caches] == [done.past for done in report.raised]
     for cache, done in zip(caches, report.raised, strict=True):
         assert cache["kind"] == "tensor_scatter"

@@ -76,7 +76,7 @@ def recorded(name: str) -> tuple[Arrays, Arrays]:
     return inputs, outputs
 
 
-@grid(4, opset=OPSETS, via=VIAS, name=NATIVE)
+@grid(6, opset=OPSETS, via=VIAS, name=NATIVE)
 def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> None:
     source = kv.load(MODELS / "native" / f"{name}.onnx")
     lowered, _ = kv.lower(source, opset=opset, via=via, verify=False)

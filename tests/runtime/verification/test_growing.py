@@ -59,7 +59,7 @@ def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int, runs: 
 
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(f, marks=pytest.mark.slow if n % 4 else ()) for n, f in enumerate(FAULTS)],
+    [pytest.param(f, marks=pytest.mark.slow if n % 6 else ()) for n, f in enumerate(FAULTS)],
 )
 def test_a_faulty_form_is_different(fault: str) -> None:
     growing = source(OPTIMUM)
@@ -184,7 +184,7 @@ def test_a_cache_that_takes_too_much_memory_is_not_run() -> None:
 
 GROWING = sorted(path.stem for path in (FIXTURES / "growing").glob("*.onnx"))
 
-OFTEN = ("bloom__optimum", "llama_dynamic__dynamo_op18", "t5_decoder_merged__optimum")
+OFTEN = ("bloom__optimum", "llama_dynamic__dynamo_op18")
 
 
 @pytest.mark.parametrize(

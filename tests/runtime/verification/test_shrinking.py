@@ -51,6 +51,7 @@ def dims(source: ir.Model, name: str) -> tuple[int, ...]:
     return tuple(value.shape.numpy())
 
 
+@part(3)
 @pytest.mark.parametrize("rank", [3, 4])
 @pytest.mark.parametrize("opset", [13, 18, 23])
 def test_a_lowered_decoder_is_equal_on_small_copies(rank: int, opset: int) -> None:
