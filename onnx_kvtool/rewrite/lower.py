@@ -24,7 +24,13 @@ from onnx_kvtool.rewrite.engine.inline import inline_functions
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal
-from onnx_kvtool.rewrite.engine.stamp import ir_version_for, lacking_types, normalise_domains, stamp
+from onnx_kvtool.rewrite.engine.stamp import (
+    forget_unused,
+    ir_version_for,
+    lacking_types,
+    normalise_domains,
+    stamp,
+)
 from onnx_kvtool.rewrite.lowering.border import missing_at_border
 from onnx_kvtool.rewrite.lowering.carry import carry_types
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
@@ -82,6 +88,7 @@ def legalise(
         return outcome
     if limits is not None:
         outcome.notes += limits.leave_out_defaults(model, source)
+        forget_unused(model, lambda domain: True)
     if outcome.refused:
         return outcome
     annotations = annotate(model, _reader_of_types(plan), fully=True)

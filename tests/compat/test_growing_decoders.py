@@ -36,8 +36,6 @@ OpenVINO 2026.4.1 refuses Attention of grouped heads where it does not find thei
 """
 
 REFUSED = {
-    # It imports a version of ai.onnx.ml that nothing uses, as onnxruntime's optimiser left it.
-    ("stablelm__ts_op17__ort", "onnxruntime"): "ai.onnx.ml is till opset 4",
     ("t5_decoder_merged__optimum", "openvino"): "doesn't support If operation with dynamic rank",
 }
 """What a release does not load, and its message."""

@@ -21,6 +21,7 @@ from onnx_kvtool.rewrite.engine.guards import illegal_in
 from onnx_kvtool.rewrite.engine.inline import inline_functions
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
+from onnx_kvtool.rewrite.engine.stamp import forget_unused
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.shapes.infer import annotate
 
@@ -80,7 +81,7 @@ def standardise(
         )
 
     if not any(meant(node) for _, _, node in nodes(model)):
-        _forget_unused(model)
+        forget_unused(model, is_onnxruntimes)
         return found
     if model.functions:
         found.inlined, _ = inline_functions(
@@ -91,16 +92,8 @@ def standardise(
     run.graph(model.graph, graph_path(model.graph.name), ScopedValues(model.graph, None, names))
     annotations.remove()
     run.remove_unread()
-    _forget_unused(model)
+    forget_unused(model, is_onnxruntimes)
     return found
-
-
-def _forget_unused(model: ir.Model) -> None:
-    """Remove imports of onnxruntime's domains that no node uses: its tools import all they know."""
-    used = {node.domain for _, _, node in nodes(model)}
-    for domain in tuple(model.opset_imports):
-        if is_onnxruntimes(domain) and domain not in used:
-            del model.opset_imports[domain]
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 
 import onnx.helper
 import onnx_ir as ir
@@ -13,6 +13,7 @@ from onnx_kvtool.core.walk import contents, graphs, tensors
 from onnx_kvtool.ops.ir_versions import FIRST_IR
 
 __all__ = [
+    "forget_unused",
     "ir_version_for",
     "ir_version_of",
     "lacking_types",
@@ -56,6 +57,24 @@ def normalise_domains(model: ir.Model) -> None:
         for node in nodes:
             if node.domain == "ai.onnx":
                 node.domain = ""
+
+
+def forget_unused(model: ir.Model, meant: Callable[[str], bool]) -> None:
+    """Remove imports of domains that no node uses, in place.
+
+    onnxruntime's tools import every domain that they know, in versions that older releases of
+    runtimes refuse.
+
+    Args:
+        model: The model, its domains normalised.
+        meant: Which domains are looked at; the default one stays.
+    """
+    used = {"", *(domain for domain, *_ in model.functions)}
+    for _, _, nodes in contents(model):
+        used.update(node.domain for node in nodes)
+    for domain in tuple(model.opset_imports):
+        if domain not in used and meant(domain):
+            del model.opset_imports[domain]
 
 
 def stamp(model: ir.Model, opset: int, ir_version: int) -> list[str]:

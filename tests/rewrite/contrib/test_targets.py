@@ -66,3 +66,22 @@ def test_lower_and_check_say_the_same_of_each_operator(release: Release) -> None
             f"{d}::{op}" for d, op in STRANGERS if d not in ("", "com.microsoft") or op not in known
         }
         assert said == lacking
+
+
+@pytest.mark.parametrize("release", ["onnxruntime@1.17.3", "openvino"])
+def test_imports_that_no_node_uses_are_left_out_for_a_release(release: str) -> None:
+    """onnxruntime's optimiser imports all that it knows, and older releases refuse the versions."""
+    node = helper.make_node("Neg", ["x"], ["y"])
+    x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2]) for n in "xy")
+    domains = {"": 18, "ai.onnx.ml": 5, "com.microsoft.nchwc": 1, "vendor": 1}
+    imports = [helper.make_opsetid(*pair) for pair in domains.items()]
+    proto = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]), opset_imports=imports, ir_version=8
+    )
+    made = ir.from_proto(proto)
+    target = find_target(release)
+    legalise(made, 18, Options(), release=target.release)
+    assert set(made.opset_imports) == {""}
+    other = ir.from_proto(proto)
+    legalise(other, 17, Options())
+    assert set(other.opset_imports) == {*domains}
