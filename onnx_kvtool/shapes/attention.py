@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -10,16 +10,19 @@ from onnx_kvtool.analysis.attention.fusing import Fusion, MayBeEmpty, prove
 from onnx_kvtool.analysis.attention.sight import Sight
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice
+from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = ["prove_each"]
 
 _MOST_RUNS = 4
-"""Most times that a model is inferred anew, for sizes that may be 0."""
+"""Most times that a model is inferred anew, for sizes that may be 0, or that a branch knows."""
 
 _Answer = Fusion | Unproven | MalformedNode
+_Sizes = tuple[tuple[str, int], ...]
 
 
 def prove_each(
@@ -27,9 +30,12 @@ def prove_each(
 ) -> list[_Answer]:
     """Return what the attention around each Softmax becomes, or what is missing.
 
-    Inference takes a size that a Reshape asks for to be at least 1, and all that it says may rest
-    on that. What must hold where this size is 0 as well is proven once more without it: an encoder
-    of no tokens has no say in the self attention of a decoder.
+    Two kinds of candidates that lack a fact are asked once more:
+
+    - Inference takes a size that a Reshape asks for to be at least 1, and all that it says may rest
+      on that. What must hold where this size is 0 as well is proven without it: an encoder of no
+      tokens has no say in the self attention of a decoder.
+    - In a branch that is taken where a size is one number, the size is that number.
 
     Args:
         model: The model. Values without a type get the one that is found, nothing else changes.
@@ -39,46 +45,73 @@ def prove_each(
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
-    found = _run(model, softmaxes, choice, ())
-    for _ in range(_MOST_RUNS):
-        empty = next((one.sizes for one in found if isinstance(one, MayBeEmpty)), None)
-        if empty is None:
-            break
-        again = [n for n, one in enumerate(found) if _is_lacking(one, empty)]
-        for place, one in zip(
-            again, _run(model, [softmaxes[n] for n in again], choice, empty), strict=True
-        ):
-            # What this lacks is said as it was found first, and is not asked for again.
-            found[place] = one if isinstance(one, Fusion) else Unproven(*_said(found[place]))
+    first = _Run(model, choice)
+    found = [first.prove(softmax) for softmax in softmaxes]
+    empty: dict[tuple[Expr, ...], list[int]] = {}
+    taken: dict[_Sizes, list[int]] = {}
+    branches = _branches(model, first) if any(not isinstance(o, Fusion) for o in found) else {}
+    for place, one in enumerate(found):
+        if isinstance(one, MayBeEmpty):
+            empty.setdefault(one.sizes, []).append(place)
+        elif not isinstance(one, Fusion) and (sizes := branches.get(softmaxes[place].graph)):
+            taken.setdefault(sizes, []).append(place)
+    runs = [(_Run(model, choice, may_be_empty=s), p) for s, p in [*empty.items()][:_MOST_RUNS]]
+    runs += [(_Run(model, choice, dims=dict(s)), p) for s, p in [*taken.items()][:_MOST_RUNS]]
+    for run, places in runs:
+        for place in places:
+            again = run.prove(softmaxes[place])
+            if isinstance(again, Fusion):
+                found[place] = again
     return found
 
 
-def _is_lacking(one: _Answer, empty: tuple[Expr, ...]) -> bool:
-    return isinstance(one, MayBeEmpty) and one.sizes == empty
+class _Run:
+    """One inference of a model, and what is proven with it."""
+
+    def __init__(
+        self,
+        model: ir.Model,
+        choice: AttentionChoice,
+        *,
+        dims: Mapping[str, int] | None = None,
+        may_be_empty: Collection[Expr] = (),
+    ) -> None:
+        run = infer_model(model, dims, may_be_empty=may_be_empty).run
+        opset = model.opset_imports[""]
+        self.sight = Sight(run.contents(opset), run.knowledge, opset)
+        self.choice = choice
+
+    def prove(self, softmax: ir.Node) -> _Answer:
+        conflicts = self.sight.knowledge.conflicts
+        if conflicts:
+            text = f"sizes contradict each other: {conflicts[0].message}"
+            return Unproven("contradiction", text)
+        try:
+            return prove(softmax, self.sight, self.choice)
+        except (Unproven, MalformedNode) as missing:
+            return missing
 
 
-def _said(one: _Answer) -> tuple[str, str]:
-    assert not isinstance(one, Fusion)
-    return one.code, one.message
+def _branches(model: ir.Model, run: _Run) -> dict[ir.Graph | ir.Function | None, _Sizes]:
+    """Return the sizes that are one number wherever a graph is run, by the graph."""
+    found: dict[ir.Graph | ir.Function | None, _Sizes] = {}
+    for _, _, node in nodes(model):
+        for name, body in subgraphs(node):
+            around = found.get(node.graph, ())
+            is_taken = node.op_type == "If" and node.domain == "" and name == "then_branch"
+            found[body] = (*around, *_demanded(node.inputs[0], run.sight)) if is_taken else around
+    return found
 
 
-def _run(
-    model: ir.Model,
-    softmaxes: Sequence[ir.Node],
-    choice: AttentionChoice,
-    empty: Collection[Expr],
-) -> list[_Answer]:
-    knowledge = (run := infer_model(model, may_be_empty=empty).run).knowledge
-    if knowledge.conflicts:
-        text = f"sizes contradict each other: {knowledge.conflicts[0].message}"
-        return [Unproven("contradiction", text) for _ in softmaxes]
-    opset = model.opset_imports[""]
-    sight = Sight(run.contents(opset), knowledge, opset)
-    return [_one(softmax, sight, choice) for softmax in softmaxes]
-
-
-def _one(softmax: ir.Node, sight: Sight, choice: AttentionChoice) -> _Answer:
-    try:
-        return prove(softmax, sight, choice)
-    except (Unproven, MalformedNode) as missing:
-        return missing
+def _demanded(condition: ir.Value | None, sight: Sight) -> _Sizes:
+    """Return the size that is compared with a number, and the number; empty for anything else."""
+    test = None if condition is None else condition.producer()
+    if test is None or test.op_type != "Equal" or test.domain != "":
+        return ()
+    sides = [None if v is None else sight.maps.of(v).scalar() for v in test.inputs]
+    for size, number in (sides, sides[::-1]):
+        if size is None or number is None or number.number is None:
+            continue
+        if isinstance(size.atom, Dimension) and number.number > 0:
+            return ((size.atom.name, number.number),)
+    return ()

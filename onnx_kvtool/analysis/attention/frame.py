@@ -1,8 +1,8 @@
 """The coordinates of an attention, and where values of other ranks have its points.
 
 Letters: B batch, H query heads, L queries, S keys; the coordinates are b, h, i and j. Scores stand
-in a graph as (B, H, L, S), with grouped heads as (B, KV, G, L, S), for the products of older models
-as (B * H, L, S), and without a batch as (L, S).
+in a graph as (B, H, L, S), with grouped heads as (B, KV, G, L, S), their products as (B, KV, G * L,
+S) as well, for the products of older models as (B * H, L, S), and without a batch as (L, S).
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ class Frame:
         match shape[:-1]:
             case (first, second, third) if (first, second, third) == self.sizes[:3]:
                 return (b, h, i, last)
+            case (first, second, third) if first == batch and second.number and heads.number:
+                group = integer(heads.number // second.number)
+                if second * group != heads or third != group * queries:
+                    return None
+                row = modulo(h, group, facts) * queries + i
+                return (b, divided(h, group, facts), row, last)
             case (first, kv, group, third) if (first, third) == (batch, queries):
                 if kv.number is None or group.number is None or kv * group != heads:
                     return None

@@ -82,6 +82,10 @@ def _reshaped(result: ir.Value, fusion: Fusion, em: Emitter) -> ir.Value:
         middle = em.constant([kv, group], "groups")
         target = em.op("Concat", ends[0], middle, ends[1], attributes={"axis": 0})
         return em.op("Reshape", result, target, dtype=dtype)
+    if len(shape) == 4:
+        kv = shape[1].number
+        assert kv is not None
+        return em.op("Reshape", result, em.constant([0, kv, -1, 0], "shape"), dtype=dtype)
     if len(shape) == 2:
         return em.op("Squeeze", result, em.constant([0, 1], "axes"), dtype=dtype)
     if fusion.frame.sizes[HEAD].number == 1:

@@ -148,3 +148,40 @@ def test_functions_beside_it_stay() -> None:
     )
     raised, _ = kv.raise_(source, verify=False)
     assert [name for _, name, _ in raised.functions] == ["twice"]
+
+
+@pytest.mark.parametrize(
+    ("test", "refused"),
+    [
+        pytest.param("c = Equal (b, one)", ["m/#4.else_branch"], id="one sequence"),
+        pytest.param("c = Equal (one, b)", ["m/#4.else_branch"], id="the other way round"),
+        pytest.param("c = Equal (b, two)", ["m/#4.then_branch", "m/#4.else_branch"], id="two"),
+        pytest.param(
+            "c = LessOrEqual (b, one)", ["m/#4.then_branch", "m/#4.else_branch"], id="one or none"
+        ),
+    ],
+)
+def test_a_branch_knows_the_size_for_which_it_is_taken(test: str, refused: list[str]) -> None:
+    """Keys and values are those of one sequence, which more of them would share."""
+    turned = "t{0} = Transpose <perm = [0, 1, 3, 2]> (k) s{0} = MatMul (q, t{0})"
+    branch = f"{turned} p{{0}} = Softmax <axis = -1> (s{{0}}) y{{0}} = MatMul (p{{0}}, v)"
+    source = model(
+        f"""one = Constant <value_ints = [1]> () two = Constant <value_ints = [2]> ()
+        b = Shape <end = 1> (q) {test}
+        z = If (c) <
+            then_branch = yes () => ({OUTPUT} y1) {{ {branch.format(1)} }},
+            else_branch = no () => ({OUTPUT} y2) {{ {branch.format(2)} }}
+        >""",
+        inputs=f"float[B, {H}, L, {D}] q, float[1, {H}, S, {D}] k, float[1, {H}, S, {D}] v",
+    )
+    raised, report = kv.raise_(source, verify=False)
+    assert [(one.location.graph, one.code) for one in report.refused] == [
+        (graph, "other-layout") for graph in refused
+    ]
+    assert len(report.attention) == 2 - len(refused)
+    for batch in (1, 3):
+        inputs = feeds()
+        inputs["q"] = np.resize(inputs["q"], (batch, H, L, D))
+        inputs |= {name: inputs[name][:1] for name in "kv"}
+        wanted, got = (Evaluator(m).run(inputs).values["z"] for m in (source, raised))
+        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)
