@@ -89,8 +89,8 @@ def test_layers_whose_proofs_differ_in_names_only_share_one(kvtool, tmp_path: Pa
 
     proofs = [line for line in lines if line.startswith("proof of node_Softmax_188 and 1 other")]
     assert proofs[0].endswith("the queries are `add_127`")
-    assert len(proofs) == len(found["attention"][0]["proof"]) == 5
-    assert [(done["form"], done["mask"]) for done in found["attention"]] == [("full", "kept")] * 2
+    assert len(proofs) == len(found["attention"][0]["proof"]) == 7
+    assert [(done["form"], done["mask"]) for done in found["attention"]] == [("full", "causal")] * 2
 
 
 def test_proofs_about_other_sizes_are_told_apart(kvtool, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.fusing import AttentionMask
+from onnx_kvtool.analysis.attention.fusing import AttentionForm, AttentionMask
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
@@ -22,7 +22,13 @@ from onnx_kvtool.rewrite.raise_report import (
     Standardized,
     Unraised,
 )
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, without_capacity
+from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, read_in_use
+from onnx_kvtool.rewrite.raising.stage import (
+    RaiseOutcome,
+    RaiseSettings,
+    scopes_of,
+    without_capacity,
+)
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["raise_contrib"]
@@ -33,6 +39,8 @@ _WRITES = (
     "the operator writes its new rows from `seqlens_k` + 1 less their number on, in a prompt from 0"
     " on"
 )
+_SEES = "the operator is attention over the rows that are valid after the update"
+_LONGEST = "rows behind those of the longest sequence are hidden from all, and are not read"
 
 
 def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
@@ -72,8 +80,33 @@ def raise_contrib(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
         return False
     outcome.blocked = objections(model, "raise")
     outcome.contrib += [Standardized(done.location, done.rule) for done in found.done]
-    _report(model, found, {places[node]: mask for node, mask in masks.items()}, outcome)
+    narrowed = _narrow(model, found, settings)
+    by_place = {places[node]: mask for node, mask in masks.items()}
+    is_chosen = settings.attention == "auto"
+    _report(model, found, by_place, narrowed, outcome, is_chosen=is_chosen)
     return True
+
+
+def _narrow(model: ir.Model, found: Standardised, settings: RaiseSettings) -> set[ir.Node]:
+    """Let Attention read the rows in use, unless it is to read whole caches.
+
+    Returns:
+        Where that was done.
+    """
+    if settings.attention not in ("auto", "sliced"):
+        return set()
+    opset = max(model.opset_imports[""], settings.opset)
+    names: dict[ir.Value, str] = {}
+    scopes = scopes_of(model)
+    return {
+        node
+        for _, _, node in list(nodes(model))
+        if node.op_type == "Attention"
+        and node.domain == ""
+        and node.name in found.origins
+        and node.graph in scopes
+        and read_in_use(node, opset, scopes[node.graph], names)
+    }
 
 
 def _is_grouped(node: ir.Node) -> bool:
@@ -140,7 +173,10 @@ def _report(
     model: ir.Model,
     found: Standardised,
     masks: dict[Location, AttentionMask],
+    narrowed: set[ir.Node],
     outcome: RaiseOutcome,
+    *,
+    is_chosen: bool,
 ) -> None:
     """Say which caches are updated by TensorScatter now, and which attention is one Attention."""
     for _, _, node in nodes(model):
@@ -151,15 +187,17 @@ def _report(
             past, update, start = node.inputs[:3]
             assert past is not None and update is not None and start is not None
             present = node.outputs[0]
-            proof = (_WRITES,)
             names = past.name or "", update.name or "", start.name, present.name or ""
             outcome.raised.append(
-                Raised(place, "group_query_attention", _AXIS, "linear", *names, proof)
+                Raised(place, "group_query_attention", _AXIS, "linear", *names, (_WRITES,))
             )
             if past.is_graph_input() and present.is_graph_output():
                 rows = (dims_of(past) or (None,) * 4)[_AXIS]
                 cache = RaisedCache(names[0], names[3], rows, "linear", "group_query_attention")
                 outcome.caches.append(cache)
         elif node.op_type == "Attention":
-            proof = ("the operator is attention over the rows that are valid after the update",)
-            outcome.attention.append(RaisedAttention(place, "full", masks[place], proof))
+            form: AttentionForm = "sliced" if node in narrowed else "full"
+            proof: tuple[str, ...] = (_SEES,)
+            if form == "sliced":
+                proof = (_SEES, _LONGEST, *([WHY_IN_USE] if is_chosen else []))
+            outcome.attention.append(RaisedAttention(place, form, masks[place], proof))

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
-import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.runtime.onnxruntime import Session
+from tests.grids import grid
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models"
@@ -28,7 +29,7 @@ def test_a_genai_model_gets_caches_of_a_capacity() -> None:
     assert counts["Attention"] == 2
     assert {node.domain for node in raised.graph} == {""}
     assert [(c.capacity, c.source) for c in report.caches] == [(16, "group_query_attention")] * 4
-    assert [(a.form, a.mask) for a in report.attention] == [("full", "causal")] * 2
+    assert [(a.form, a.mask) for a in report.attention] == [("sliced", "causal")] * 2
     assert Counter(done.rule for done in report.contrib) == {
         "group_query_attention": 2,
         "simplified_layer_normalization": 1,
@@ -39,6 +40,7 @@ def test_a_genai_model_gets_caches_of_a_capacity() -> None:
     assert [o.name for o in raised.graph.outputs] == [o.name for o in source.graph.outputs]
     shapes = {str(i.shape) for i in raised.graph.inputs if (i.name or "").startswith("past")}
     assert shapes == {"[batch_size,2,16,kv_cache_dim]"}
+    assert "`auto` reads the rows in use" in report.attention[0].proof[-1]
     data = report.to_json()
     assert data["contrib"][0].keys() == {"graph", "node", "op", "rule"}
 
@@ -58,15 +60,29 @@ def test_operators_may_be_kept() -> None:
     assert raised.opset_imports == read(GENAI).opset_imports
 
 
-@pytest.mark.parametrize("opset", [24, 18, 13])
-@pytest.mark.parametrize("lengths", [(5,), (5, 3, 4)], ids=["one sequence", "three, ragged"])
-def test_a_host_gets_the_same_tokens(lengths: tuple[int, ...], opset: int) -> None:
+@grid(
+    3,
+    opset=[24, 18, 13],
+    attention=["auto", "full"],
+    lengths={"one sequence": (5,), "three, ragged": (5, 3, 4)},
+    window={"all rows": 0, "a window": 4},
+)
+def test_a_host_gets_the_same_tokens(
+    window: int, lengths: tuple[int, ...], attention: AttentionChoice, opset: int
+) -> None:
     """A prompt with padding behind and eight steps; the native form in buffers of 16 rows."""
-    model, _ = kv.raise_(GENAI, capacity=16, verify=False)
+    source = read(GENAI)
+    for node in source.graph:
+        if window and node.op_type == "GroupQueryAttention":
+            node.attributes["local_window_size"] = ir.AttrInt64("local_window_size", window)
+    model, report = kv.raise_(source, capacity=16, attention=attention, verify=False)
+    form = "full" if attention == "full" else "sliced"
+    mask_form = "window" if window else "causal"
+    assert [(a.form, a.mask) for a in report.attention] == [(form, mask_form)] * 2
     if opset < 24:
-        model, report = kv.lower(model, opset=opset)
-        assert report.verification.status == "equal"
-    grown, fixed = Session(serialize(read(GENAI)), ""), Session(serialize(model), "")
+        model, lowered = kv.lower(model, opset=opset)
+        assert lowered.verification.status == "equal"
+    grown, fixed = Session(serialize(source), ""), Session(serialize(model), "")
     rng = np.random.default_rng(3)
     batch, longest = len(lengths), max(lengths)
     names = [i.name or "" for i in model.graph.inputs if (i.name or "").startswith("past")]

@@ -15,6 +15,7 @@ from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention
 from onnx_kvtool.rewrite.raising.attention.functions import open_functions
+from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, WHY_WHOLE
 from onnx_kvtool.rewrite.raising.attention.proving import prove_all
 from onnx_kvtool.rewrite.raising.attention.whole import read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
@@ -150,11 +151,21 @@ def _edit(
         old += unread
         outcome.places = {**outcome.places, attention: place}
     outcome.attention += [
-        RaisedAttention(place, one.form, one.mask, one.sentences) for place, one in proven
+        RaisedAttention(place, one.form, one.mask, (*one.sentences, *_why(one, settings)))
+        for place, one in proven
     ]
     outcome.removed += remove_dead(old)
     if any(text.startswith("assumed: ") for _, one in proven for text in one.sentences):
         outcome.equal_dims += settings.assumptions.dims
+
+
+def _why(fusion: Fusion, settings: RaiseSettings) -> tuple[str, ...]:
+    """Return why `auto` chose what is read of a cache."""
+    if settings.attention != "auto":
+        return ()
+    if fusion.form == "full":
+        return (WHY_WHOLE,)
+    return (WHY_IN_USE,) if fusion.is_growing and settings.capacity is not None else ()
 
 
 def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusion:

@@ -135,6 +135,8 @@ def test_over_a_cache_that_grew(seen: str, added: str, mask: str, choice: Attent
 
     assert [done.mask for done in report.attention] == [mask]
     assert [done.form for done in report.attention] == ["sliced" if choice == "auto" else "full"]
+    chosen = [text for text in report.attention[0].proof if text.startswith("`auto` reads")]
+    assert len(chosen) == (choice == "auto")
     result = ir.to_proto(model)
     onnx.checker.check_model(result, full_check=True)
     ops = [node.op_type for _, _, node in nodes(model)]
