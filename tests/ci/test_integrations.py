@@ -16,6 +16,7 @@ import pytest
 import yaml  # comes with pre-commit
 
 from onnx_kvtool.cli.app import COMMANDS
+from tests.grids import rest
 from tests.lint.models import BAD_MODE, CLEAN, save
 from tests.page_examples import blocks
 
@@ -194,7 +195,7 @@ REPORT = ["-o", "a b", "--", "."]
         ),
     ],
 )
-@pytest.mark.parametrize("programs", ["bin", "Scripts"])
+@pytest.mark.parametrize("programs", ["bin", *rest("Scripts")])
 def test_the_action_hands_on_every_word(
     tmp_path: Path, programs: str, inputs: dict[str, str], expected: list[str]
 ) -> None:

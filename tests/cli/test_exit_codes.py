@@ -130,7 +130,9 @@ def test_color(
     "arguments",
     [
         pytest.param(["inspect", MODEL, "--nodes"], id="a table"),
-        pytest.param(["inspect", MODEL, "--format", "json"], id="JSON"),
+        pytest.param(
+            ["inspect", MODEL, "--format", "json"], id="JSON", marks=pytest.mark.exhaustive
+        ),
         pytest.param(["rule", "--all"], id="lines"),
     ],
 )

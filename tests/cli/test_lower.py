@@ -12,6 +12,7 @@ import pytest
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from tests.grids import rest
 
 MODEL = "fixtures/models/native/llama_static.onnx"
 
@@ -145,7 +146,7 @@ def test_dry_run_is_said(kvtool, lower_stand_in, lowered_report) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
-@pytest.mark.parametrize("arguments", ["--format json --dry-run", "-o - --no-verify"])
+@pytest.mark.parametrize("arguments", ["-o - --no-verify", *rest("--format json --dry-run")])
 def test_a_full_disk_is_an_error_and_no_bug(root, arguments) -> None:
     with open("/dev/full", "wb") as full:
         result = subprocess.run(
@@ -165,7 +166,11 @@ def test_a_full_disk_is_an_error_and_no_bug(root, arguments) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
-    ["lower {} --format json --dry-run", "lower {} -o - --no-verify", "--help", "lower --help"],
+    [
+        "lower {} --format json --dry-run",
+        "--help",
+        *rest("lower {} -o - --no-verify", "lower --help"),
+    ],
 )
 def test_a_reader_that_has_gone_is_met_with_silence(root, arguments) -> None:
     reading, writing = os.pipe()
