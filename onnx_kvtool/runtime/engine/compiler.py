@@ -18,6 +18,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.runtime.engine.action import BodyProgram, call_function, call_kernel
 from onnx_kvtool.runtime.engine.binding import bound_attributes, resolve
 from onnx_kvtool.runtime.engine.borrowed import BorrowedNode
+from onnx_kvtool.runtime.engine.borrowed_checks import demand_legal
 from onnx_kvtool.runtime.engine.needed import needed_nodes
 from onnx_kvtool.runtime.engine.program import ABSENT, Action, Call, Program, Step
 from onnx_kvtool.runtime.engine.slots import Slots
@@ -152,9 +153,10 @@ class Compiler:
             return
         self.borrowed[step.location] = None
         step.runtime = "onnx.reference"
-        if facts is not None:
-            bound_attributes(facts, attributes, _refuse_body)
-        step.action = _borrowed(BorrowedNode(node, attributes, frame.opsets), facts)
+        bound = {} if facts is None else bound_attributes(facts, attributes, _refuse_body)
+        step.action = _borrowed(
+            BorrowedNode(node, attributes, frame.opsets), node.op_type, facts, bound
+        )
 
     def _prepare_kernel(
         self,
@@ -239,13 +241,16 @@ def _facts(node: ir.Node, opset: int) -> OpFacts | None:
         raise RuntimeUnavailable(error.message, help=error.help) from error
 
 
-def _borrowed(node: BorrowedNode, facts: OpFacts | None) -> Action:
+def _borrowed(
+    node: BorrowedNode, op: str, facts: OpFacts | None, attributes: Mapping[str, Value]
+) -> Action:
     """Return an action that has onnx.reference compute a node."""
     check = None if facts is None else TypeCheck(facts)
 
     def run(call: Call) -> Sequence[Value]:
         if check is not None:
             check(call.inputs)
+            demand_legal(op, call.inputs, attributes)
         return node(call.inputs)
 
     return run

@@ -347,3 +347,97 @@ def test_what_onnx_reference_moves_keeps_its_bits(dtype: Any, written: str) -> N
 def test_a_failure_of_onnx_reference_names_the_node(graph: str) -> None:
     with pytest.raises(RunFailed, match=r"node `n` \(\w+\): onnx\.reference fails: \w+Error: "):
         ours(graph, 15, {"x": np.ones((1, 1, 3, 5), f32)})
+
+
+REVERSED = (
+    "g (float[3, 5] x, int64[n] n) => (float[3, 5] y) "
+    "{{ [n] y = ReverseSequence <batch_axis = {}, time_axis = {}> (x, n) }}"
+)
+SPLIT = (
+    "g (float[3, 5] x, int64{} n) => (seq(float[a, b]) y) "
+    "{{ [n] y = SplitToSequence <axis = {}> (x, n) }}"
+)
+ILLEGAL: dict[str, tuple[str, dict[str, Any], str]] = {
+    "ReverseSequence of more than there is": (
+        REVERSED.format(0, 1),
+        {"x": X, "n": np.array([0, 6, 1])},
+        "`sequence_lens[1]` is 6, expected 0 to 5, the size of axis 1 of `input`",
+    ),
+    "ReverseSequence of less than nothing": (
+        REVERSED.format(0, 1),
+        {"x": X, "n": np.array([0, 5, -1])},
+        "`sequence_lens[2]` is -1, expected 0 to 5, the size of axis 1 of `input`",
+    ),
+    "ReverseSequence of fewer sequences than there are": (
+        REVERSED.format(0, 1),
+        {"x": X, "n": np.array([2, 2])},
+        "`sequence_lens` has 2 elements, expected 3, the size of axis 0 of `input`",
+    ),
+    "ReverseSequence along one axis": (
+        REVERSED.format(1, 1),
+        {"x": X, "n": np.array([2, 2, 2, 2, 2])},
+        "`batch_axis` is 1 and `time_axis` 1, expected 0 and 1, or 1 and 0",
+    ),
+    "ReverseSequence along an axis from the back": (
+        REVERSED.format(0, -1),
+        {"x": X, "n": np.array([2, 2, 2])},
+        "`batch_axis` is 0 and `time_axis` -1, expected 0 and 1, or 1 and 0",
+    ),
+    "ReverseSequence of a vector": (
+        REVERSED.format(0, 1).replace("float[3, 5]", "float[3]"),
+        {"x": X[:, 0].copy(), "n": np.array([1, 1, 1])},
+        "`input` has shape (3,), expected two dimensions or more",
+    ),
+    "SplitToSequence by sizes that leave something": (
+        SPLIT.format("[m]", 1),
+        {"x": X, "n": np.array([2, 2])},
+        "`split` [2, 2] adds up to 4, expected 5, the size of axis 1 of `input`",
+    ),
+    "SplitToSequence by sizes that ask for more than there is": (
+        SPLIT.format("[m]", -2),
+        {"x": X, "n": np.array([2, 2])},
+        "`split` [2, 2] adds up to 4, expected 3, the size of axis 0 of `input`",
+    ),
+    "SplitToSequence by a size below 0": (
+        SPLIT.format("[m]", 1),
+        {"x": X, "n": np.array([6, -1])},
+        "`split[1]` is -1, expected 0 or more",
+    ),
+    "SplitToSequence in parts of less than nothing": (
+        SPLIT.format("", 1),
+        {"x": X, "n": np.array(-2)},
+        "`split` is -2, expected 1 or more",
+    ),
+    "SplitToSequence in parts of nothing": (
+        SPLIT.format("", 1),
+        {"x": X, "n": np.array(0)},
+        "`split` is 0, expected 1 or more",
+    ),
+    "SplitToSequence along an axis that is not there": (
+        SPLIT.format("", 2),
+        {"x": X, "n": np.array(1)},
+        "`axis` is 2, expected -2 to 1: `input` has rank 2",
+    ),
+    "SplitToSequence by a matrix": (
+        SPLIT.format("[1, m]", 1),
+        {"x": X, "n": np.array([[2, 3]])},
+        "`split` has shape (1, 2), expected one dimension",
+    ),
+    "DepthToSpace in an order of its own": (
+        (
+            "g (float[1, 8, 1, 1] x) => (float[1, 2, 2, 2] y) "
+            '{ [n] y = DepthToSpace <blocksize = 2, mode = "RCD"> (x) }'
+        ),
+        {"x": PIXELS},
+        "`mode` is `RCD`, expected `DCR` or `CRD`",
+    ),
+}
+"""What is not legal, and of which onnx.reference computes something or says little."""
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_what_onnx_reference_should_not_take_is_refused(name: str) -> None:
+    graph, feeds, message = ILLEGAL[name]
+    with pytest.raises(RunFailed) as caught:
+        ours(graph, 18, feeds)
+    assert caught.value.message.startswith(f"g, node `n` ({name.split(maxsplit=1)[0]}): {message}")
