@@ -13,6 +13,7 @@ from onnx_kvtool.cli.options import (
     format_option,
     model_argument,
     output_options,
+    static_option,
     verify_options,
 )
 from onnx_kvtool.cli.output import write_json
@@ -43,6 +44,7 @@ Examples:
   kvtool raise growing.onnx --capacity 4096        caches of 4096 rows
   kvtool raise exported.onnx --assume contiguous   positions count up by one
   kvtool raise exported.onnx --assume in-range:cache_position
+  kvtool raise exported.onnx --dim batch=1 --static
   kvtool raise exported.onnx --require-all
   kvtool raise - -o - < exported.onnx > raised.onnx
 
@@ -106,6 +108,7 @@ See also:
     section="What to raise",
 )
 @dim_option
+@static_option
 @verify_options
 @format_option
 @click.pass_context

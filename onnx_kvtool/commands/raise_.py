@@ -49,6 +49,7 @@ class RaiseRequest(RewriteRequest):
         assume: What may be taken for granted, as `--assume` takes it.
         attention: What becomes of attention in many nodes.
         require_all: Whether a candidate that stays as it was is a failure.
+        static: Whether every size of the result has to be a number.
     """
 
     opset: int = NATIVE_OPSET
@@ -57,6 +58,7 @@ class RaiseRequest(RewriteRequest):
     assume: tuple[str, ...] = ()
     attention: AttentionChoice = "auto"
     require_all: bool = False
+    static: bool = False
 
 
 @speaking_python
@@ -73,6 +75,7 @@ def raise_(
     verify_steps: int | None = None,
     verify_budget: str | None = None,
     dims: Mapping[str, int] | None = None,
+    static: bool = False,
 ) -> tuple[ir.Model, RaiseReport]:
     """Return an equal model whose proven cache updates are TensorScatter, and the report.
 
@@ -98,8 +101,11 @@ def raise_(
         verify_budget: Memory, time or both that verification may take, about: `1GiB`, `30s`,
             `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
             smaller sizes and fewer layers.
-        dims: Values of symbolic dimensions, at least 1, for the inputs of verification; others are
-            chosen by the case.
+        dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
+            it runs at these alone, with all that follows from them folded. What a cache grows along
+            has the capacity instead.
+        static: Whether the result must have numbers for all sizes, and no node that reads one or
+            cuts where an input says; what the model itself fixes is folded too.
 
     Returns:
         The raised model, or an equal copy where there is nothing to raise; and the report. Nothing
@@ -107,8 +113,9 @@ def raise_(
         the axis that grew, and there may be an input `past_length`, which the report names.
 
     Raises:
-        Refused: If the result is not equal, the model cannot come to the opset, or, with
-            `require_all`, a candidate stays; `report` says why.
+        Refused: If the result is not equal, the model cannot come to the opset, sizes contradict
+            each other, something stays that is not `static`, or, with `require_all`, a candidate
+            stays; `report` says why.
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         UsageError: If an argument cannot be meant.
 
@@ -129,6 +136,7 @@ def raise_(
         verify_steps=verify_steps,
         verify_budget=verify_budget,
         dims=dims or {},
+        static=static,
     )
     _check_request(request)
     work, report = in_memory(model, request, _raise)
@@ -180,6 +188,11 @@ def _check_request(request: RaiseRequest) -> None:
     check_choice("attention", request.attention, words(AttentionChoice))
     check_choice("contrib", request.contrib, words(ContribChoice))
     check_common(request)
+    if request.static and request.attention == "sliced":
+        raise UsageError(
+            "`--attention sliced` reads as many rows as are in use, which `--static` excludes",
+            help="use `--attention full`, or leave it out",
+        )
     Assumptions.parse(request.assume)
 
 
@@ -219,6 +232,8 @@ def _raise(
         capacity=request.capacity,
         attention=request.attention,
         contrib=request.contrib,
+        dims=request.dims,
+        static=request.static,
     )
     verifier = prepared(model, request, progress)
     progress("raising")

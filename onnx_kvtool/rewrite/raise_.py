@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -19,6 +20,7 @@ from onnx_kvtool.rewrite.raising.contrib import raise_contrib
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
 from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
+from onnx_kvtool.rewrite.raising.static import fix_raised, input_shapes
 from onnx_kvtool.rewrite.upgrade import upgrade
 
 __all__ = ["raise_model"]
@@ -38,8 +40,8 @@ _STAGES: tuple[Stage, ...] = (
     raise_fixed,
     raise_attention,
 )
-"""In order: other domains -> growing caches, attention over them first -> fixed caches -> attention
--> static shapes."""
+"""In order: other domains -> growing caches, attention over them first -> fixed caches ->
+attention. Sizes are fixed behind all of them, since proofs rest on names."""
 
 
 def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
@@ -56,6 +58,9 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
     if source is None:
         return RaiseOutcome(0, 0)
     outcome = RaiseOutcome(source, source)
+    if settings.static and settings.attention == "auto" and settings.capacity is not None:
+        settings = replace(settings, attention="full")  # the rows in use are no fixed size
+    before = input_shapes(model)
     outcome.places = {n: Location.of(path, n, index) for path, index, n in nodes(model)}
     for stage in _STAGES:
         constants = constants_of(model)
@@ -66,6 +71,8 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
             break
     if outcome.attention and not outcome.blocked:
         keep_mask_shapes(model)
+    if (settings.dims or settings.static) and not outcome.blocked:
+        fix_raised(model, settings, outcome, before)
     raised = {done.location for done in outcome.raised}
     outcome.refused = [
         one

@@ -13,7 +13,7 @@ from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import Fixed, Labels, fix_sizes
 from onnx_kvtool.rewrite.report import Outcome
 
-__all__ = ["rewrite_fixed"]
+__all__ = ["folded_note", "rewrite_fixed"]
 
 
 def rewrite_fixed(
@@ -52,11 +52,12 @@ def rewrite_fixed(
         outcome.refused += after.refused
         if static and after.inference is not None:
             outcome.refused += dynamic_parts(model, after.inference)
-        outcome.notes[:0] = [*_folded(before, after), *before.notes]
+        outcome.notes[:0] = [*folded_note(before, after), *before.notes]
     labels.remove()
     return outcome
 
 
-def _folded(*steps: Fixed) -> list[str]:
+def folded_note(*steps: Fixed) -> list[str]:
+    """Return a remark on the nodes that are gone because of sizes; none where none is."""
     count = sum(step.folded for step in steps)
     return [f"{counted(count, 'node')} folded with the sizes that are fixed"] if count else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -12,7 +12,8 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import graph_path, nodes, subgraphs
-from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import Inference
 from onnx_kvtool.symbolic.dims import dims_of
@@ -20,6 +21,10 @@ from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.sizes import names_in
 
 __all__ = ["dynamic_parts"]
+
+
+_ENDS = ("starts", "ends")
+"""What says how much a Slice cuts out."""
 
 
 @dataclass(slots=True)
@@ -31,7 +36,7 @@ class _Behind:
 
 
 def dynamic_parts(
-    model: ir.Model, inference: Inference, *, slices: bool = False
+    model: ir.Model, inference: Inference, *, growing: Collection[str] = ()
 ) -> list[Diagnostic]:
     """Return what keeps a model from having fixed sizes throughout; empty where all are numbers.
 
@@ -41,20 +46,19 @@ def dynamic_parts(
     Args:
         model: The model, with everything folded that can be.
         inference: What is known of it.
-        slices: Whether a Slice whose ends are not constant counts as well, which may cut out a
-            part of a fixed size.
+        growing: Names of sizes that differ from step to step, which no number can stand for.
     """
-    found = list(_of_inputs(model))
+    found = list(_of_inputs(model, growing))
     found += _of_values(inference)
     found += _of_branches(model)
     found += _of_other_types(inference)
     if not found:
-        found += _nodes_left(model, slices=slices)
+        found += _nodes_left(model)
         found += _names_left(inference)
     return found
 
 
-def _of_inputs(model: ir.Model) -> Iterator[Diagnostic]:
+def _of_inputs(model: ir.Model, growing: Collection[str]) -> Iterator[Diagnostic]:
     """Yield the dimensions of inputs that are no numbers, each name once."""
     path = graph_path(model.graph.name)
     by_name: dict[str, list[tuple[ir.Value, int, str]]] = {}
@@ -83,7 +87,14 @@ def _of_inputs(model: ir.Model) -> Iterator[Diagnostic]:
         if len(places) > 1:
             text += f", and so it is in {counted(len(places) - 1, 'other dimension')}"
         place = Location(path, value=value.name)
-        yield _static("symbolic-dimension", place, text, f"fix it with `--dim {name}=N`")
+        if name in growing:
+            text = (
+                f"dimension {axis} of input `{value.name}` is `{dim}`, which grows with each step"
+            )
+            help = "export the model with an input of a fixed length there, or without that input"
+            yield _static("growing-dimension", place, text, help)
+        else:
+            yield _static("symbolic-dimension", place, text, f"fix it with `--dim {name}=N`")
 
 
 def _of_values(inference: Inference) -> Iterator[Diagnostic]:
@@ -131,7 +142,7 @@ def _of_other_types(inference: Inference) -> Iterator[Diagnostic]:
             yield _static("no-tensor", place, text)
 
 
-def _nodes_left(model: ir.Model, *, slices: bool) -> Iterator[Diagnostic]:
+def _nodes_left(model: ir.Model) -> Iterator[Diagnostic]:
     """Yield the nodes that read sizes, and those whose result is as large as elements say."""
     folder = Folder()
     for path, index, node in nodes(model):
@@ -145,13 +156,24 @@ def _nodes_left(model: ir.Model, *, slices: bool) -> Iterator[Diagnostic]:
         elif Trait.COUNTS in kinds:
             text = f"the size of what `{node.op_type}` gives depends on elements"
             yield _static("dynamic-size", place, text)
-        elif slices and node.op_type == "Slice" and not _is_constant(node.inputs[1:], folder):
-            text = "`Slice` cuts where inputs of the model say"
-            yield _static("dynamic-slice", place, text)
+        elif (given := _told_at_run_time(node, folder)) is not None:
+            text = f"`{given.name}` says how large the result of `{node.op_type}` is, no constant"
+            yield _static("dynamic-size", place, text)
 
 
-def _is_constant(given: Iterable[ir.Value | None], folder: Folder) -> bool:
-    return all(value is None or folder.integers(value) is not None for value in given)
+def _told_at_run_time(node: ir.Node, folder: Folder) -> ir.Value | None:
+    """Return an input that says how large the output is and is not constant; None without."""
+    facts = op_facts(node.op_type, NEWEST)
+    if facts is None:
+        return None
+    sizes = _ENDS if node.op_type == "Slice" else traits(node).sizes
+    for index, value in enumerate(node.inputs):
+        formal = facts.input(index)
+        if value is None or formal is None or formal.name not in sizes:
+            continue
+        if value.dtype in SIZE_TYPES and folder.integers(value) is None:
+            return value
+    return None
 
 
 def _names_left(inference: Inference) -> Iterator[Diagnostic]:

@@ -12,7 +12,9 @@ from onnx_kvtool.analysis.moved import Constants
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.dead import remove_dead
+from onnx_kvtool.rewrite.engine.emit import ScopedValues
 from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.fixing.targets import told_by_constants
 from onnx_kvtool.symbolic.dims import dims_of
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def fold(model: ir.Model, names: Names) -> int:
     """
     folding = _Folding(model, names)
     folding.graph(model.graph)
+    folding.tell(model.graph, ScopedValues(model.graph, None, names))
     return folding.count
 
 
@@ -91,6 +94,16 @@ class _Folding:
                 node.replace_input_with(index, None)
         graph.remove([node for node in folded if node.graph is graph])
         self.count += len(folded)
+
+    def tell(self, graph: ir.Graph, scope: ScopedValues) -> None:
+        """Let nodes be told by constants how large their results are, where that is known."""
+        opset = self.model.opset_imports.get("", 1)
+        for node in tuple(graph):
+            if node.attributes.data and is_standard(node):
+                for _, body in subgraphs(node):
+                    self.tell(body, ScopedValues(body, scope, scope.names))
+            version = opset if node.version is None else node.version
+            self.count += told_by_constants(node, version, scope, self.folder)
 
     def _replace(
         self, graph: ir.Graph, node: ir.Node, array: NDArray[Any], folded: set[ir.Node]

@@ -41,6 +41,8 @@ class RaiseSettings:
             None to leave these caches as they are.
         attention: What becomes of attention in many nodes.
         contrib: What becomes of com.microsoft operators.
+        dims: Sizes that the result has in place of names.
+        static: Whether every size of the result has to be a number.
     """
 
     opset: int = NATIVE_OPSET
@@ -48,6 +50,8 @@ class RaiseSettings:
     capacity: int | str | None = None
     attention: AttentionChoice = "keep"
     contrib: ContribChoice = "keep"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    static: bool = False
 
 
 @dataclass(slots=True)

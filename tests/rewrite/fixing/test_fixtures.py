@@ -32,7 +32,7 @@ _ONE_TOKEN = {"t5_decoder_with_past__optimum"}
 
 _SIZES = {
     "genai_llama_fp32_cpu": {
-        "batch_size": 3,
+        "batch_size": 1,
         "sequence_length": 2,
         "past_sequence_length": 5,
         "total_sequence_length": 7,

@@ -53,23 +53,36 @@ class Position:
 
 
 def position_of(
-    model: ir.Model, growths: Sequence[Growth | Rolling], sizes: Sizes, assumptions: Assumptions
+    model: ir.Model,
+    growths: Sequence[Growth | Rolling],
+    sizes: Sizes,
+    assumptions: Assumptions,
+    *,
+    by_size: bool = True,
 ) -> Position:
     """Find an input that says where a step begins, or make one up.
 
     An input says so by a size: one whose name is that of the past, with what the step adds, or one
     that is granted to be both. What the elements of an input are, no model can promise.
-    A size says nothing where all caches are windows, which stop to grow.
+    A size says nothing where all caches are windows, which stop to grow, and none does that is
+    about to be fixed.
+
+    Args:
+        model: The model.
+        growths: Its caches that grow, or roll.
+        sizes: What is known of its sizes.
+        assumptions: What is granted.
+        by_size: Whether a size of an input may say so.
 
     Raises:
         Unproven: If an input is granted to cover the past and what a step adds to it is unknown.
     """
     granted = assumptions.values.get("covers-past", frozenset())
     for value in model.graph.inputs:
-        if value.name in granted and sizes.lengths:
+        if by_size and value.name in granted and sizes.lengths:
             return _granted(value, growths, sizes)
     for value, axis in sizes.inputs():
-        rest = sizes.behind(value, axis)
+        rest = sizes.behind(value, axis) if by_size else None
         if rest is not None:
             dim = (dims_of(value) or ())[axis]
             start = variable(Extent(value, integer(axis))) - rest

@@ -75,7 +75,9 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
             return False
         try:
             sizes = Sizes.of(model, growths, windows, settings.assumptions, opset)
-            position = position_of(model, proven, sizes, settings.assumptions)
+            position = position_of(
+                model, proven, sizes, settings.assumptions, by_size=not settings.static
+            )
         except Unproven as missing:
             outcome.refused += [_refusal(one.place, missing) for one in proven]
             return False
