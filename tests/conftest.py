@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -146,6 +147,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave cases to the exhaustive run, which draws all examples of properties as well."""
     from tests.grids import thins_out
 
+    # Processes that share tests out know them by name; the order of a set they cannot agree on
+    # either, which nobody sees here.
+    assert not re.search(r" at 0x[0-9a-f]{6}", item.nodeid), f"an address names {item.nodeid}"
     if thins_out(item):
         item.add_marker("exhaustive")
     test = getattr(item, "obj", None)

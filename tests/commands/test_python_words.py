@@ -9,6 +9,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.commands.python_words import in_keywords
+from tests.grids import each
 
 SENTENCES = [
     (kv.lower, "`--opset` is 24", "`opset` is 24"),
@@ -29,7 +30,7 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(("function", "said", "expected"), SENTENCES, ids=lambda v: str(v)[:40])
+@each(("function", "said", "expected"), SENTENCES)
 def test_a_flag_becomes_the_keyword_of_the_function(function, said: str, expected: str) -> None:
     assert in_keywords(said, inspect.signature(function).parameters) == expected
 
