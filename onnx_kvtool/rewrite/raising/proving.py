@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, step_path, subgraphs
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
@@ -82,7 +83,13 @@ class Proving:
             for k, one in self._each([tried[k] for k in lacking]).items():
                 if _leads_on(one, found[lacking[k]]):
                     found[lacking[k]] = one
-        self.plans = [one for one in found.values() if isinstance(one, Planned)]
+        plans = [one for one in found.values() if isinstance(one, Planned)]
+        pasts = {one.plan.output: one.plan.past for one in plans}
+        # What the graph computes and then writes to one place of in every step is no cache:
+        # exporters put masks together so.
+        self.plans = [
+            one for one in plans if one.plan.start.number is None or _is_given(one.plan.past, pasts)
+        ]
         self.refused += [one for one in found.values() if isinstance(one, Unraised)]
 
     def _each(self, tried: Sequence[_Candidate]) -> dict[int, Planned | Unraised]:
@@ -145,6 +152,32 @@ class Proving:
     def _attempt(self, node: ir.Node, raising: Raising, proof: Proof) -> Plan | None:
         found = raising.prove(proof, node)
         return None if found is None else plan(proof, node, found)
+
+
+def _is_given(value: ir.Value, pasts: Mapping[ir.Value, ir.Value]) -> bool:
+    """Return whether what is written into is given to the graph, by its caller or a step before.
+
+    Args:
+        value: What is written into.
+        pasts: What other updates write into, by what they give.
+    """
+    seen: set[ir.Value] = set()
+    while (node := value.producer()) is not None and value not in seen:
+        if node.domain != "" or any(subgraphs(node)):
+            return True  # what such a node does is not known here
+        seen.add(value)
+        above: ir.Value | None = pasts.get(value)
+        if above is None and node.inputs and _hands_on(node):
+            above = node.inputs[0]
+        if above is None:
+            return False
+        value = above
+    return True
+
+
+def _hands_on(node: ir.Node) -> bool:
+    kinds = traits(node)
+    return Trait.REPEATS not in kinds and (Trait.MOVES in kinds or Trait.CASTS in kinds)
 
 
 def _lacks_a_size(one: Planned | Unraised) -> bool:

@@ -67,6 +67,8 @@ def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None
     model, report = kv.raise_(source, capacity=ROWS, verify=False)
 
     assert [str(refusal) for refusal in report.refused] == []
+    # Masks of bloom, gptj and opt are put together by a ScatterND, and are no caches.
+    assert {done.pattern for done in report.raised} == {"growing"}
     ops = [node.op_type for _, _, node in nodes(model)]
     assert len(report.attention) == ops.count("Attention") == LAYERS[name]
     result = ir.to_proto(model)
