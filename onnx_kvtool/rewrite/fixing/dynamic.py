@@ -11,7 +11,7 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.walk import graph_path, nodes, subgraphs
+from onnx_kvtool.core.walk import graph_path, graphs, nodes, subgraphs
 from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
@@ -54,7 +54,7 @@ def dynamic_parts(
     found += _of_other_types(inference)
     if not found:
         found += _nodes_left(model)
-        found += _names_left(inference)
+        found += _names_left(model)
     return found
 
 
@@ -176,13 +176,21 @@ def _told_at_run_time(node: ir.Node, folder: Folder) -> ir.Value | None:
     return None
 
 
-def _names_left(inference: Inference) -> Iterator[Diagnostic]:
+def _names_left(model: ir.Model) -> Iterator[Diagnostic]:
     """Yield values that have a shape in other words than numbers, for a reason not told so far."""
-    for value, place in inference.run.values.items():
-        if isinstance(value.type, ir.TensorType) and (
-            value.shape is None or not value.shape.is_static()
-        ):
-            yield _static("dynamic-size", place, f"the shape of `{value.name}` is not fixed")
+    functions = {function.graph for function in model.functions.values()}
+    for path, graph in graphs(model):
+        if graph in functions:
+            continue
+        for index, node in enumerate(graph):
+            for value in node.outputs:
+                if isinstance(value.type, ir.TensorType) and (
+                    value.shape is None or not value.shape.is_static()
+                ):
+                    place = Location.of(path, node, index, value.name)
+                    yield _static(
+                        "dynamic-size", place, f"the shape of `{value.name}` is not fixed"
+                    )
 
 
 def _static(code: str, place: Location, text: str, help: str | None = None) -> Diagnostic:
