@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.inspection import InspectReport
+    from onnx_kvtool.commands.bench import bench
     from onnx_kvtool.commands.check import check
     from onnx_kvtool.commands.evaluate import evaluate
     from onnx_kvtool.commands.infer import infer
@@ -32,12 +33,16 @@ if TYPE_CHECKING:
     from onnx_kvtool.lint.report import CheckReport
     from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
+    from onnx_kvtool.runtime.decoding.decoder import Decoder
+    from onnx_kvtool.runtime.decoding.report import BenchReport
     from onnx_kvtool.runtime.evaluation.report import EvalReport
     from onnx_kvtool.runtime.verification.report import VerifyReport
     from onnx_kvtool.shapes.report import InferReport
 
 __all__ = [
+    "BenchReport",
     "CheckReport",
+    "Decoder",
     "EvalReport",
     "Finding",
     "InferReport",
@@ -55,6 +60,7 @@ __all__ = [
     "Verification",
     "VerifyReport",
     "__version__",
+    "bench",
     "check",
     "evaluate",
     "infer",
@@ -69,7 +75,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BenchReport": "runtime.decoding.report:BenchReport",
     "CheckReport": "lint.report:CheckReport",
+    "Decoder": "runtime.decoding.decoder:Decoder",
     "EvalReport": "runtime.evaluation.report:EvalReport",
     "Finding": "lint.finding:Finding",
     "InferReport": "shapes.report:InferReport",
@@ -86,6 +94,7 @@ _HOMES = {
     "UsageError": "core.errors:UsageError",
     "Verification": "rewrite.report:Verification",
     "VerifyReport": "runtime.verification.report:VerifyReport",
+    "bench": "commands.bench:bench",
     "check": "commands.check:check",
     "evaluate": "commands.evaluate:evaluate",
     "infer": "commands.infer:infer",

@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 
+from onnx_kvtool.cli.bench import bench
 from onnx_kvtool.cli.check import check
 from onnx_kvtool.cli.eval import evaluate
 from onnx_kvtool.cli.group import KvtoolGroup
@@ -38,6 +39,7 @@ COMMANDS: Table[str, click.Command] = Table(
         ("raise", raise_),
         ("rule", rule),
         ("targets", targets),
+        ("bench", bench),
         ("verify", verify),
     ],
 )
@@ -46,7 +48,7 @@ COMMANDS: Table[str, click.Command] = Table(
 _PURPOSES = {
     "Rewrite a model": ("lower", "raise"),
     "Look at a model": ("inspect", "infer", "check"),
-    "Run a model": ("eval", "verify"),
+    "Run a model": ("eval", "verify", "bench"),
     "Ask what kvtool knows": ("ops", "rule", "targets", "help"),
 }
 

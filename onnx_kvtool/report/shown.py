@@ -15,6 +15,7 @@ from onnx_kvtool.report.text import text_of_blocks
 __all__ = ["html", "text"]
 
 _SAID = {
+    "BenchReport": ("bench_text:blocks",),
     "CheckReport": ("findings.text:blocks", "findings.text:remarks", "findings.text:closing"),
     "EvalReport": ("eval_text:blocks", "eval_text:remarks"),
     "InferReport": ("infer_text:blocks",),

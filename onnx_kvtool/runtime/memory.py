@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from functools import lru_cache
 
-__all__ = ["available_memory", "give_back"]
+__all__ = ["available_memory", "give_back", "peak_memory", "used_memory"]
 
 
 def give_back() -> None:
@@ -41,6 +41,28 @@ def available_memory() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf
         return None
+
+
+def used_memory() -> int | None:
+    """Return the bytes of memory that this process has; None where the system does not say."""
+    return _own("VmRSS:")
+
+
+def peak_memory() -> int | None:
+    """Return the most bytes that this process ever had; None where the system does not say."""
+    return _own("VmHWM:")
+
+
+def _own(field: str) -> int | None:
+    # `getrusage` counts what the parent had before it started this program.
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith(field):
+                    return int(line.split()[1]) << 10
+    except OSError:  # not Linux
+        return None
+    return None
 
 
 def _meminfo() -> int | None:

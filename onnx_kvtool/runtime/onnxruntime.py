@@ -1,4 +1,4 @@
-"""Models run by onnxruntime on the CPU; the only module that imports onnxruntime."""
+"""Models run by onnxruntime on the CPU."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavaila
 from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
 from onnx_kvtool.runtime.sessions import Array, Arrays
 
-__all__ = ["VERSION", "Session"]
+__all__ = ["ERRORS", "FOLDER", "VERSION", "Session", "array_of", "informative"]
 
 VERSION: str = ort.__version__
 """Version of the installed onnxruntime."""
 
-_EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+FOLDER = "session.model_external_initializers_file_folder_path"
 """Where a model given as bytes finds its external data; obeyed from 1.21 on, ignored before."""
 
 _BLOCKED_PRODUCTS = "session.qdq_matmulnbits_accuracy_level"
@@ -51,7 +51,7 @@ _INVALID = r"INVALID_GRAPH|[Ii]nvalid model|(?:Type|Shape)InferenceError\]|: Typ
 
 # The binding raises classes of its own, which have no common base but Exception, and plain
 # built-in ones for arrays it cannot convert.
-_ERRORS: tuple[type[Exception], ...] = (
+ERRORS: tuple[type[Exception], ...] = (
     *(c for c in vars(capi).values() if isinstance(c, type) and issubclass(c, Exception)),
     RuntimeError,
     TypeError,
@@ -106,12 +106,12 @@ class Session:
         options.add_session_config_entry(_INT8_STAYS, "1")
         options.add_session_config_entry(_SPINNING, "0")
         if directory:
-            options.add_session_config_entry(_EXTERNAL_DATA_FOLDER, directory)
+            options.add_session_config_entry(FOLDER, directory)
         try:
             self._session = ort.InferenceSession(
                 _accurate(model), options, providers=["CPUExecutionProvider"]
             )
-        except _ERRORS as error:
+        except ERRORS as error:
             is_invalid = re.search(_INVALID, str(error)) is not None
             raise (ModelRejected if is_invalid else RuntimeUnavailable)(
                 f"{self.runtime} cannot load the model: {informative(error)}"
@@ -140,7 +140,7 @@ class Session:
                 return self._run_extended(names, inputs, options)
             values = self._session.run(names, dict(inputs), options)
             return {name: _array(value) for name, value in zip(names, values, strict=True)}
-        except _ERRORS as error:
+        except ERRORS as error:
             raise RunFailed(f"{self.runtime}: {informative(error)}") from error
 
     def _run_extended(
@@ -152,7 +152,7 @@ class Session:
         values = self._session.run_with_ort_values(
             names, {name: value for name, (value, _) in buffers.items()}, options
         )
-        return {name: _from_ort(value) for name, value in zip(names, values, strict=True)}
+        return {name: array_of(value) for name, value in zip(names, values, strict=True)}
 
     def _buffer(self, name: str, array: Array) -> tuple[Any, Array]:
         type_ = EXTENDED.get(self._inputs.get(name, ""))
@@ -175,7 +175,8 @@ def _array(value: object) -> Array:
     return value
 
 
-def _from_ort(value: Any) -> Array:
+def array_of(value: Any) -> Array:
+    """Return a copy of a tensor of onnxruntime's, in a dtype of ml_dtypes where numpy has none."""
     if not value.is_tensor():
         raise TypeError(f"an output is a {value.data_type()}, expected a tensor")
     type_ = EXTENDED.get(value.data_type())

@@ -1,0 +1,1 @@
+"""Decoders driven as a host drives them: tokens in, tokens out, caches where they lie."""

@@ -1,0 +1,139 @@
+"""A model in onnxruntime whose caches stay in buffers of the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+
+from onnx_kvtool.guard.known_wrong import known_wrong
+from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.extended import EXTENDED
+from onnx_kvtool.runtime.onnxruntime import ERRORS, FOLDER, VERSION, array_of, informative
+from onnx_kvtool.runtime.sessions import Array
+
+__all__ = ["BoundSession", "Buffer"]
+
+_FATAL = 4
+
+
+class Buffer:
+    """A tensor in memory that onnxruntime reads or writes where it lies.
+
+    Attributes:
+        value: What onnxruntime binds.
+    """
+
+    def __init__(self, value: Any, array: Array | None = None) -> None:
+        self.value = value
+        self._array = array  # the value points into it
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return tuple(self.value.shape())
+
+    def write(self, rows: tuple[slice, ...], values: Array) -> None:
+        """Put values into a part of it; it must have been made by `zeros`."""
+        assert self._array is not None
+        self._array[rows] = values
+
+    def read(self) -> Array:
+        """Return a copy of its elements, in the dtypes of ml_dtypes where numpy has none."""
+        return array_of(self.value)
+
+
+class BoundSession:
+    """A model loaded by onnxruntime on the CPU, run with bound inputs and outputs.
+
+    Args:
+        model: The serialised model.
+        directory: Where locations of external data start; "" when there is none.
+        threads: Threads that a node may use; None for one for each core.
+
+    Raises:
+        RuntimeUnavailable: If onnxruntime cannot load the model, or computes it wrongly.
+    """
+
+    def __init__(self, model: bytes, directory: str, threads: int | None = None) -> None:
+        if (reason := known_wrong(VERSION, model)) is not None:
+            raise RuntimeUnavailable(f"onnxruntime {VERSION} computes this model wrongly: {reason}")
+        options = ort.SessionOptions()
+        options.log_severity_level = _FATAL
+        if threads is not None:
+            options.intra_op_num_threads = threads
+        if directory:
+            options.add_session_config_entry(FOLDER, directory)
+        try:
+            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except ERRORS as error:
+            raise RuntimeUnavailable(
+                f"onnxruntime {VERSION} cannot load the model: {informative(error)}"
+            ) from error
+        self._types = {value.name: value.type for value in self._session.get_inputs()}
+        self.outputs = [value.name for value in self._session.get_outputs()]
+
+    def zeros(self, name: str, shape: tuple[int, ...]) -> Buffer:
+        """Return a buffer of zeros for the input `name`."""
+        type_ = self._types[name]
+        if (extended := EXTENDED.get(type_)) is None:
+            array = np.zeros(shape, _DTYPES[type_])
+            return Buffer(ort.OrtValue.ortvalue_from_numpy(array), array)
+        array = np.zeros(shape, extended.dtype)
+        made = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, extended.element_type)
+        return Buffer(made, array)
+
+    def run(
+        self, arrays: Mapping[str, Array], buffers: Mapping[str, Buffer], into: Mapping[str, Buffer]
+    ) -> dict[str, Buffer]:
+        """Run the model.
+
+        Args:
+            arrays: Inputs by name, which are read.
+            buffers: Inputs by name that lie in buffers.
+            into: Buffers for outputs by name; one that is also an input is written in place. The
+                other outputs get buffers of their own.
+
+        Returns:
+            Every output by name.
+
+        Raises:
+            RunFailed: If the model fails on these inputs.
+        """
+        options = ort.RunOptions()
+        options.log_severity_level = _FATAL
+        try:
+            binding = self._session.io_binding()
+            for name, array in arrays.items():
+                binding.bind_cpu_input(name, np.asarray(array, order="C"))
+            for name, buffer in buffers.items():
+                binding.bind_ortvalue_input(name, buffer.value)
+            for name in self.outputs:
+                if name in into:
+                    binding.bind_ortvalue_output(name, into[name].value)
+                else:
+                    binding.bind_output(name, "cpu")
+            self._session.run_with_iobinding(binding, options)
+            values = binding.get_outputs()
+        except ERRORS as error:
+            raise RunFailed(f"onnxruntime {VERSION}: {informative(error)}") from error
+        return {
+            name: into[name] if name in into else Buffer(value)
+            for name, value in zip(self.outputs, values, strict=True)
+        }
+
+
+_DTYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(int16)": np.int16,
+    "tensor(uint16)": np.uint16,
+    "tensor(int32)": np.int32,
+    "tensor(int64)": np.int64,
+}
+"""Types of caches that numpy has, by onnxruntime's name for the type of a value."""
