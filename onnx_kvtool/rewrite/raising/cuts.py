@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.symbolic.expression import Expr, integer
 
-__all__ = ["TO_THE_END", "Cut", "cut_of"]
+__all__ = ["TO_THE_END", "Cut", "Numbers", "bounds_along", "constants", "cut_of"]
 
 TO_THE_END = 2**31 - 1
 """What exporters write for an end, or more."""
+
+Numbers = Callable[[ir.Value], tuple[Expr, ...] | None]
+"""Returns the elements of a vector; None where it does not know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +47,50 @@ def cut_of(proof: Proof, value: ir.Value, axis: int) -> Cut | None:
     if node is None or node.domain != "" or node.op_type != "Slice":
         return None
     opset = node.version if node.version is not None else proof.opset
-    view = NodeView(node, opset)
     source = node.inputs[0]
     shape = None if source is None else proof.maps.shape(source)
     if source is None or shape is None:
         return None
-    starts, ends = _numbers(proof, view, "starts"), _numbers(proof, view, "ends")
-    if starts is None or ends is None or len(starts) != 1 or len(ends) != 1:
-        return None
-    axes, steps = _numbers(proof, view, "axes"), _numbers(proof, view, "steps")
-    place = 0 if axes is None else axes[0].number
-    if place is None or place % len(shape) != axis:
-        return None
-    if steps is not None and steps[0].number != 1:
+    view = NodeView(node, opset)
+    found = bounds_along(view, axis, len(shape), lambda value: proof.maps.of(value).vector())
+    if found is None or found[1] is None:
         return None
     size = shape[axis]
-    return Cut(source, _from_front(starts[0], size), _from_front(ends[0], size), size)
+    return Cut(source, _from_front(found[0], size), _from_front(found[1], size), size)
+
+
+def bounds_along(
+    view: NodeView, axis: int, rank: int, numbers: Numbers
+) -> tuple[Expr, Expr | None] | None:
+    """Return where a Slice starts and ends that cuts along one axis in steps of 1.
+
+    Args:
+        view: The Slice.
+        axis: The axis, counted from the front.
+        rank: Rank of what is cut.
+        numbers: Says what the elements of an operand are.
+
+    Returns:
+        The end is None where it is not known. None for a Slice along another axis, or several, or
+        where nobody knows along which and in what steps.
+    """
+    starts, ends, axes, steps = (
+        _operand(view, name, numbers) for name in ("starts", "ends", "axes", "steps")
+    )
+    if starts is None or len(starts) != 1 or (ends is not None and len(ends) != 1):
+        return None
+    if axes is None or steps is None:
+        return None
+    place = axes[0].number if axes else 0
+    if place is None or place % rank != axis or (steps and steps[0].number != 1):
+        return None
+    return starts[0], None if ends is None else ends[0]
+
+
+def constants(value: ir.Value) -> tuple[Expr, ...] | None:
+    """Return the elements of a vector of integers that are the same in every run; else None."""
+    held = Folder().integers(value)
+    return None if held is None or held.ndim != 1 else tuple(integer(int(n)) for n in held)
 
 
 def _from_front(place: Expr, size: Expr) -> Expr:
@@ -69,14 +102,14 @@ def _from_front(place: Expr, size: Expr) -> Expr:
     return place + size if (place.number or 0) < 0 else place
 
 
-def _numbers(proof: Proof, view: NodeView, name: str) -> tuple[Expr, ...] | None:
-    """Return an operand of a Slice element by element; None when it is absent or unknown."""
+def _operand(view: NodeView, name: str, numbers: Numbers) -> tuple[Expr, ...] | None:
+    """Return an operand of a Slice element by element: () if it is left out, None if unknown."""
     if name in view.facts.attributes:
         given = view.attribute(name)
-        if not isinstance(given, tuple):
-            return None
-        return tuple(integer(n) for n in given if isinstance(n, int))
+        if given is None:
+            return ()
+        return tuple(map(integer, given)) if isinstance(given, tuple) else None
     if all(formal.name != name for formal in view.facts.inputs):
-        return None
+        return ()
     value = view.input(name)
-    return None if value is None else proof.maps.of(value).vector()
+    return () if value is None else numbers(value)

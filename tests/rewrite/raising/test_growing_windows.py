@@ -113,6 +113,14 @@ LOOKALIKES = {
     "every second row": _WINDOW.replace(
         "present = Slice (all, from, far, two, one)", "present = Slice (all, from, far, two, two)"
     ),
+    "as many rows on as a caller says": _WINDOW.replace(
+        "present = Slice (all, from, far, two, one)",
+        "step = Shape <start = 2, end = 3> (other) present = Slice (all, from, far, two, step)",
+    ),
+    "along the axis that a caller says": _WINDOW.replace(
+        "present = Slice (all, from, far, two, one)",
+        "axis = Shape <start = 2, end = 3> (other) present = Slice (all, from, far, axis, one)",
+    ),
     "along another axis": _WINDOW.replace(
         "present = Slice (all, from, far, two, one)", "present = Slice (all, from, far, one, one)"
     ),

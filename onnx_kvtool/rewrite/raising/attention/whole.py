@@ -26,9 +26,9 @@ from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
+from onnx_kvtool.rewrite.raising.cuts import bounds_along, constants
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.expression import integer
-from onnx_kvtool.symbolic.stored import elements
 
 __all__ = ["read_whole"]
 
@@ -118,20 +118,10 @@ def _part(value: ir.Value, opset: int) -> _Part | None:
     rank = None if shape is None else len(shape)
     if rank != 4 or scatter.mode != "linear" or scatter.axis % rank != _ROWS:
         return None
-    starts, axes, steps = (_numbers(view.input(name)) for name in ("starts", "axes", "steps"))
-    if starts != [0] or axes not in ([_ROWS], [_ROWS - rank]):
-        return None
-    if view.input("steps") is not None and steps != [1]:
+    bounds = bounds_along(view, _ROWS, rank, constants)
+    if bounds is None or bounds[0].number != 0:
         return None
     return _Part(view.required("data"), view.required("ends"))
-
-
-def _numbers(value: ir.Value | None) -> list[int] | None:
-    if value is None or value.is_graph_input():
-        return None
-    tensor = ir.convenience.get_const_tensor(value)
-    held = None if tensor is None else elements(tensor)
-    return None if held is None else [int(n) for n in held.ravel()]
 
 
 def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
-from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
-from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
+from onnx_kvtool.rewrite.raising.cuts import TO_THE_END, bounds_along, constants
 from onnx_kvtool.rewrite.raising.growing.ends import End
 
 __all__ = ["Rolling", "is_rolling", "rolling_of"]
@@ -172,25 +171,11 @@ class _Looking:
             return None
         rank = None if self.past.shape is None else len(self.past.shape)
         view = NodeView(node, node.version if node.version is not None else self.opset)
-        parts = [self._numbers(view, name) for name in ("starts", "ends", "axes", "steps")]
-        starts, ends, axes, steps = parts
-        if starts is None or ends is None or axes is None or rank is None:
+        found = None if rank is None else bounds_along(view, axis, rank, constants)
+        start, end = found or (None, None)
+        if start is None or start.number is None or end is None or end.number is None:
             return None
-        if (len(starts), len(ends), len(axes)) != (1, 1, 1) or steps not in (None, [1]):
-            return None
-        if axes[0] % rank != axis or ends[0] < TO_THE_END or starts[0] >= 0:
-            return None
-        return -starts[0]
-
-    def _numbers(self, view: NodeView, name: str) -> list[int] | None:
-        if name in view.facts.attributes:
-            given = view.attribute(name)
-            return [int(n) for n in given] if isinstance(given, tuple) else None
-        if all(formal.name != name for formal in view.facts.inputs):
-            return None
-        value = view.input(name)
-        held = None if value is None else Folder().integers(value)
-        return None if held is None or held.ndim != 1 else [int(n) for n in held]
+        return -start.number if start.number < 0 and end.number >= TO_THE_END else None
 
     def refusal(self, why: str) -> Unproven:
         return Unproven(

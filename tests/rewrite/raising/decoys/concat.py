@@ -21,6 +21,13 @@ DECOYS = {
         ),
         Draws({"p": range(4), "q": range(5)}),
     ),
+    "the rest is cut in steps that a caller says": Decoy(
+        concat(
+            inputs=f"{CACHE}, {UPDATE}, int64[1] p, int64[1] q",
+            outputs="float[2,3,T,7] present",
+        ).replace("resumed, limit, axes)", "resumed, limit, axes, q)"),
+        Draws({"p": range(4), "q": (1, 2)}),
+    ),
     "the rest is that of another cache": Decoy(
         concat(tail="other", inputs=f"{CACHE}, float[2,3,5,7] other, {UPDATE}, int64[1] p"), INSIDE
     ),
