@@ -73,7 +73,7 @@ def demand_same(
     expected: Mapping[str, Array] | None = None,
     **attributes: Any,
 ) -> ir.Model:
-    """Hold the standard form of a node against onnxruntime's kernel, or ours where it has none.
+    """Hold the standard form of a node, and our kernel of it, against onnxruntime's kernel.
 
     Args:
         op_type: The operator.
@@ -107,18 +107,24 @@ def demand_same(
         found = onnxruntime.Session(data, "").run(feeds)
     except KvtoolError:  # onnxruntime lacks kernels of some element types
         found = reference.Session(data, "").run(feeds)
+    known = ours(*arguments, **attributes)
     for name, value in expected.items():
-        got = found[name]
-        assert (got.dtype, got.shape) == (value.dtype, value.shape), name
-        if value.dtype.kind in "iub" and value.dtype != ml_dtypes.bfloat16:
-            difference = np.abs(got.astype(np.int64) - value.astype(np.int64))
-            assert difference.max(initial=0) <= steps, name
-            continue
-        bound = TOLERANCE[value.dtype.name] if limit is None else limit
-        np.testing.assert_allclose(
-            got.astype(np.float64), value.astype(np.float64), bound, bound, err_msg=name
-        )
+        bound = TOLERANCE.get(value.dtype.name, 0) if limit is None else limit
+        for got in (found[name], known[name]):
+            _compare(name, got, value, steps, bound)
     return model
+
+
+def _compare(name: str, got: Array, value: Array, steps: int, bound: float) -> None:
+    """Demand the type, the shape, and elements within a bound, or codes within steps."""
+    assert (got.dtype, got.shape) == (value.dtype, value.shape), name
+    if value.dtype.kind in "iub" and value.dtype != ml_dtypes.bfloat16:
+        difference = np.abs(got.astype(np.int64) - value.astype(np.int64))
+        assert difference.max(initial=0) <= steps, name
+        return
+    np.testing.assert_allclose(
+        got.astype(np.float64), value.astype(np.float64), bound, bound, err_msg=name
+    )
 
 
 def _proto(

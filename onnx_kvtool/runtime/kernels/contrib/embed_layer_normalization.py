@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.contrib.codes import numbers_of
 from onnx_kvtool.runtime.kernels.contrib.normalization import layer_normalization
 from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
 from onnx_kvtool.runtime.kernels.normalization.precision import Reals
 
-__all__ = ["embed_layer_normalization"]
+__all__ = ["embed_layer_normalization", "q_embed_layer_normalization"]
 
 
 def embed_layer_normalization(
@@ -100,3 +101,53 @@ def _looked_up(
             f"axis 0 of `{name}` with shape {table.shape}"
         )
     return widened(table[indices])
+
+
+def q_embed_layer_normalization(
+    input_ids: Array,
+    segment_ids: Array | None,
+    word_embedding_quant: Array,
+    position_embedding_quant: Array,
+    segment_embedding: Array | None,
+    gamma_quant: Array,
+    beta_quant: Array,
+    mask: Array | None,
+    word_embedding_scale: Array,
+    position_embedding_scale: Array,
+    segment_embedding_scale: Array | None,
+    gamma_scale: Array,
+    beta_scale: Array,
+    word_embedding_zero_point: Array,
+    position_embedding_zero_point: Array,
+    segment_embedding_zero_point: Array | None,
+    gamma_zero_point: Array,
+    beta_zero_point: Array,
+    *,
+    epsilon: float,
+) -> tuple[Array, ...]:
+    """Return what `embed_layer_normalization` does of the numbers that tables of codes hold.
+
+    Each table has one scale and one zero point; those of the segments come with their table.
+
+    Raises:
+        KernelError: As `embed_layer_normalization`.
+    """
+    segments = None
+    if segment_embedding is not None and segment_embedding_scale is not None:
+        given = (segment_embedding, segment_embedding_scale, segment_embedding_zero_point)
+        segments = numbers_of(*given, "segment_embedding")
+    words = (word_embedding_quant, word_embedding_scale, word_embedding_zero_point)
+    places = (position_embedding_quant, position_embedding_scale, position_embedding_zero_point)
+    y, counts, _ = embed_layer_normalization(
+        input_ids,
+        segment_ids,
+        numbers_of(*words, "word_embedding"),
+        numbers_of(*places, "position_embedding"),
+        segments,
+        numbers_of(gamma_quant, gamma_scale, gamma_zero_point, "gamma"),
+        numbers_of(beta_quant, beta_scale, beta_zero_point, "beta"),
+        mask,
+        epsilon=epsilon,
+        mask_index_type=None,
+    )
+    return y, counts

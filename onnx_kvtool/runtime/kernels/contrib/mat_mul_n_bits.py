@@ -43,7 +43,9 @@ def mat_mul_n_bits(
         scales: (N, blocks), or flat.
         zero_points: (N, blocks * bits / 8 rounded up), uint8, packed as `B`, or flat; or (N,
             blocks) of the type of `A`. None for 2^(bits - 1).
-        g_idx: Refused: it is deprecated.
+        g_idx: (K,), the block whose scale and zero point each column of the weight has; None for
+            its own. With 4 bits, and zero points of the type of `A`: onnxruntime 1.32 refuses
+            others, or forgets them.
         bias: (N,); None for zero.
         K: Columns of `A`.
         N: Columns of the result.
@@ -58,7 +60,10 @@ def mat_mul_n_bits(
     Raises:
         KernelError: For another shape, size of an element or of a block, and what is refused.
     """
-    refuse_input("g_idx", g_idx)
+    if g_idx is not None:
+        refuse_value("bits", bits, 4)
+        if zero_points is not None and zero_points.dtype == np.uint8:
+            refuse_input("g_idx", g_idx)
     refuse_value("weight_prepacked", weight_prepacked, 0)
     refuse_value("bits", bits, 2, 4, 8)
     refuse_value("accuracy_level", accuracy_level, 0, 1, 2, 3, 4)
@@ -74,10 +79,17 @@ def mat_mul_n_bits(
         check_shape("bias", bias.shape, (N,), "`N`")
     factors = widened(_flat_or("scales", scales, (N, blocks)))
     weights: Reals = unpacked(B, bits).astype(np.float32)
+    zeros = _zero_points(zero_points, bits, (N, blocks))
+    block_of: Array = np.arange(K) // block_size
+    if g_idx is not None:
+        check_shape("g_idx", g_idx.shape, (K,), "one block for each column")
+        block_of = g_idx.astype(np.int64)
+        if block_of.min() < 0 or block_of.max() >= blocks:
+            raise KernelError(f"`g_idx` has {block_of.max()}, expected 0 to {blocks - 1}")
     with np.errstate(all="ignore"):
-        weights -= _zero_points(zero_points, bits, (N, blocks))[..., None]
-        weights *= factors[..., None]
-        product = np.asarray(np.matmul(widened(A), weights.reshape(N, -1)[:, :K].T))
+        weights = weights.reshape(N, -1)[:, :K] - zeros[:, block_of]
+        weights *= factors[:, block_of]
+        product = np.asarray(np.matmul(widened(A), weights.T))
         if bias is not None:
             product = product + widened(bias)
         return (narrowed(product, A.dtype),)

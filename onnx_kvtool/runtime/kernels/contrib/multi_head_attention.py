@@ -1,4 +1,4 @@
-"""MultiHeadAttention of `com.microsoft`."""
+"""MultiHeadAttention of `com.microsoft`, and its form for one new row."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.dot_product import Hiding, dot_product
-from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input
+from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
 from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
 
-__all__ = ["multi_head_attention"]
+__all__ = ["decoder_masked_multi_head_attention", "multi_head_attention"]
 
 
 def multi_head_attention(
@@ -41,7 +41,7 @@ def multi_head_attention(
     Args:
         query: (B, L, H * D).
         key: (B, S, H * D); or (B, H, S, D), of another attention, which has no bias and no past.
-            Keys and values that are packed with the query or each other are refused.
+            None with a query (B, L, H, 3, D) that holds all; or (B, S, H, 2, D) with the values.
         value: (B, S, H * E); or (B, H, S, D).
         bias: (H * D + H * D + H * E,), added to query, key and value.
         key_padding_mask: (B,), (B, T) or (B, L, T); see `padding_bias`.
@@ -71,10 +71,11 @@ def multi_head_attention(
         raise KernelError("the node has an output `qk`, which is not implemented")
     if past_key is not None and context is not None and context.outputs < 3:
         raise KernelError("`past_key` is given, but the node has no outputs for the present")
+    if query.ndim == 5 or (key is not None and key.ndim == 5):
+        query, key, value = _unpacked(query, key, bias is None and past_key is None)
     if query.ndim != 3 or key is None or value is None:
         raise KernelError(
-            f"`query` has shape {query.shape}, expected three dimensions, and `key` and `value`: "
-            "packed ones are not implemented"
+            f"`query` has shape {query.shape}, expected three dimensions, and `key` and `value`"
         )
     parts = _split(query, key, value, num_heads, bias)
     keys, start = _joined("past_key", past_key, parts[1], past_sequence_length)
@@ -100,6 +101,94 @@ def multi_head_attention(
         query.dtype,
     )
     return output, keys, values
+
+
+def _unpacked(query: Array, key: Array | None, is_plain: bool) -> tuple[Array, Array, Array]:
+    """Return query, key and value, (B, rows, H * D), of a query or keys that hold others.
+
+    onnxruntime takes such on GPUs alone, and no bias and no past with them.
+    """
+    packed = query if key is None else key
+    count = 3 if key is None else 2
+    if not is_plain or packed.ndim != 5 or packed.shape[3] != count:
+        raise KernelError(
+            f"packed rows have shape {packed.shape}, expected {count} at axis 3, and neither bias "
+            "nor past"
+        )
+    batch, rows, heads, _, size = packed.shape
+    parts = [packed[:, :, :, i].reshape(batch, rows, heads * size) for i in range(count)]
+    return (parts[0], parts[1], parts[2]) if key is None else (query, parts[0], parts[1])
+
+
+def decoder_masked_multi_head_attention(
+    query: Array,
+    key: Array | None = None,
+    value: Array | None = None,
+    mask_index: Array | None = None,
+    attention_bias: Array | None = None,
+    past_key: Array | None = None,
+    past_value: Array | None = None,
+    past_sequence_length: Array | None = None,
+    beam_width: Array | None = None,
+    cache_indirection: Array | None = None,
+    bias: Array | None = None,
+    *,
+    mask_filter_value: float | None,
+    num_heads: int,
+    output_qk: int | None,
+    past_present_share_buffer: int | None,
+    scale: float | None,
+    context: Context | None = None,
+) -> tuple[Array, ...]:
+    """Attend with one new row, as `multi_head_attention` does.
+
+    Args:
+        query: (B, 1, H * D); with key and value inside it is refused.
+        key: (B, 1, H * D), or for a cross attention (B, H, S, D).
+        value: Likewise.
+        mask_index: (B, T).
+        attention_bias: (B or 1, H or 1, 1, T).
+        past_key: (B, H, P, D), a buffer.
+        past_value: Likewise.
+        past_sequence_length: Rows of the buffer that are valid; not looked at without one.
+        beam_width: Refused.
+        cache_indirection: Refused.
+        bias: (3 * H * D,).
+        mask_filter_value: As in `multi_head_attention`.
+        num_heads: H.
+        output_qk: None or 0.
+        past_present_share_buffer: 1, if there is a past.
+        scale: Factor of the scores.
+        context: Tells which outputs the node has.
+
+    Raises:
+        KernelError: As `multi_head_attention`, and for a buffer that is not shared.
+    """
+    refuse_input("beam_width", beam_width)
+    refuse_value("output_qk", output_qk, None, 0)
+    if query.ndim != 3 or query.shape[1] != 1:
+        raise KernelError(f"`query` has shape {query.shape}, expected one row")
+    if past_key is not None:
+        refuse_value("past_present_share_buffer", past_present_share_buffer, 1)
+        if past_sequence_length is None:
+            raise KernelError("`past_key` is given without `past_sequence_length`")
+    return multi_head_attention(
+        query,
+        key,
+        value,
+        bias,
+        mask_index,
+        attention_bias,
+        past_key,
+        past_value,
+        past_sequence_length if past_key is not None else None,
+        cache_indirection,
+        mask_filter_value=mask_filter_value,
+        num_heads=num_heads,
+        scale=scale,
+        unidirectional=0,
+        context=context,
+    )
 
 
 def _split(

@@ -123,8 +123,11 @@ def test_every_accuracy_level_is_the_exact_one() -> None:
         pytest.param({"weight_prepacked": 1}, "`weight_prepacked` is `1`", id="prepacked weights"),
         pytest.param({"accuracy_level": 5}, "`accuracy_level` is `5`", id="an unknown level"),
         pytest.param(
-            {"g_idx": np.zeros(K, np.int32)}, "`g_idx` is given, which is not", id="g_idx"
+            {"g_idx": np.zeros(K, np.int32), "zero_points": np.zeros((N, 2), np.uint8)},
+            "`g_idx` is given, which is not",
+            id="g_idx beside packed zero points",
         ),
+        pytest.param({"g_idx": np.full(K, 9, np.int32)}, "`g_idx` has 9", id="g_idx of no block"),
         pytest.param({"bias": np.zeros(5, np.float32)}, "`bias` has shape", id="a short bias"),
         pytest.param({"scales": np.zeros((N, 2), np.float32)}, "`scales` has shape", id="scales"),
         pytest.param(

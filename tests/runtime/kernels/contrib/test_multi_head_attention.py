@@ -202,8 +202,10 @@ def test_a_projection_without_a_bias_is_one_with_a_bias_of_zero() -> None:
 
 
 REFUSED = [
-    pytest.param({"query": normal(B, L, H, 3, D)}, ONE, {}, "packed ones are not", id="packed"),
-    pytest.param({"query": normal(B, L, H * D)}, ONE, {}, "packed ones are not", id="query alone"),
+    pytest.param(
+        {"query": normal(B, L, H, 3, D)} | BIAS, ONE, {}, "neither bias nor past", id="packed"
+    ),
+    pytest.param({"query": normal(B, L, H * D)}, ONE, {}, "three dimensions", id="query alone"),
     pytest.param(
         CROSS | {"cache_indirection": np.zeros((B, 1, S), np.int32)},
         ONE,
