@@ -64,7 +64,9 @@ def _head(report: LowerReport, failed: bool) -> Line:
         text += f" to {report.target_opset}"
     if failed:
         return Line("not lowered", f"{text}; nothing was written", "bold red")
-    return Line("lowered", f"{text}, IR version {report.ir_version}")
+    done = report.lowered or report.target_opset != report.source_opset
+    label = "lowered" if done else "nothing to lower"
+    return Line(label, f"{text}, IR version {report.ir_version}")
 
 
 def _counts(report: LowerReport) -> tuple[tuple[str, ...], ...]:

@@ -33,6 +33,7 @@ from onnx_kvtool.rewrite.engine.stamp import (
 )
 from onnx_kvtool.rewrite.lowering.border import missing_at_border
 from onnx_kvtool.rewrite.lowering.carry import carry_types
+from onnx_kvtool.rewrite.lowering.dialect import asks_for_sizes, keep_to_dialect
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
@@ -80,6 +81,7 @@ def legalise(
     ir_version = ir_version_for(model, target, release.max_ir_version if release else None)
     plan = _Plan(source, target, ir_version, frozenset(only), limits)
     names = Names(model)
+    own = {node for _, _, node in nodes(model)}
     try:
         origins = _standardise(model, contrib, release, names, outcome)
         _inline(model, plan, names, outcome)
@@ -88,7 +90,6 @@ def legalise(
         return outcome
     if limits is not None:
         outcome.notes += limits.leave_out_defaults(model, source)
-        forget_unused(model, lambda domain: True)
     if outcome.refused:
         return outcome
     annotations = annotate(model, _reader_of_types(plan), fully=True)
@@ -118,6 +119,8 @@ def legalise(
         outcome.refused += limits.strangers(model)
     if not outcome.refused:
         outcome.notes += _foreign(model)
+        outcome.notes += keep_to_dialect(model, target, names, own, spares=bool(only))
+        forget_unused(model)
         _finish(model, plan, outcome)
     annotations.remove()
     if any(done.location.op == "TensorScatter" for done in outcome.lowered):
@@ -279,6 +282,8 @@ def _reader_of_types(plan: _Plan) -> Callable[[ir.Node], bool]:
     def reads(node: ir.Node) -> bool:
         if not is_standard(node):
             return False
+        if asks_for_sizes(node) and not plan.only:
+            return True
         key = (node.op_type, node.version)
         if key not in answers:
             opset = node.version or plan.source

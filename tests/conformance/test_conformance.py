@@ -56,6 +56,12 @@ def test_as_many_cases_are_equal_as_were(target: int, whole: bool) -> None:
 
 
 @_each
+def test_no_case_leaves_the_portable_dialect(target: int, whole: bool) -> None:
+    left = {name: v.departures for name, v in _found(target, whole).items() if v.departures}
+    assert left == {}
+
+
+@_each
 def test_every_refusal_says_why(target: int, whole: bool) -> None:
     refusals = _refused(target, whole)
     assert refusals

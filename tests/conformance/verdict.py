@@ -20,6 +20,7 @@ from onnx_kvtool.runtime.extended import EXTENDED
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.conformance.corpus import Case
 from tests.conformance.difference import difference_of
+from tests.dialect import departures as departures_of
 
 __all__ = ["Verdict", "judged", "run_case"]
 
@@ -35,11 +36,13 @@ class Verdict:
             checker, with the expected outputs; `refused`; `wrong`: anything else.
         detail: The runtime that gave the outputs, or what is wrong.
         refusals: Why its nodes cannot be lowered; most cases have one node.
+        departures: Where the lowered case leaves the portable dialect.
     """
 
     status: Literal["already", "equal", "refused", "wrong"]
     detail: str = ""
     refusals: tuple[Diagnostic, ...] = ()
+    departures: tuple[str, ...] = ()
 
 
 def judged(case: Case, target: int) -> Verdict:
@@ -59,7 +62,8 @@ def judged(case: Case, target: int) -> Verdict:
         return Verdict("wrong", f"checker: {error}")
     except onnx.shape_inference.InferenceError as error:
         return Verdict("wrong", f"shape inference: {error}")
-    return run_case(case, proto)
+    departures = departures_of(lowered, ir.from_proto(case.model))
+    return replace(run_case(case, proto), departures=tuple(departures))
 
 
 def run_case(case: Case, proto: onnx.ModelProto) -> Verdict:

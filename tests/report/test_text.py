@@ -75,7 +75,7 @@ CASES = [
         verification: equal in r (1 case, 1 run); 1 output equal bit for bit
         written: out.onnx
         """,
-        id="nothing to lower, and no difference at all",
+        id="nodes that only took another version, and no difference at all",
     ),
     pytest.param(
         report(verification=Verification("equal", "r", 2, 4, 2.5e-7)),
@@ -88,7 +88,19 @@ CASES = [
     pytest.param(
         report(target_opset=24, ir_version=12, verification=SKIPPED),
         """\
+        nothing to lower: in.onnx, opset 24, IR version 12
+        warning: nothing was proven: the weights take 3.0 GB
+        """,
+        id="nothing to lower is not called lowered",
+    ),
+    pytest.param(
+        report(
+            target_opset=24, ir_version=12, verification=SKIPPED, lowered=[lowered("Gelu", "gelu")]
+        ),
+        """\
         lowered: in.onnx, opset 24, IR version 12
+          operator  nodes  rule  form
+          Gelu      1      gelu
         warning: nothing was proven: the weights take 3.0 GB
         """,
         id="an opset that was kept",

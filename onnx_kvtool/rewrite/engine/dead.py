@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
@@ -11,7 +11,9 @@ from onnx_kvtool.core.walk import graphs, subgraphs
 __all__ = ["constants_of", "remove_dead", "remove_unread_constants"]
 
 
-def remove_dead(nodes: Iterable[ir.Node]) -> int:
+def remove_dead(
+    nodes: Iterable[ir.Node], stays: Callable[[ir.Node], bool] = lambda node: False
+) -> int:
     """Remove nodes of which no output is read, then what only they read, and so on upwards.
 
     Nodes that were dead before and served nobody stay, as does everything that is read elsewhere.
@@ -19,6 +21,7 @@ def remove_dead(nodes: Iterable[ir.Node]) -> int:
 
     Args:
         nodes: Where to start.
+        stays: Which nodes stay even so.
 
     Returns:
         How many nodes were removed.
@@ -30,7 +33,7 @@ def remove_dead(nodes: Iterable[ir.Node]) -> int:
         graph = node.graph
         if graph is None or node in dead.setdefault(graph, {}):
             continue
-        if any(_is_needed(output) for output in node.outputs):
+        if any(_is_needed(output) for output in node.outputs) or stays(node):
             continue
         dead[graph][node] = None
         for value in _release(node):

@@ -16,6 +16,7 @@ __all__ = [
     "can_relabel",
     "copy_metadata",
     "relabel",
+    "remove_unused",
     "replace_node",
 ]
 
@@ -44,7 +45,7 @@ def relabel(node: ir.Node, fitted: Fit, target: int, folder: Folder) -> bool:
         freed = node.inputs[index]
         node.replace_input_with(index, None)
         if freed is not None:
-            _remove_unused(freed)
+            remove_unused(freed)
         if constants[name]:  # for a reduction, no axes mean all axes, as an absent attribute does
             node.attributes[name] = ir.AttrInt64s(name, constants[name])
     last = len(node.inputs)
@@ -74,8 +75,8 @@ def _constants(node: ir.Node, fitted: Fit, folder: Folder) -> dict[str, tuple[in
     return constants
 
 
-def _remove_unused(constant: ir.Value) -> None:
-    """Remove a constant that became an attribute, unless it has another reader or is an output."""
+def remove_unused(constant: ir.Value) -> None:
+    """Remove a constant that a node no longer reads, unless others do or it is an output."""
     if constant.uses() or constant.is_graph_output() or constant.graph is None:
         return
     producer = constant.producer()

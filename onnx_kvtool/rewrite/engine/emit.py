@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -230,12 +230,40 @@ class Emitter:
             return value
         return self.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
 
+    def fold(
+        self, known: Callable[[ir.Value], np.ndarray | None], wanted: Collection[ir.Value | None]
+    ) -> None:
+        """Put constants in the place of nodes whose values are known, and drop those nodes.
+
+        Args:
+            known: Gives the elements of an integer or bool value, where all are known.
+            wanted: Values that take the place of outputs, and whose nodes stay.
+        """
+        found: dict[ir.Value, np.ndarray] = {}
+        for node, output in _single(self.nodes, set(wanted)):
+            numbers = None if node.op_type == "Constant" else known(output)
+            if numbers is not None and output.dtype is not None:
+                found[output] = numbers.astype(output.dtype.numpy())
+        folded = {}
+        shared = set(self._shared.values())
+        for output, array in found.items():
+            readers = {use.node for use in output.uses()}
+            if output in shared or any(reader.outputs[0] not in found for reader in readers):
+                folded[output] = self.tensor(ir.Tensor(array), "folded")
+                output.replace_all_uses_with(folded[output])
+        self._shared.update({k: folded[v] for k, v in self._shared.items() if v in folded})
+        for node in self.nodes:
+            if node.outputs[0] in found:
+                _release(node)
+        self.nodes = [node for node in self.nodes if node.outputs[0] not in found]
+
     def commit(self) -> list[ir.Node]:
-        """Register constants and shared values; return the nodes for the graph to take."""
+        """Register constants that are read and shared values; return the nodes for the graph."""
         root = self.scope.root
         for key, value in self._constants.items():
-            root.shared[key] = value
-            root.graph.register_initializer(value)
+            if value.uses():
+                root.shared[key] = value
+                root.graph.register_initializer(value)
         self.scope.shared.update(self._shared)
         return self.nodes
 
@@ -246,6 +274,17 @@ class Emitter:
         self.nodes.clear()
         self._constants.clear()
         self._shared.clear()
+
+
+def _single(
+    nodes: Iterable[ir.Node], wanted: Collection[ir.Value | None]
+) -> Iterator[tuple[ir.Node, ir.Value]]:
+    """Yield each node of one output, in bodies as well, but for those whose output is wanted."""
+    for node in nodes:
+        for _, body in subgraphs(node):
+            yield from _single(body, {*wanted, *body.outputs})
+        if len(node.outputs) == 1 and node.outputs[0] not in wanted:
+            yield node, node.outputs[0]
 
 
 def _release(node: ir.Node) -> None:

@@ -143,6 +143,7 @@ class Engine:
         except BaseException:
             em.discard()
             raise
+        em.fold(self.context.folder.integers, replacement.outputs)
         emitted = replace_node(node, em, replacement)
         if self.faithful:
             copy_metadata(node, emitted)

@@ -8,8 +8,18 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
-__all__ = ["cast", "reduce", "scaled_queries", "squeeze", "unsqueeze", "where"]
+__all__ = [
+    "cast",
+    "covers",
+    "one_shape",
+    "reduce",
+    "scaled_queries",
+    "squeeze",
+    "unsqueeze",
+    "where",
+]
 
 _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
 """Opset from which each reduction takes its axes as an input."""
@@ -31,12 +41,41 @@ def where(
 ) -> ir.Value:
     """Return `yes` where `condition` is true, else `no`, both of one element type.
 
-    Below opset 16 Where takes no bfloat16; float32 holds every one of them.
+    Each of the two has the shape of the result or one element (see `one_shape`), as everything has
+    that a Where chooses from: MNN 3.6.1 is wrong where one of them is spread over a part of the
+    result. Below opset 16 Where takes no bfloat16; float32 holds every one of them.
     """
     dtype = yes.dtype or ir.DataType.UNDEFINED
     wide = ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 and em.opset < 16 else dtype
     operands = cast(em, yes, wide), cast(em, no, wide)
     return cast(em, em.op("Where", condition, *operands, dtype=wide, hint=hint), dtype)
+
+
+def one_shape(
+    em: Emitter, value: ir.Value, other: ir.Value, dims: Sequence[Dim] | None
+) -> ir.Value:
+    """Return a value in the shape to which it and another one are broadcast; or with one element.
+
+    Args:
+        em: Where to build.
+        value: What is spread out unless it has one element, or certainly has that shape.
+        other: The other one.
+        dims: What is known of the shape of `other`.
+    """
+    own = dims_of(value)
+    if own is not None and (all(dim == 1 for dim in own) or covers(own, dims)):
+        return value
+    key = ("one shape", value, other)
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    return em.once(key, lambda: em.op("Expand", value, em.op("Shape", other), dtype=dtype))
+
+
+def covers(dims: Sequence[Dim] | None, others: Sequence[Dim] | None) -> bool:
+    """Return whether a shape is certainly what it and another one are broadcast to."""
+    if dims is None or others is None or len(dims) < len(others):
+        return False
+    last = dims[len(dims) - len(others) :]
+    return all(b == 1 or (a == b and a is not None) for a, b in zip(last, others, strict=True))
 
 
 def unsqueeze(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.ops.element_type import WHOLE_TYPES
+from onnx_kvtool.ops.element_type import FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.rewrite.engine.branches import decide_branches
 
 __all__ = ["simplify"]
@@ -60,7 +61,21 @@ def _constant(node: ir.Node, folder: Folder) -> ir.TensorProtocol | None:
     output = node.outputs[0]
     if node.op_type == "Constant":
         return ir.convenience.get_const_tensor(output)
+    if node.op_type == "Cast" and output.dtype in FLOAT_TYPES:
+        return _cast(node.inputs[0], output.dtype)
     if output.dtype not in WHOLE_TYPES:
         return None
     numbers = folder.integers(output)
     return None if numbers is None else ir.tensor(numbers.astype(output.dtype.numpy()))
+
+
+def _cast(data: ir.Value | None, to: ir.DataType) -> ir.TensorProtocol | None:
+    """Return a constant floating-point number in another type that holds it exactly."""
+    tensor = None if data is None else data.const_value
+    if tensor is None or tensor.dtype not in FLOAT_TYPES or tensor.size != 1:
+        return None
+    given = tensor.numpy()
+    with np.errstate(over="ignore"):
+        found = given.astype(to.numpy())
+    same = np.array_equal(found.astype(given.dtype), given)
+    return ir.Tensor(found, dtype=to) if same else None

@@ -86,4 +86,5 @@ def _scan(
         "scan_output_directions": [int(reverse)],
     }
     _, result = em.multi("Scan", ones, data, attributes=attributes, dtypes=(dtype, dtype))
+    result.shape = data.shape and ir.Shape(data.shape)
     return result

@@ -94,9 +94,13 @@ class _Contraction:
         return value, tuple(name for name in labels if name in needed)
 
     def ordered(self, value: ir.Value, labels: Labels, wanted: Labels) -> ir.Value:
+        perm, dims = [labels.index(name) for name in wanted], dims_of(value)
         if labels == wanted:
-            return self.op("Identity", value)
-        return self.op("Transpose", value, perm=[labels.index(name) for name in wanted])
+            result = self.op("Identity", value)
+        else:
+            result = self.op("Transpose", value, perm=perm)
+        result.shape = None if dims is None else ir.Shape([dims[axis] for axis in perm])
+        return result
 
     def contract(
         self, left: ir.Value, a: Labels, right: ir.Value, b: Labels, needed: set[str]

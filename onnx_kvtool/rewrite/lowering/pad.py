@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast
@@ -12,7 +13,7 @@ from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacemen
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
-__all__ = ["lower_pad_19"]
+__all__ = ["lower_pad_19", "pads_of_all_axes"]
 
 
 def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -37,9 +38,7 @@ def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
             lowest_opset=19 if wraps else 18,
         )
     if axes is not None and dims is not None and (em.opset < 18 or wraps):
-        places = _places(context, em, axes, len(dims))
-        zeros = em.constant(np.zeros(2 * len(dims), np.int64), "zeros")
-        pads, axes = em.op("ScatterElements", zeros, places, pads, hint="pads"), None
+        pads, axes = pads_of_all_axes(em, context.folder, pads, axes, len(dims)), None
     if wraps and dims is not None:
         return Replacement((_wrapped(context, em, data, pads, dims),))
     inputs = [data, pads, view.input("constant_value"), axes]
@@ -49,9 +48,33 @@ def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     return Replacement((em.op("Pad", *inputs, attributes={"mode": mode}, dtype=dtype),))
 
 
-def _places(context: LoweringContext, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
+def pads_of_all_axes(
+    em: Emitter, folder: Folder, pads: ir.Value, axes: ir.Value, rank: int
+) -> ir.Value:
+    """Return the pads of all axes of a value, those that `axes` does not name being zero.
+
+    Args:
+        em: Where to build.
+        folder: Knows which pads and axes are constant.
+        pads: (2 * n,), int64: the beginnings of the named axes, and then their ends.
+        axes: (n,), int32 or int64; negative ones count from the end.
+        rank: Rank of the value.
+
+    Returns:
+        (2 * rank,), int64.
+    """
+    numbers, named = folder.integers(pads), folder.integers(axes)
+    if numbers is not None and named is not None:
+        whole = np.zeros((2, rank), np.int64)
+        whole[:, named.ravel() % rank] = numbers.reshape(2, -1)
+        return em.constant(whole.ravel(), "pads")
+    zeros = em.constant(np.zeros(2 * rank, np.int64), "zeros")
+    return em.op("ScatterElements", zeros, _places(folder, em, axes, rank), pads, hint="pads")
+
+
+def _places(folder: Folder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
     """Return where the pads of `axes` stand among those of all axes: (2 * n,)."""
-    known = context.folder.integers(axes)
+    known = folder.integers(axes)
     if known is not None:
         first = known.ravel() % rank
         return em.constant(np.concatenate([first, first + rank]), "places")

@@ -30,12 +30,16 @@ def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
         axes: (n,) or (), int32 or int64, each in -rank .. rank - 1; n may be 0.
         rank: Rank of the value that the axes belong to, at least 1.
     """
+    count = 1 if dims_of(axes) == () else count_of(axes)
     axes = cast(em, axes, ir.DataType.INT64)
     flat = em.op("Reshape", axes, em.constant([-1], "flat"))  # (n,)
     # Mod counts negative axes from the end: its result has the sign of the divisor.
     places = em.op("Mod", flat, em.constant(rank, "rank"))
-    one = ir.tensor(np.ones(1, np.int64))
-    ones = em.op("ConstantOfShape", em.op("Shape", places), attributes={"value": one})
+    if count is None:
+        one = ir.tensor(np.ones(1, np.int64))
+        ones = em.op("ConstantOfShape", em.op("Shape", places), attributes={"value": one})
+    else:
+        ones = em.constant([1] * count, "ones")
     zeros = em.constant(np.zeros(rank, np.int64), "zeros")
     return em.op("ScatterElements", zeros, places, ones, hint="marks")
 
@@ -51,8 +55,10 @@ def switch(
     dtype = value.dtype or ir.DataType.UNDEFINED
     mark = em.op("Gather", marks, em.constant(axis, "axis"))
     chosen = cast(em, mark, ir.DataType.BOOL)
-    bodies = {
-        "then_branch": em.nested(lambda: [apply(value)], hint="marked"),
-        "else_branch": em.nested(lambda: [value], hint="unmarked"),
-    }
-    return em.op("If", chosen, attributes=bodies, dtype=dtype)
+    marked = em.nested(lambda: [apply(value)], hint="marked")
+    unmarked = em.nested(lambda: [value], hint="unmarked")
+    bodies = {"then_branch": marked, "else_branch": unmarked}
+    result = em.op("If", chosen, attributes=bodies, dtype=dtype)
+    if value.shape is not None and marked.outputs[0].shape == value.shape:
+        result.shape = ir.Shape(value.shape)
+    return result

@@ -31,11 +31,12 @@ def lower_trilu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
         raise MalformedNode("bad-rank", f"Trilu takes matrices, `{data.name}` has rank {len(dims)}")
     rows = None if dims is None else dims[-2]
     columns = None if dims is None else dims[-1]
-    row = positions(em, rows, data, -2, place=0, rank=2)  # (R, 1)
-    column = positions(em, columns, data, -1, place=1, rank=2)  # (1, C)
+    rank = 2 if dims is None else len(dims)
+    row = positions(em, rows, data, -2, place=rank - 2, rank=rank)  # (1, ..., R, 1)
+    column = positions(em, columns, data, -1, place=rank - 1, rank=rank)  # (1, ..., 1, C)
     if k is not None:
-        row = em.op("Add", row, em.op("Reshape", k, em.constant([1], "one")))  # (R, 1)
-    outside = em.op("Less" if upper else "Greater", column, row, dtype=_BOOL)  # (R, C)
+        row = em.op("Add", row, em.op("Reshape", k, em.constant([1], "one")))
+    outside = em.op("Less" if upper else "Greater", column, row, dtype=_BOOL)  # (1, ..., R, C)
     if dtype == _BOOL:
         kept = em.op("Not", outside, dtype=_BOOL)
         return Replacement((em.op("And", kept, data, dtype=_BOOL),))

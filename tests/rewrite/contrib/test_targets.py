@@ -69,7 +69,7 @@ def test_lower_and_check_say_the_same_of_each_operator(release: Release) -> None
 
 
 @pytest.mark.parametrize("release", ["onnxruntime@1.17.3", "openvino"])
-def test_imports_that_no_node_uses_are_left_out_for_a_release(release: str) -> None:
+def test_imports_that_no_node_uses_are_left_out(release: str) -> None:
     """onnxruntime's optimiser imports all that it knows, and older releases refuse the versions."""
     node = helper.make_node("Neg", ["x"], ["y"])
     x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2]) for n in "xy")
@@ -84,4 +84,4 @@ def test_imports_that_no_node_uses_are_left_out_for_a_release(release: str) -> N
     assert set(made.opset_imports) == {""}
     other = ir.from_proto(proto)
     legalise(other, 17, Options())
-    assert set(other.opset_imports) == {*domains}
+    assert set(other.opset_imports) == {""}

@@ -98,7 +98,7 @@ def test_openvino_gets_what_only_tensor_scatter_gives() -> None:
     path = _NATIVE / "llama_static.onnx"
     target, _ = lower(path, target="openvino", verify=False)
     only, _ = lower(path, only=["TensorScatter"], verify=False)
-    assert ir.to_proto(target) == ir.to_proto(only)
+    assert ir.to_proto(target).graph == ir.to_proto(only).graph
 
 
 def test_the_ir_version_is_one_that_the_release_loads() -> None:

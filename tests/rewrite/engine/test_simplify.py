@@ -72,7 +72,7 @@ def test_constants_for_the_body_of_a_stranger_stay_in_the_body() -> None:
     inner = helper.make_graph(
         [helper.make_node("Shape", ["v"], ["size"], start=1)],
         "body",
-        [value("v", T.FLOAT, [2, 3])],
+        [value("v", T.FLOAT, [2, "columns"])],
         [value("size", T.INT64, [1])],
     )
     node = helper.make_node("Apply", ["x"], ["y"], domain="me", body=inner)

@@ -65,10 +65,11 @@ def test_all_layers_share_one_index(batch: Any, length: Any, mode: str, via: str
     [
         (1, 1, "linear", ["Less", "Where"]),
         (1, 4, "linear", ["Less", "Where", "Add"]),
-        (2, 1, "linear", ["Reshape", "Less", "Where"]),
-        (2, 4, "linear", ["Reshape", "Less", "Where", "Add"]),
-        (1, 1, "circular", ["Mod", "Less", "Where"]),
-        (2, 4, "circular", ["Reshape", "Mod", "Add", "Mod", "Less", "Where"]),
+        (2, 1, "linear", ["Reshape", "Less", "Where", "Mul", "Add"]),
+        (2, 4, "linear", ["Reshape", "Less", "Where", "Mul", "Add"]),
+        (1, 1, "circular", ["Mod", "Less", "And", "Where"]),
+        (1, 4, "circular", ["Mod", "Add", "Mod", "Less", "Where", "Mul", "Add"]),
+        (2, 4, "circular", ["Reshape", "Mod", "Add", "Mod", "Less", "Where", "Mul", "Add"]),
     ],
 )
 def test_static_shapes_leave_few_index_nodes(
@@ -108,6 +109,7 @@ def test_an_overridable_write_indices_is_not_a_constant() -> None:
         "Reshape",
         "Less",
         "Where",
+        "Mul",
         "Add",
         "ScatterND",
     ]

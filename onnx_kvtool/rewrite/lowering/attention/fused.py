@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import one_shape
 from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
@@ -27,7 +28,8 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     padded,
     window_of,
 )
-from onnx_kvtool.rewrite.lowering.sizes import positions
+from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
+from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["keep_with_mask"]
 
@@ -83,7 +85,20 @@ def _whole(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> i
 def _combined(
     em: Emitter, view: Attention, window: Window, mask: ir.Value | None, dtype: ir.DataType
 ) -> ir.Value:
-    """Return what the window and the user's mask let a query see."""
+    """Return what the window and the user's mask let a query see, once for all layers."""
+    batch = None if (dims := dims_of(view.query)) is None else dims[0]
+    key = ("seen through a mask", window.key, mask, dtype, dim_key(batch, view.query, 0))
+    return em.once(key, lambda: _seen_through(em, view, window, mask, dtype, batch))
+
+
+def _seen_through(
+    em: Emitter,
+    view: Attention,
+    window: Window,
+    mask: ir.Value | None,
+    dtype: ir.DataType,
+    batch: Dim,
+) -> ir.Value:
     bool_ = ir.DataType.BOOL
     seen = allowed_keys(em, window)
     if not window.causal and window.left < 0 and window.right < 0:
@@ -95,5 +110,6 @@ def _combined(
         return em.op("And", seen, mask, dtype=bool_, hint="is_seen")
     if mask is None:
         return seen
+    mask = one_shape(em, mask, seen, (batch, 1, window.length, window.total))
     hidden = em.constant(np.array(-np.inf, dtype.numpy()), "minus_infinity")
     return em.op("Where", seen, mask, hidden, dtype=dtype, hint="bias")

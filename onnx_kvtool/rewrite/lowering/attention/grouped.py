@@ -20,6 +20,8 @@ Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 
@@ -125,7 +127,7 @@ class _Grouped:
         if direct:
             window = window_of(view, view.key, 1)
         else:
-            window = window_of(view, known["present_key"], 2)
+            window = replace(window_of(view, known["present_key"], 2), total=_total(view))
         query = self._query()
         bias, empty = bias_of(
             self.em, view, window, self.dtype, (self.heads, self.kv_heads), is_short=self.is_short

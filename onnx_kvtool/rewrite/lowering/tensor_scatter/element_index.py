@@ -87,7 +87,7 @@ def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Va
             modulus = wrapping_modulus(em, update, checked=checked)
             rows = em.op("Mod", rows, modulus, hint="row")
         if update.mode == "circular" and checked:
-            rows = outside_where_negative(em, starts, rows)
+            rows = outside_where_negative(em, starts, rows, update.rank)
     if dtype == "int32":
         rows = cast(em, rows, ir.DataType.INT32, "row_int32")
     return em.op("Expand", rows, _shape(em, update), dtype=rows.dtype or ir.DataType.INT64)

@@ -13,7 +13,11 @@ from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
-from onnx_kvtool.rewrite.lowering.tensor_scatter.start import OUTSIDE, checked_start
+from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
+    OUTSIDE,
+    outside_where_negative,
+    row_or_outside,
+)
 from onnx_kvtool.symbolic.dims import product
 
 __all__ = ["row_tuples"]
@@ -91,31 +95,36 @@ class _Tuples:
         return index
 
     def _linear(self, write_indices: ir.Value) -> ir.Value:
-        em, starts, counters = self.em, self._column(write_indices), self._counters()
-        if not self.checked:
-            placed = em.op("Mul", starts, self._place(self.k - 1, 1), hint="start")
-            return self._sum([placed, *self._spread(counters), *self._fixed(rows=True)])
-        parts = self._checked(starts, starts, counters)
-        return self._sum([*parts, *self._rows()])
+        starts = self._column(write_indices)
+        if self.checked and self.facts.lead[0] == 1:
+            return self._sum([*self._chosen(starts, starts), *self._rows()])
+        if self.checked:
+            starts = outside_where_negative(self.em, starts, starts, self.k + 1)
+        return self._placed(starts, rows_follow=True)
 
-    def _checked(
-        self, starts: ir.Value, rows: ir.Value, counters: dict[int, ir.Value]
-    ) -> list[ir.Value]:
-        """Return what makes up the tuples: rows in their place, those of negative starts outside.
+    def _chosen(self, start: ir.Value, row: ir.Value) -> list[ir.Value]:
+        """Return what makes up the tuples of one sequence, whose start and row are single numbers.
 
-        What is known of the other coordinates, and an unknown batch size, ride along in the
-        selection that checks the start: that saves their additions.
+        What is known of the other coordinates rides along in the choice that checks the start: that
+        saves additions.
         """
         em = self.em
         prefix, rest = self._prefix()
-        selected = em.constant(prefix + _last(self.k, OUTSIDE), "outside")
-        batch = counters.get(0)
-        if batch is not None:
-            is_batch = np.zeros((*[1] * self.k, self.k), np.bool_)
-            is_batch[..., 0] = True
-            selected = em.op("Where", em.constant(is_batch, "is_batch"), batch, selected)
-        placed = checked_start(em, starts, rows, self.k, selected)
-        return [placed, *rest, *self._spread({i: c for i, c in counters.items() if i})]
+        outside = em.constant(prefix + _last(self.k, OUTSIDE), "outside")
+        chosen = row_or_outside(
+            em, start, row, outside, self.k, wraps=self.facts.mode == "circular"
+        )
+        return [chosen, *rest, *self._spread(self._counters())]
+
+    def _placed(self, rows: ir.Value, *, rows_follow: bool) -> ir.Value:
+        """Return the tuples with the given rows in their place.
+
+        Args:
+            rows: (B, 1, ..., L or 1, 1).
+            rows_follow: Whether the row numbers 0 .. L-1 are still to be added.
+        """
+        placed = self.em.op("Mul", rows, self._place(self.k - 1, 1), hint="row")
+        return self._sum([placed, *self._spread(self._counters()), *self._fixed(rows=rows_follow)])
 
     def _circular_unchecked(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
         em, starts = self.em, self._column(write_indices)
@@ -137,10 +146,11 @@ class _Tuples:
         if facts.length != 1:
             row = em.op("Add", row, self._row_numbers(), hint="row")
             row = em.op("Mod", row, modulus, hint="row")
+        if self.checked and facts.lead[0] == 1 and facts.length == 1:
+            return self._sum(self._chosen(starts, row))
         if self.checked:
-            return self._sum(self._checked(starts, row, self._counters()))
-        row = em.op("Mul", row, self._place(self.k - 1, 1), hint="row")
-        return self._sum([row, *self._spread(self._counters()), *self._fixed(rows=False)])
+            row = outside_where_negative(em, starts, row, self.k + 1)
+        return self._placed(row, rows_follow=False)
 
     def _column(self, write_indices: ir.Value) -> ir.Value:
         """Return write_indices as (B, 1, ..., 1), of the rank of the index."""

@@ -7,49 +7,66 @@ import onnx_ir as ir
 
 from onnx_kvtool.rewrite.engine.emit import Emitter
 
-__all__ = ["OUTSIDE", "checked_start", "checked_start_int32", "outside_where_negative"]
+__all__ = ["OUTSIDE", "checked_start_int32", "outside_where_negative", "row_or_outside"]
 
 OUTSIDE = 2**30
 """A row beyond every cache. Not larger, because some runtimes narrow int64 to int32."""
 
-_LARGEST = np.iinfo(np.int64).max
+_LARGEST = 2**31 - 1
+"""No size reaches it, and readers that narrow int64 to int32 keep it."""
 
 
-def checked_start(
-    em: Emitter, starts: ir.Value, rows: ir.Value, width: int, fixed: ir.Value
+def row_or_outside(
+    em: Emitter, start: ir.Value, row: ir.Value, outside: ir.Value, width: int, *, wraps: bool
 ) -> ir.Value:
-    """Put each row behind `width - 1` other coordinates, and outside where its start is negative.
-
-    A negative index would count from the end in ScatterND; TensorScatter demands that it fails.
+    """Return index tuples of one sequence with its row, or as they are where its start is negative.
 
     Args:
         em: Where to build.
-        starts: (B, 1, ..., 1), int64.
-        rows: (B, 1, ..., L, 1), or as `starts`: what is written of a start that may be, such as
-            the start itself or its remainder.
-        width: Number of coordinates in an index tuple.
-        fixed: (..., width), broadcast with `rows`: the other coordinates, and `OUTSIDE` last.
+        start: One number, int64.
+        row: One number: what is written of a start that may be, such as the start itself or its
+            remainder.
+        outside: (1, ..., k), of rank k + 1: the other coordinates, and `OUTSIDE` last.
+        width: k.
+        wraps: Whether a start may be larger than every size.
 
     Returns:
-        `fixed` with its last coordinate replaced by the row where the start is not negative. Two
-        nodes.
+        As `outside`. Two nodes; three where it wraps.
     """
-    # No start is above the largest integer: so one comparison tells the coordinates apart and
-    # judges the start.
-    limits = np.full(width, _LARGEST, np.int64)
-    limits[-1] = -1
-    is_row = em.op(
-        "Less", em.constant(limits, "limits"), starts, dtype=ir.DataType.BOOL, hint="is_row"
-    )
-    return em.op("Where", is_row, rows, fixed, hint="start")
+    shape = (*[1] * width, width)
+    bool_ = ir.DataType.BOOL
+    if wraps:
+        is_last = np.zeros(shape, np.bool_)
+        is_last[..., -1] = True
+        before = em.constant([-1], "before")
+        legal = em.op("Less", before, start, dtype=bool_, hint="is_legal")
+        is_row = em.op("And", em.constant(is_last, "last"), legal, dtype=bool_, hint="is_row")
+    else:
+        # One comparison tells the coordinates apart and judges the start. One that is larger than
+        # the limit becomes every coordinate, and is outside in each.
+        limits = np.full(shape, _LARGEST, np.int64)
+        limits[..., -1] = -1
+        is_row = em.op("Less", em.constant(limits, "limits"), start, dtype=bool_, hint="is_row")
+    return em.op("Where", is_row, row, outside, hint="start")
 
 
-def outside_where_negative(em: Emitter, starts: ir.Value, rows: ir.Value) -> ir.Value:
-    """Return rows, each at `OUTSIDE` where its start is negative; the two are broadcast.
+def outside_where_negative(em: Emitter, starts: ir.Value, rows: ir.Value, rank: int) -> ir.Value:
+    """Return rows, each at `OUTSIDE` where its start is negative.
 
-    For a circular cache, in which a remainder would bring it back.
+    A negative index would count from the end in ScatterND, and a remainder would bring it back into
+    a circular cache; TensorScatter demands that it fails.
+
+    Args:
+        em: Where to build.
+        starts: (B, 1, ..., 1), or (1,) for one sequence, int64.
+        rows: (B, 1, ..., L or 1, ..., 1): what is written of a start that may be, such as the start
+            itself or its remainder.
+        rank: Rank of the rows.
+
+    Returns:
+        As `rows`. Two nodes.
     """
-    zero = em.constant(0, "zero")
+    zero = em.constant(np.zeros([1] * rank, np.int64), "zero")
     negative = em.op("Less", starts, zero, dtype=ir.DataType.BOOL, hint="is_negative")
     return em.op("Where", negative, em.constant(OUTSIDE, "outside"), rows, hint="row")
 
