@@ -10,7 +10,7 @@ import click
 import pytest
 
 from onnx_kvtool.cli.app import COMMANDS
-from tests.grids import each
+from tests.grids import each, rest
 from tests.page_examples import ROOT, Example, examples, matches, run, stage
 
 PAGES = {
@@ -51,13 +51,13 @@ def is_run(page: str, example: Example) -> bool:
 
 
 OFTEN = ("README.md", "docs/index.md", "docs/commands/lower.md", "docs/commands/raise.md")
-"""Pages whose examples run by default; those of the others are in the slow set."""
+"""Pages whose examples run by default; those of the others are exhaustive."""
 
 
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=() if page in OFTEN else pytest.mark.slow) for page in PAGES],
+    [*OFTEN, *rest(*(page for page in PAGES if page not in OFTEN))],
 )
 def test_examples_of_a_page(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None

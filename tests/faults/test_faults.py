@@ -70,13 +70,13 @@ def test_killed_at_each_point_of_a_write_in_place(bench: Bench) -> None:
     _survives(bench.kill_at(at) for at in bench.every_point())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("bench", SCENARIOS, indirect=True)
 def test_killed_at_each_point(bench: Bench) -> None:
     _survives(bench.kill_at(at) for at in bench.every_point())
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("bench", SCENARIOS, indirect=True)
 def test_told_to_end_or_refused_by_the_system_at_each_point(bench: Bench) -> None:
     faults = itertools.cycle(("term", *ERRORS[:2], "int", *ERRORS[2:]))
@@ -94,7 +94,7 @@ def test_killed_or_told_to_end_at_any_time(bench: Bench) -> None:
     _survives(bench.stop_after(bench.any_time(rng), name) for name in ("term", "int") * 4)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("bench", SCENARIOS, indirect=True)
 def test_where_files_are_small_or_forbidden(bench: Bench) -> None:
     _survives(full_disk(bench))

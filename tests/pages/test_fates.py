@@ -32,7 +32,7 @@ def contradiction(text: str, rules: set[str] | None) -> bool:
     return not any(words.get(rule, f"rule `{rule}`") in text for rule in rules)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", _TARGETS)
 def test_pages_agree_with_what_lower_does(target: int) -> None:
     wrong, judged = [], 0

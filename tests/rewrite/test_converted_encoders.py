@@ -69,7 +69,7 @@ TOOLS: dict[str, Callable[[Path, Path], None]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_converted_encoder(name: str, tool: str, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_equal(name: str, opset: int, tmp_path: Path) -> None:
     _check(name, opset, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("opset", [o for o in range(12, 24) if o != 18])
 @pytest.mark.parametrize("name", _KINDS)
@@ -83,7 +83,7 @@ def test_8_bit_float_caches_are_refused_where_their_type_is_missing(tmp_path: Pa
     assert reasons == {("element-type", 19)}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("opset", range(19, 24))
 def test_8_bit_float_caches_where_there_is_the_type(opset: int, tmp_path: Path) -> None:
     _, report = lower(_model("16-layers-fp8-caches", tmp_path), opset=opset)

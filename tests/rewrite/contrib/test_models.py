@@ -84,7 +84,7 @@ def test_a_decoder_of_onnxruntimes_optimiser() -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_onnxruntime
 @pytest.mark.parametrize("tool", ["extended", "int4"])
 @pytest.mark.parametrize("name", NAMES)
@@ -108,7 +108,7 @@ FUSED = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @needs_onnxruntime
 @pytest.mark.parametrize("is_half", [False, True], ids=["float32", "float16"])
 @pytest.mark.parametrize("name", FUSED)

@@ -80,7 +80,7 @@ def test_a_real_decoder_gives_the_same_with_a_fixed_capacity(name: str) -> None:
         assert not differences(source, result, ROWS, batch)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "name",
     sorted(p.stem for p in (FIXTURES / "growing").glob("*.onnx") if "rolling" not in p.stem),
@@ -92,8 +92,6 @@ def test_every_decoder_that_grows_its_caches_gives_the_same(name: str) -> None:
     assert report.caches
     for batch in (1, 3):
         assert not differences(source, result, ROWS, batch)
-    _, report = kv.raise_(source, capacity=ROWS)
-    assert report.verification.status == "equal"
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from onnx_kvtool.runtime.verification.growing.cases import growing_cases
 from onnx_kvtool.runtime.verification.growing.pair import Side, growing_pair
 from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk
-from tests.grids import thinned
+from tests.grids import rest, thinned
 from tests.growing_pairs import FAULTS, fixed_form
 from tests.runtime.recorded import needs_24
 
@@ -58,32 +58,28 @@ def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int, runs: 
     assert end.startswith(f"B fails in a step past the capacity of {rows} rows, as it has to: ")
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(f, marks=pytest.mark.slow if n % 6 else ()) for n, f in enumerate(FAULTS)],
-)
+@pytest.mark.parametrize("fault", FAULTS[::6])
 def test_a_faulty_form_is_different(fault: str) -> None:
+    """Two of those which the next test finds in each model and runtime."""
     growing = source(OPTIMUM)
     found = kv.verify(growing, fixed_form(growing, 40, fault))
     assert found.status == "different"
     assert found.detail
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [GPT2, LLAMA, OPTIMUM])
-@pytest.mark.parametrize("capacity", [9, "rows"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_form_is_different_in_either_runtime(
-    name: str, capacity: int | str, fault: str
-) -> None:
+def test_a_faulty_form_is_different_in_either_runtime(name: str, fault: str) -> None:
     growing = source(name)
+    capacity = (9, "rows")[(FAULTS.index(fault) + [GPT2, LLAMA, OPTIMUM].index(name)) % 2]
     for runtime in ("onnxruntime", "reference"):
         found = kv.verify(growing, fixed_form(growing, capacity, fault), runtime=runtime)
         assert found.status == "different", runtime
 
 
 @pytest.mark.parametrize(
-    "fault", [None, FAULTS[2], *(pytest.param(fault, marks=pytest.mark.slow) for fault in FAULTS)]
+    "fault", [None, FAULTS[2], *rest(*(fault for fault in FAULTS if fault != FAULTS[2]))]
 )
 def test_copies_show_the_same(fault: str | None) -> None:
     growing = source(LLAMA)
@@ -190,7 +186,7 @@ OFTEN = ("bloom__optimum", "llama_dynamic__dynamo_op18")
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=() if n in OFTEN else pytest.mark.slow) for n in GROWING],
+    [*OFTEN, *rest(*(name for name in GROWING if name not in OFTEN))],
 )
 def test_what_raise_makes_of_a_real_decoder_is_verified(name: str) -> None:
     _, report = kv.raise_(FIXTURES / "growing" / f"{name}.onnx", capacity=48)

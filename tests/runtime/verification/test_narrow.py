@@ -52,16 +52,12 @@ def test_a_lowered_decoder_is_equal(dtype: str, std: float) -> None:
     assert found.to_json()["twins"]["dtype"] == dtype
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("opset", [13, 16, 18, 23])
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("std", [0.02, 0.2])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_a_lowered_decoder_is_equal_whatever_its_weights(
-    dtype: str, std: float, seed: int, opset: int
-) -> None:
-    if (dtype, opset) == ("bfloat16", 13):
-        opset = 17
+def test_a_lowered_decoder_is_equal_whatever_its_weights(dtype: str, std: float, seed: int) -> None:
+    opset = (17 if dtype == "bfloat16" else 13, 16, 18, 23)[seed % 4]
     source = decoder(dtype, std, seed)
     found = kv.verify(source, lowered(source, opset), seed=seed)
     assert (found.status, found.detail) == ("equal", None)
