@@ -14,6 +14,7 @@ from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.grids import grid
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "torch_static"
 
@@ -108,6 +109,24 @@ def test_exported_windows(name: str, added: list[str]) -> None:
     assert [one.name for one in report.inputs_added] == added
     assert "circular" in {cache.mode for cache in report.caches}
     assert report.verification.status == "equal"
+
+
+@pytest.mark.long
+@grid(
+    3,
+    opset=[18, 13],
+    name=[
+        "hand/shift_cat__dynamo_op18",
+        "hand/sliding_hf_old__dynamo_op18",
+        "hf/gemma3_static_slidingfull_L1__dynamo_op18",
+    ],
+)
+def test_exported_windows_step_on_in_both_runtimes_and_lowered(name: str, opset: int) -> None:
+    path = MODELS / f"{name}.onnx"
+    raised, report = kv.raise_(path, assume=["rotated-rows"], verify_steps=8)
+    lowered, again = kv.lower(raised, opset=opset, verify_steps=8)
+    both = kv.verify(raised, lowered, runtime="reference", steps=8)
+    assert (report.verification.status, again.verification.status, both.status) == ("equal",) * 3
 
 
 @pytest.mark.parametrize("rows", [[1] * 20, [5, 7, 3, 1, 6], [7, 7, 2]], ids=str)
