@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import onnx_ir as ir
 import onnxruntime as ort
 
 import onnx_kvtool as kv
-from benchmarks.growing_decoders import Size, growing_decoder
+from benchmarks.growing_decoders import Pattern, Size, growing_decoder
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
 from benchmarks.session import session
 
@@ -43,7 +43,13 @@ _FORMS = (
     "`--attention auto`, lowered to 18",
     "`--attention full`, lowered to 18",
 )
-_CONTRIB = ("raised", "raised, lowered to 18", "raised, lowered to 13")
+_CONTRIB = (
+    "`--attention auto`",
+    "`--attention full`",
+    "`--attention auto`, lowered to 18",
+    "`--attention full`, lowered to 18",
+    "`--attention auto`, lowered to 13",
+)
 
 
 class _Stepping:
@@ -95,31 +101,17 @@ class _Stepping:
         return np.array(self.binding.get_outputs()[0].numpy())
 
 
-def _written(directory: Path) -> dict[str, Path]:
-    """Write the growing decoder and its forms."""
-    source = growing_decoder(_SIZE, "decomposed")
+def _written(directory: Path, pattern: Pattern, forms: tuple[str, ...]) -> dict[str, Path]:
+    """Write a decoder and its forms."""
+    source = growing_decoder(_SIZE, pattern)
     found = {"source": _saved(directory, "source", source)}
-    for form in _FORMS:
+    for form in forms:
         attention, _, opset = form.replace("`", "").partition(", lowered to ")
         raised, report = kv.raise_(
             source, capacity=_CAPACITY, attention=attention.split()[1], verify=False
         )
         if report.refused:
             raise RuntimeError(f"not raised: {report.refused}")
-        result = kv.lower(raised, opset=int(opset), verify=False)[0] if opset else raised
-        found[form] = _saved(directory, form, ir.to_proto(result))
-    return found
-
-
-def _written_contrib(directory: Path) -> dict[str, Path]:
-    """Write the decoder with GroupQueryAttention and its forms."""
-    source = growing_decoder(_SIZE, "contrib")
-    found = {"source": _saved(directory, "contrib", source)}
-    raised, report = kv.raise_(source, capacity=_CAPACITY, verify=False)
-    if report.refused:
-        raise RuntimeError(f"not raised: {report.refused}")
-    for form in _CONTRIB:
-        opset = form.partition(", lowered to ")[2]
         result = kv.lower(raised, opset=int(opset), verify=False)[0] if opset else raised
         found[form] = _saved(directory, form, ir.to_proto(result))
     return found
@@ -163,7 +155,12 @@ def _memory(path: Path, context: int) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def _table(paths: Mapping[str, Path], forms: tuple[str, ...], quick: bool) -> Iterator[Line]:
+def _table(
+    paths: Mapping[str, Path],
+    forms: tuple[str, ...],
+    quick: bool,
+    limits: Mapping[str, Mapping[int, float]],
+) -> Iterator[Line]:
     rounds = 6 if quick else 40
     found = {context: _ratios(paths, context, rounds) for context in _CONTEXTS}
     for form in ("source", *forms):
@@ -173,7 +170,7 @@ def _table(paths: Mapping[str, Path], forms: tuple[str, ...], quick: bool) -> It
             if form == "source":
                 cells.append(Cell(f"{milliseconds:.1f} ms"))
             else:
-                limit = _LIMITS.get(form, {}).get(context)
+                limit = limits.get(form, {}).get(context)
                 what = f"a step behind {context} tokens, fixed / growing"
                 cells.append(ratio_cell(ratio, limit, what=what))
         cells.append(Cell(f"{_memory(paths[form], _CONTEXTS[-1]):.0f} MB"))
@@ -186,14 +183,16 @@ def _case(form: str, forms: tuple[str, ...]) -> str:
     return "the growing model" if forms is _FORMS else "GroupQueryAttention"
 
 
-def _growing(quick: bool) -> Iterator[Line]:
-    with tempfile.TemporaryDirectory() as directory:
-        yield from _table(_written(Path(directory)), _FORMS, quick)
+def _measured(
+    pattern: Pattern, forms: tuple[str, ...], limits: Mapping[str, Mapping[int, float]]
+) -> Callable[[bool], Iterator[Line]]:
+    """Return what measures the forms of a decoder."""
 
+    def measure(quick: bool) -> Iterator[Line]:
+        with tempfile.TemporaryDirectory() as directory:
+            yield from _table(_written(Path(directory), pattern, forms), forms, quick, limits)
 
-def _contrib(quick: bool) -> Iterator[Line]:
-    with tempfile.TemporaryDirectory() as directory:
-        yield from _table(_written_contrib(Path(directory)), _CONTRIB, quick)
+    return measure
 
 
 def main() -> None:
@@ -221,11 +220,20 @@ grown ones are new at each step. All forms take turns; a number is the median of
 that of the source in the same round. Peak memory is that of a process that takes four steps.""",
     (
         Table(
-            "Decomposed attention",
-            "",
+            "An export of PyTorch",
+            "As PyTorch 2.13's exporter writes `scaled_dot_product_attention`, the default of"
+            " transformers: the keys are turned as a tensor of rank 3, which onnxruntime does.",
             ("form", *_COLUMNS),
             ("the growing model", *_FORMS),
-            _growing,
+            _measured("pytorch", _FORMS, _LIMITS),
+        ),
+        Table(
+            "An export of optimum",
+            "As optimum 2.1 writes it: the keys are turned at rank 4, which onnxruntime leaves to"
+            " the product, so that the growing model does less.",
+            ("form", *_COLUMNS),
+            ("the growing model", *_FORMS),
+            _measured("optimum", _FORMS, {}),
         ),
         Table(
             "GroupQueryAttention",
@@ -233,7 +241,7 @@ that of the source in the same round. Peak memory is that of a process that take
             " written in place in the source as well.",
             ("form", *_COLUMNS),
             ("GroupQueryAttention", *_CONTRIB),
-            _contrib,
+            _measured("contrib", _CONTRIB, {}),
         ),
     ),
 )

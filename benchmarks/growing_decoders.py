@@ -9,7 +9,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-__all__ = ["Size", "growing_decoder"]
+__all__ = ["Pattern", "Size", "growing_decoder"]
+
+Pattern = Literal["pytorch", "optimum", "contrib"]
+"""How attention is written."""
 
 _F, _INT64, _INT32 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.INT32
 _TOTAL = "past_sequence_length + sequence_length"
@@ -31,19 +34,22 @@ class Size:
         return self.hidden // self.heads
 
 
-def growing_decoder(size: Size, attention: Literal["decomposed", "contrib"]) -> onnx.ModelProto:
+def growing_decoder(size: Size, attention: Pattern) -> onnx.ModelProto:
     """Return a decoder over hidden states, float32, opset 18.
 
-    `decomposed` is the pattern of optimum and of eager attention in PyTorch's exporters: Concat,
-    heads repeated by Expand, a mask made of positions and `attention_mask`, Softmax. `contrib` is
+    `pytorch` is what PyTorch 2.13's exporter makes of `scaled_dot_product_attention`, the default
+    of transformers: Concat, heads repeated by Expand, the root of the scale on queries and on all
+    keys, which are turned as a tensor of rank 3, a mask made of positions and `attention_mask`,
+    Softmax. `optimum` is what optimum 2.1 makes of it, which turns the keys at rank 4. `contrib` is
     that of onnxruntime-genai's model builder, with GroupQueryAttention and shared buffers.
     """
     return _Building(size, attention).model()
 
 
 class _Building:
-    def __init__(self, size: Size, attention: Literal["decomposed", "contrib"]) -> None:
+    def __init__(self, size: Size, attention: Pattern) -> None:
         self.size, self.is_contrib = size, attention == "contrib"
+        self.turns_flat = attention == "pytorch"
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self.rng = np.random.default_rng(0)
@@ -192,14 +198,32 @@ class _Building:
         for kind, (past, present) in zip(("k", "v"), names, strict=True):
             grown = op("Concat", present, past, split[kind], axis=2)
             whole[kind] = self._repeated(f"{p}.{kind}", grown)
-        keys = op("Transpose", f"{p}.k.turned", whole["k"], perm=[0, 1, 3, 2])
-        scores = op("MatMul", f"{p}.scores", split["q"], keys)
-        scale = self.held("scale", np.float32(size.head**-0.5))
-        masked = op("Add", f"{p}.masked", op("Mul", f"{p}.scaled", scores, scale), "mask")
+        root = self.held("root", np.float32(size.head**-0.25))
+        queries = op("Mul", f"{p}.q.scaled", split["q"], root)
+        keys = op("Mul", f"{p}.k.scaled", self._turned(f"{p}.k", whole["k"]), root)
+        scores = op("MatMul", f"{p}.scores", queries, keys)
+        masked = op("Add", f"{p}.masked", scores, "mask")
         weights = op("Softmax", f"{p}.weights", masked, axis=-1)
         context = op("MatMul", f"{p}.attended", weights, whole["v"])
         turned = op("Transpose", f"{p}.turned", context, perm=[0, 2, 1, 3])
         return op("Reshape", f"{p}.context", turned, self.ints("merged", 0, 0, size.hidden))
+
+    def _turned(self, name: str, x: str) -> str:
+        """Return keys (B, H, S, D) as (B, H, D, S)."""
+        op = self.op
+        if not self.turns_flat:
+            return op("Transpose", f"{name}.turned", x, perm=[0, 1, 3, 2])
+        sizes, last = op("Shape", f"{name}.shape", x), self.ints("last", -1)
+        far, least = self.ints("far", 2**63 - 1), self.ints("below", -(2**63))
+        before = self.ints("last_but_one", -2)
+        front = op("Slice", f"{name}.heads.sizes", sizes, least, before)
+        rows = op("Slice", f"{name}.rows.size", sizes, before, last)
+        width = op("Slice", f"{name}.width.size", sizes, last, far)
+        flat = op("Concat", f"{name}.flat.shape", last, rows, width, axis=0)
+        flat = op("Reshape", f"{name}.flat", x, flat)
+        turned = op("Transpose", f"{name}.flat.turned", flat, perm=[0, 2, 1])
+        whole = op("Concat", f"{name}.turned.shape", front, width, rows, axis=0)
+        return op("Reshape", f"{name}.turned", turned, whole)
 
     def _rotated(self, name: str, x: str) -> str:
         op, half = self.op, self.size.head // 2
