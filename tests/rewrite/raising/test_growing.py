@@ -13,6 +13,8 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.sizes import names_in
 from tests.grids import rest, thinned
 from tests.rewrite.raising.brute_force import dead_nodes
 from tests.rewrite.raising.growing_steps import ROWS, differences
@@ -145,6 +147,26 @@ def test_a_name_makes_a_dimension() -> None:
     assert {cache.capacity for cache in report.caches} == {"capacity"}
     for rows in (ROWS, 30):
         assert not differences(source, result, rows, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [
+        ("growing/qwen2__dynamo_op18", "past_length"),
+        ("growing/gpt_neox_eager__ts_op14", "past_length"),
+        ("growing/llama__optimum", "past_sequence_length"),
+    ],
+)
+def test_rows_in_use_have_a_name_that_inputs_know(name: str, length: str) -> None:
+    result, _ = kv.raise_(read(name), capacity=ROWS, verify=False)
+    cut = [n.outputs[0] for n in result.graph if n.op_type == "Slice" and "in_use" in str(n.name)]
+    found = {dim for value in cut for dim in dims_of(value) or () if isinstance(dim, str)}
+    sums = {dim for dim in found if len(names_in(dim)) > 1}
+    assert len(sums) == 1
+    known = {n for v in result.graph.inputs for d in dims_of(v) or () for n in names_in(d or 0)}
+    assert set(names_in(sums.pop())) <= known | {length}
+    if length == "past_length":
+        assert length in {value.name for value in result.graph.inputs}
 
 
 @pytest.mark.parametrize(

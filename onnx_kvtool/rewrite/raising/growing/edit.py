@@ -17,6 +17,7 @@ from onnx_kvtool.rewrite.raising.growing.position import Position
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
+from onnx_kvtool.symbolic.sizes import words
 
 __all__ = ["Edit", "with_rows"]
 
@@ -142,7 +143,8 @@ class Edit:
         is_attention = node.op_type == "Attention"
         if is_attention or grown.uses() or grown.is_graph_output():
             rows = self._in_use(em, growth, end, present)
-            rows.type, rows.shape = grown.type or rows.type, grown.shape
+            rows.type = grown.type or rows.type
+            rows.shape = self._shape_in_use(grown, growth, end)
             self._count(grown, rows, growth.axis)
             ir.convenience.replace_all_uses_with(grown, rows, replace_graph_outputs=True)
             if grown is output:
@@ -188,6 +190,14 @@ class Edit:
         dtype = present.dtype or ir.DataType.UNDEFINED
         first, axes = em.constant([0], "first"), em.constant([axis], "axes")
         return em.op("Slice", present, first, total, axes, dtype=dtype, hint="rows_in_use")
+
+    def _shape_in_use(self, grown: ir.Value, growth: Growth, end: End) -> ir.Shape | None:
+        """Return the shape of the rows in use; caches of one length have one name for it."""
+        step = self.sizes.step(end)
+        total = None if step is None else words(self.sizes.length + step)
+        if grown.shape is None or total is None or grown.is_graph_output():
+            return grown.shape
+        return with_rows(grown.shape, growth, total)
 
     def _count(self, grown: ir.Value, rows: ir.Value, axis: int) -> None:
         """Let those who read how many rows are in use read the number, and no rows."""

@@ -21,6 +21,7 @@ from onnx_kvtool.rewrite.raising.growing.attended import check_attention
 from onnx_kvtool.rewrite.raising.growing.circulate import Circulating
 from onnx_kvtool.rewrite.raising.growing.edit import Edit
 from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
+from onnx_kvtool.rewrite.raising.growing.naming import name_lengths
 from onnx_kvtool.rewrite.raising.growing.position import Position, position_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, rolling_of
@@ -199,6 +200,7 @@ def _edit(
             )
         outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", _source(growth)))
     edit.finish()
+    name_lengths(model, edit.scopes, sizes, position)
     for window in windows:
         granted = (*assumed, window.assumed)
         proof = (*_window(window, position), *(f"assumed: {text}" for text in granted))
