@@ -2,8 +2,10 @@
 
 A host knows a decoder by the names of its inputs: `input_ids`, `attention_mask`, `position_ids`,
 `past_key_values.*` beside the outputs `present.*`, `use_cache_branch` of optimum's merged decoders,
-and `past_length` where kvtool added it. This module needs numpy and onnx alone: what exports the
-fixtures checks them with it as well.
+`past_length` where kvtool added it; and in decoders that were written with fixed caches
+`key_cache.*` and `value_cache.*` beside the outputs `updated_*`, `write_indices` and
+`nonpad_kv_seqlen`. This module needs numpy and onnx alone: what exports the fixtures checks them
+with it as well.
 """
 
 from __future__ import annotations
@@ -77,12 +79,13 @@ class Host:
         self._kept = kept
         self._inputs = {value.name: value for value in model.graph.input}
         outputs = {value.name for value in model.graph.output}
-        presents = {name: name.replace("past_key_values", "present") for name in self._inputs}
-        self.caches = {
-            past: present
-            for past, present in presents.items()
-            if past != present and present in outputs
+        presents = {
+            name: name.replace("past_key_values", "present")
+            if name.startswith("past_key_values")
+            else f"updated_{name}"
+            for name in self._inputs
         }
+        self.caches = {past: present for past, present in presents.items() if present in outputs}
 
     def answer(
         self, talk: Conversation, chunks: Sequence[int] = CHUNKS
@@ -106,6 +109,8 @@ class Host:
                 "attention_mask": talk.mask[:, first:after],
                 "position_ids": positions[:, before:after],
                 "past_length": np.array([before], np.int64),
+                "write_indices": np.full(batch, before, np.int64),
+                "nonpad_kv_seqlen": np.full(batch, after, np.int64),
                 "use_cache_branch": np.array([before > 0]),
                 **talk.others,
                 **caches,
@@ -122,8 +127,6 @@ class Host:
     def _empty(self, past: str, batch: int) -> np.ndarray:
         """Return a cache before the first token: no row, or as many as the model says, of zeros."""
         tensor = self._inputs[past].type.tensor_type
-        heads, rows, width = (
-            dim.dim_value or self._sizes.get(dim.dim_param, 0) for dim in tensor.shape.dim[1:]
-        )
+        sizes = (dim.dim_value or self._sizes.get(dim.dim_param, 0) for dim in tensor.shape.dim[1:])
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        return np.zeros((batch, heads, rows, width), dtype)
+        return np.zeros((batch, *sizes), dtype)

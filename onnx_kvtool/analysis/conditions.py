@@ -5,6 +5,7 @@ A fact that is unknown strikes: what may be computed wrongly is rewritten.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.contrib_schema import is_contrib
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
 
@@ -22,9 +24,15 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.target import Limit, Release
 
-__all__ = ["CONDITIONS", "Condition", "is_stranger"]
+__all__ = ["CONDITIONS", "OF_SHAPES", "Condition", "is_stranger"]
 
 LocalName = tuple[str, str]
+OF_SHAPES = frozenset({"dynamic-input", "undivided"})
+"""Conditions that ask for shapes which nobody else needs."""
+
+_LONG_WAY = 100
+"""Nodes from a shape back to what it is computed from."""
+
 Condition = Callable[["ir.Node", int, "Limit", "Folder"], bool]
 """Whether a limit strikes a node that was written for an opset."""
 
@@ -70,6 +78,54 @@ def _dynamic_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bo
     if axes is None or (axes.const_value is not None and not axes.is_graph_input()):
         return False
     return folder.integers(axes) is None
+
+
+def _dynamic_pads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    view = NodeView(node, opset)
+    if "pads" in view.facts.attributes:
+        return False
+    pads = view.input("pads")
+    return pads is not None and folder.integers(pads) is None
+
+
+def _dynamic_input(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    dims = dims_of(node.inputs[0])
+    return dims is None or not all(isinstance(dim, int) for dim in dims)
+
+
+def _shape_of_values(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the second input follows from more than shapes and constants; a long way counts."""
+    before, steps = [node.inputs[1]], 0
+    while before and steps < _LONG_WAY:
+        value = before.pop()
+        if value is None or value.const_value is not None:
+            continue
+        producer = value.producer()
+        if producer is None:
+            return True
+        if Trait.GIVES_SIZES not in traits(producer):
+            before += producer.inputs
+        steps += 1
+    return bool(before)
+
+
+def _undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether a -1 stands for sizes that no number of known elements is a multiple of."""
+    dims, sizes = dims_of(node.inputs[0]), folder.integers(node.inputs[1])
+    if dims is None or sizes is None or -1 not in sizes:
+        return False
+    copied = {axis for axis, size in enumerate(sizes) if size == 0}
+    rest = [dim for axis, dim in enumerate(dims) if axis not in copied]
+    known = math.prod(dim for dim in rest if isinstance(dim, int))
+    wanted = math.prod(size for size in sizes if size > 0)
+    return not all(isinstance(dim, int) for dim in rest) and known % wanted != 0
+
+
+def _constant_batches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    operand = node.inputs[1]
+    dims = dims_of(operand)
+    is_constant = operand is not None and operand.const_value is not None
+    return is_constant and (dims is None or len(dims) > 2)
 
 
 def _nonpad(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -178,6 +234,11 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("further-outputs", _further_outputs),
         ("reduction", _reduction),
         ("dynamic-axes", _dynamic_axes),
+        ("dynamic-pads", _dynamic_pads),
+        ("dynamic-input", _dynamic_input),
+        ("shape-of-values", _shape_of_values),
+        ("undivided", _undivided),
+        ("constant-batches", _constant_batches),
         ("nonpad", _nonpad),
         ("causal-nonpad-rows", _causal_nonpad_rows),
         ("masked", _masked),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from onnx_kvtool.cli.command import command, option
+from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.types import Word
 from onnx_kvtool.core.choices import ReportFormat, words
@@ -19,8 +19,10 @@ Exit codes:
 
 \b
 Examples:
-  kvtool targets                 a line for each release
-  kvtool targets --format json   with notes and sources
+  kvtool targets                    a line for each release
+  kvtool targets tensorrt           those of a runtime, and what their limits mean
+  kvtool targets onnxruntime@1.17   one release
+  kvtool targets --format json      with notes and sources
 
 \b
 See also:
@@ -30,6 +32,9 @@ See also:
 
 
 @command(epilog=_EPILOG)
+@click.argument(
+    "name", required=False, metavar="[RUNTIME[@VERSION]]", shell_complete=offers("targets")
+)
 @option(
     "--format",
     "output_format",
@@ -39,18 +44,21 @@ See also:
     help="Print a table, or JSON; both on standard output.",
 )
 @click.pass_context
-def targets(context: click.Context, /, output_format: ReportFormat) -> None:
+def targets(context: click.Context, /, name: str | None, output_format: ReportFormat) -> None:
     """List the releases of runtimes that `kvtool lower --target` knows.
 
-    Each with the highest opset and IR version that it loads, and with what it lacks, refuses or
-    computes wrongly within them. A `-` stands for what is not known.
+    Each with the highest opset and IR version that it loads, and the number of its limits: what it
+    lacks, refuses or computes wrongly within them. With RUNTIME, or one of its releases, the limits
+    are told in words. A `-` stands for what is not known.
     """
-    from onnx_kvtool.commands.targets import run
+    from onnx_kvtool.commands.targets import TargetsRequest, run
 
-    report = run()
+    report = run(TargetsRequest(name))
     if output_format == "json":
         write_json("targets", report)
     else:
-        from onnx_kvtool.report.text import print_targets
+        from onnx_kvtool.report.targets_text import blocks
+        from onnx_kvtool.report.text import print_blocks
 
-        print_targets(report, color=context.color)
+        shown = blocks(report.targets, in_full=name is not None)
+        print_blocks(shown, color=context.color)

@@ -5,9 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from onnx_kvtool.targets.target import Release, releases
+from onnx_kvtool.targets.target import Release, named_releases
 
-__all__ = ["TargetsReport", "run"]
+__all__ = ["TargetsReport", "TargetsRequest", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsRequest:
+    """What `kvtool targets` was asked to show.
+
+    Attributes:
+        name: A runtime, or `RUNTIME@VERSION`; None for all.
+    """
+
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +26,7 @@ class TargetsReport:
     """The releases that `--target` knows.
 
     Attributes:
-        targets: Every release, runtime by runtime, each in ascending order.
+        targets: The releases that were asked for, runtime by runtime, each in ascending order.
     """
 
     targets: tuple[Release, ...]
@@ -46,12 +57,18 @@ def _entry(release: Release) -> dict[str, Any]:
                 "reason": limit.reason,
                 "evidence": limit.evidence,
                 "source": limit.source,
+                "help": limit.help,
             }
             for limit in release.limits
         ],
+        "unsupported": release.unsupported,
     }
 
 
-def run() -> TargetsReport:
-    """Carry out `kvtool targets`."""
-    return TargetsReport(releases())
+def run(request: TargetsRequest) -> TargetsReport:
+    """Carry out `kvtool targets`.
+
+    Raises:
+        UsageError: If no runtime, or no release of it, has the name.
+    """
+    return TargetsReport(named_releases(request.name))

@@ -33,12 +33,14 @@ class Problem:
         kind: What `examine` found, more exactly than the code; "" for what `fit` finds.
         subject: Name of the attribute, the formal input or the value that is meant; "" for the
             node as a whole.
+        help: What a user can do about it; None where that depends on who asks.
     """
 
     code: str
     text: str
     kind: str = field(default="", compare=False)
     subject: str = field(default="", compare=False)
+    help: str | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from io import StringIO
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -17,31 +17,15 @@ from onnx_kvtool.core.progress import Progress
 from onnx_kvtool.report.blocks import Block, Line, Marked
 from onnx_kvtool.report.escape import escape
 
-if TYPE_CHECKING:
-    from onnx_kvtool.commands.targets import TargetsReport
-    from onnx_kvtool.targets.target import Release
-
 __all__ = [
     "print_blocks",
     "print_talk",
-    "print_targets",
     "progress_line",
     "text_of_blocks",
 ]
 
 _READABLE = 24  # columns that text of several words gets, however narrow the terminal is
 _UNLIMITED = 1 << 20  # columns: no name is ever cut or wrapped, whatever the terminal's width
-
-
-def print_targets(report: TargetsReport, *, color: bool | None) -> None:
-    """Print the releases of runtimes on standard output, one line each.
-
-    Args:
-        report: What to print.
-        color: Whether to use colour; None does so on a terminal.
-    """
-    header = ("runtime", "version", "opset", "IR version", "evidence", "limits")
-    _table(_console(color, data=True), header, [_target_row(r) for r in report.targets])
 
 
 def print_blocks(blocks: Iterable[Block], *, color: bool | None) -> None:
@@ -104,21 +88,6 @@ def _print_blocks(console: Console, blocks: Iterable[Block]) -> None:
             console.print(text, soft_wrap=True)
         else:
             _table(console, block.header, list(block.rows))
-
-
-def _target_row(release: Release) -> tuple[str, ...]:
-    return (
-        release.runtime,
-        release.version,
-        _known(release.max_opset),
-        _known(release.max_ir_version),
-        release.evidence,
-        ", ".join(limit.name for limit in release.limits),
-    )
-
-
-def _known(version: int | None) -> str:
-    return "-" if version is None else str(version)
 
 
 class _Console(Console):

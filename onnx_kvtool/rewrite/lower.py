@@ -123,6 +123,8 @@ def legalise(
         forget_unused(model)
         _finish(model, plan, outcome)
     annotations.remove()
+    if release is not None and release.bare:
+        _leave_out_inner_shapes(model)
     if any(done.location.op == "TensorScatter" for done in outcome.lowered):
         declare()
     return outcome
@@ -221,13 +223,30 @@ def _finish(model: ir.Model, plan: _Plan, outcome: Outcome) -> None:
     if not plan.only:
         outcome.refused += judge(model, plan.target)
     if plan.limits is not None:
+        # What new nodes give has no shape yet, which some limits ask for.
+        asks = plan.limits.asks_for_shapes
+        annotations = annotate(model, fully=True) if asks else None
         outcome.refused += plan.limits.judge(model, plan.target)
+        if annotations is not None:
+            annotations.remove()
+
+
+def _leave_out_inner_shapes(model: ir.Model) -> None:
+    """Remove what is declared of values that are neither inputs nor outputs of a graph."""
+    for graph in model.graphs():
+        kept = {*graph.inputs, *graph.outputs}
+        for node in graph:
+            for value in node.outputs:
+                if value not in kept:
+                    value.shape = value.type = None
 
 
 def _inline(model: ir.Model, plan: _Plan, names: Names, outcome: Outcome) -> None:
     """Inline what the target cannot keep: in a function types are known at its calls only."""
 
     def wanted(function: ir.Function) -> bool:
+        if plan.limits is not None and not plan.limits.release.functions:
+            return True
         if any(n.domain == "" and n.op_type in plan.watched for n in function.all_nodes()):
             return True
         return not plan.only and _cannot_stay(function, plan.target, plan.ir_version)

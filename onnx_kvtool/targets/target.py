@@ -20,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["Evidence", "Limit", "Release", "Target", "find_target", "releases"]
+__all__ = ["Evidence", "Limit", "Release", "Target", "find_target", "named_releases", "releases"]
 
 Evidence = Literal["measured", "documented"]
 Number = tuple[int, ...]
@@ -39,6 +39,9 @@ class Limit:
         types: Element types that are taken, where the condition asks for them.
         values: Attribute values that are meant, where the condition asks for them.
         reason: What the release does; a clause that follows its name.
+        help: What a user can do about it; None where nothing is known but another release.
+        listed: Whether it is a line of `lacks` or `errs`, which say of an operator as a whole that
+            the release does not compute it.
         evidence: Whether that was tried or read.
         source: Where it was tried or read.
     """
@@ -53,6 +56,8 @@ class Limit:
     reason: str
     evidence: Evidence
     source: str
+    help: str | None = None
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,11 @@ class Release:
         source: Where they were tried or read.
         native: Newer operators that it has, as `<operator>-<since version>`.
         limits: What it lacks, refuses or computes wrongly within these versions.
+        unsupported: Why nothing is written for it, a clause that follows its name; None where it is
+            a target.
+        bare: Whether shapes of inner values have to be left out: it takes them for facts, where
+            exporters write several names for one dimension, and some that are stale.
+        functions: Whether it calls functions of the model.
         explicit: Attributes (operator, name) that must not be written out, even at their default.
         contrib: Operators that ONNX does not define, of `com.microsoft` or put into the default
             domain, that it imports; None where all are, or nothing is known.
@@ -87,6 +97,9 @@ class Release:
     explicit: frozenset[tuple[str, str]]
     contrib: frozenset[str] | None
     notes: str
+    unsupported: str | None = None
+    bare: bool = False
+    functions: bool = True
 
     @property
     def number(self) -> Number:
@@ -138,16 +151,41 @@ def find_target(text: str) -> Target:
     the next lower known one. So has a known one whose highest opset is not known.
 
     Raises:
-        UsageError: If the runtime is not known, if the version is no version, or if it is below
-            all that are known.
+        UsageError: If the runtime is not known, if the version is no version, if it is below all
+            that are known, or if nothing can be written for the release.
     """
+    known, version = _named(text)
+    if version is None:
+        return _target(known[-1], known, str(known[-1]))
+    meant, asked = _meant(known, version)
+    return _target(meant, known, asked)
+
+
+def named_releases(text: str | None) -> tuple[Release, ...]:
+    """Return all releases of a runtime, or the one that `RUNTIME@VERSION` names; None names all.
+
+    Raises:
+        UsageError: If the runtime is not known, if the version is no version, or if it is below all
+            that are known.
+    """
+    if text is None:
+        return releases()
+    known, version = _named(text)
+    return tuple(known) if version is None else (_meant(known, version)[0],)
+
+
+def _named(text: str) -> tuple[list[Release], str | None]:
+    """Return the releases of the runtime that is named, and the version if one is."""
     name, at, version = text.partition("@")
-    runtime = name.strip().lower()
-    known = [r for r in releases() if r.runtime == runtime]
+    known = [r for r in releases() if r.runtime == name.strip().lower()]
     if not known:
         raise _unknown_runtime(name)
-    if not at:
-        return _target(known[-1], known, str(known[-1]))
+    return known, version if at else None
+
+
+def _meant(known: list[Release], version: str) -> tuple[Release, str]:
+    """Return the release whose limits a version has, and what it is called."""
+    runtime = known[0].runtime
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}", version):
         raise UsageError(
             f"`{version}` is no version, expected numbers with dots between them",
@@ -156,7 +194,7 @@ def find_target(text: str) -> Target:
     wanted = tuple(int(part) for part in version.split("."))
     meant = next((r for r in known if r.number[: len(wanted)] == wanted), None)
     if meant is not None:
-        return _target(meant, known, str(meant))
+        return meant, str(meant)
     lower = [r for r in known if r.number <= wanted]
     if not lower:
         raise UsageError(
@@ -164,13 +202,21 @@ def find_target(text: str) -> Target:
             f"{known[0].version}",
             help=f"use `{runtime}@{known[0].version}`, or choose the opset with `--opset`",
         )
-    return _target(lower[-1], known, f"{runtime} {version}")
+    return lower[-1], f"{runtime} {version}"
 
 
 def _target(release: Release, known: list[Release], asked: str) -> Target:
     """Step down to a release whose highest opset is known; the lowest of each runtime has one."""
+    if release.unsupported is not None:
+        later = next(
+            (r for r in known if r.unsupported is None and r.number > release.number), None
+        )
+        raise UsageError(
+            f"nothing can be lowered for {asked}: it {release.unsupported}",
+            help=None if later is None else f"use `{later.runtime}@{later.version}`",
+        )
     for candidate in reversed(known[: known.index(release) + 1]):
-        if candidate.max_opset is not None:
+        if candidate.max_opset is not None and candidate.unsupported is None:
             return Target(asked, candidate, candidate.max_opset)
     raise ValueError(f"runtimes.toml gives the lowest release of {release.runtime} no max_opset")
 
@@ -207,11 +253,24 @@ def _limit(line: Mapping[str, Any]) -> Limit:
         reason=line["reason"],
         evidence=_evidence(line),
         source=line["source"],
+        help=line.get("help"),
     )
+
+
+def _whole(line: Mapping[str, Any], key: str, operator: str, reason: str) -> Limit:
+    """Return the limit that a release does not compute an operator at all."""
+    source = f"onnx's backend cases in {line['runtime']} {line['version']}"
+    name, evidence = f"{key}-{operator}", _evidence(line)
+    return Limit(name, operator, "always", 0, False, (), (), reason, evidence, source, listed=True)
 
 
 def _release(line: Mapping[str, Any], limits: Mapping[str, Limit]) -> Release:
     explicit = [attribute.partition(".") for attribute in line.get("explicit", ())]
+    lacks = [_whole(line, "lacks", op, f"computes no {op}") for op in line.get("lacks", ())]
+    errs = [
+        _whole(line, "errs", op, f"computes some forms of {op} wrongly")
+        for op in line.get("errs", ())
+    ]
     return Release(
         runtime=line["runtime"],
         version=line["version"],
@@ -221,10 +280,13 @@ def _release(line: Mapping[str, Any], limits: Mapping[str, Limit]) -> Release:
         evidence=_evidence(line),
         source=line["source"],
         native=tuple(line["native"]),
-        limits=tuple(limits[name] for name in line.get("limits", ())),
+        limits=(*(limits[name] for name in line.get("limits", ())), *lacks, *errs),
         explicit=frozenset((operator, name) for operator, _, name in explicit),
         contrib=frozenset(line["contrib"]) if "contrib" in line else None,
         notes=line["notes"],
+        unsupported=line.get("unsupported"),
+        bare=line.get("bare", False),
+        functions=line.get("functions", True),
     )
 
 

@@ -39,6 +39,43 @@ def test_text_has_one_line_per_release_under_a_header(kvtool) -> None:
     ]
 
 
+def test_limits_are_counted_without_a_name_and_told_in_words_with_one(kvtool) -> None:
+    plain = kvtool("targets").stdout
+    assert all(len(line) <= 80 for line in plain.splitlines())
+    result = kvtool("targets", "tensorrt")
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = [release for release in releases() if release.runtime == "tensorrt"]
+    assert "onnxruntime" not in result.stdout
+    for release in shown:
+        assert release.version in result.stdout
+        assert all(limit.reason in result.stdout for limit in release.limits)
+
+
+def test_one_release_is_shown_with_what_it_does_not_compute(kvtool) -> None:
+    text = kvtool("targets", "tract@0.23").stdout
+    assert "fix the dimensions that they are computed from with `--dim`" in text
+    assert "tract 0.23.9 does not compute: AffineGrid, Bernoulli" in text
+    entries = json.loads(kvtool("targets", "tract", "--format", "json").stdout)["targets"]
+    assert [entry["version"] for entry in entries] == ["0.23.9"]
+    pad = next(limit for limit in entries[0]["limits"] if limit["op"] == "Pad")
+    assert pad["help"] == "fix the dimensions that they are computed from with `--dim`"
+
+
+def test_an_unsupported_release_says_why(kvtool) -> None:
+    entry, _ = json.loads(kvtool("targets", "opencv", "--format", "json").stdout)["targets"]
+    assert "wrongly without a word" in entry["unsupported"]
+    assert (
+        f"opencv 4.12.0 is no target: it {entry['unsupported']}"
+        in kvtool("targets", "opencv").stdout
+    )
+
+
+def test_a_name_of_no_runtime_is_wrong_usage(kvtool) -> None:
+    result = kvtool("targets", "trakt")
+    assert result.exit_code == 2
+    assert "kvtool knows no runtime `trakt`" in result.stderr
+
+
 def test_json_needs_none_of_the_heavy_libraries() -> None:
     code = (
         "import sys; from onnx_kvtool.cli import app; "

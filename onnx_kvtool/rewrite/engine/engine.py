@@ -204,7 +204,7 @@ class Engine:
             raise Refusal(
                 problems[0].code,
                 "; ".join(p.text for p in problems),
-                help=help if problems[0].code == "target-limit" else None,
+                help=problems[0].help or (help if problems[0].code == "target-limit" else None),
             )
         raise Refusal("no-rule", f"kvtool has no lowering for `{node.op_type}`")
 
@@ -232,6 +232,7 @@ class Engine:
         return Refusal(
             first.code,
             f"the function body of `{node.op_type}` needs {first.location.op}: {first.message}",
+            help=first.help,
         )
 
     def _refuse(self, node: ir.Node, place: Location, error: Refusal | MalformedNode) -> None:

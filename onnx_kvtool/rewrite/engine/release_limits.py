@@ -6,7 +6,7 @@ from collections import Counter
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions import CONDITIONS, is_stranger
+from onnx_kvtool.analysis.conditions import CONDITIONS, OF_SHAPES, is_stranger
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
@@ -55,6 +55,7 @@ class ReleaseLimits:
 
     Attributes:
         operators: Operators that a limit may strike.
+        asks_for_shapes: Whether the finished model is judged by shapes that have to be inferred.
     """
 
     def __init__(self, release: Release, opset: int) -> None:
@@ -64,6 +65,7 @@ class ReleaseLimits:
             if opset >= limit.since:
                 self._by_operator.setdefault(limit.operator, []).append(limit)
         self.operators = frozenset(self._by_operator)
+        self.asks_for_shapes = any(limit.when in OF_SHAPES for limit in release.limits)
 
     def problem(self, node: ir.Node, opset: int, folder: Folder) -> Problem | None:
         """Return why the release must not be given a node of the default domain; None if it may.
@@ -78,7 +80,8 @@ class ReleaseLimits:
         """
         for limit in self._by_operator.get(node.op_type, ()):
             if CONDITIONS[limit.when](node, opset, limit, folder):
-                return Problem("target-limit", f"{self.release} {limit.reason}")
+                text = f"{self.release} {limit.reason}"
+                return Problem("target-limit", text, help=limit.help)
         return None
 
     def leave_out_defaults(self, model: ir.Model, opset: int) -> list[str]:
@@ -119,7 +122,9 @@ class ReleaseLimits:
             if node.domain == "" and node.op_type in self.operators
         )
         return [
-            Diagnostic(problem.code, "error", Location.of(path, node, index), problem.text)
+            Diagnostic(
+                problem.code, "error", Location.of(path, node, index), problem.text, problem.help
+            )
             for path, index, node, problem in found
             if problem is not None
         ]

@@ -1,0 +1,269 @@
+"""What a limit strikes is written otherwise or refused, and what it does not strike stays.
+
+Nothing is run: `tests/compat` does that for releases that can be installed.
+"""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+import onnx_kvtool as kv
+from onnx_kvtool.rewrite.report import Refused
+from onnx_kvtool.targets.target import releases
+
+HEAD = '<ir_version: 8, opset_import: ["": {opset}]>'
+
+Case = tuple[str, str, int, str, str]
+"""A limit, a release that has it, an opset, a model that it strikes, one that it spares."""
+
+CASES: list[Case] = [
+    (
+        "mod",
+        "tensorrt@8.4",
+        13,
+        "g (int64[2, 3] x, int64[3] y) => (int64[2, 3] z) { z = Mod (x, y) }",
+        "g (int64[2, 3] x, int64[3] y) => (int64[2, 3] z) { z = Div (x, y) }",
+    ),
+    (
+        "trilu",
+        "tensorrt@8.4",
+        14,
+        "g (float[3, 3] x) => (float[3, 3] z) { z = Trilu (x) }",
+        "g (float[3, 3] x) => (float[3, 3] z) { z = Neg (x) }",
+    ),
+    (
+        "layer-normalization",
+        "tensorrt@8.4",
+        17,
+        "g (float[2, 3] x, float[3] s) => (float[2, 3] z) { z = LayerNormalization (x, s) }",
+        "g (float[2, 3] x, float[3] s) => (float[2, 3] z) { z = Mul (x, s) }",
+    ),
+    (
+        "layer-normalization-outputs",
+        "tensorrt@8.6",
+        17,
+        (
+            "g (float[2, 3] x, float[3] s) => (float[2, 3] z, float[2, 1] m) "
+            "{ z, m = LayerNormalization (x, s) }"
+        ),
+        "g (float[2, 3] x, float[3] s) => (float[2, 3] z) { z = LayerNormalization (x, s) }",
+    ),
+    (
+        "scatter-nd-reduction",
+        "tensorrt@10.0",
+        18,
+        (
+            "g (float[3] x, int64[2, 1] i, float[2] u) => (float[3] z) "
+            '{ z = ScatterND <reduction: string = "add"> (x, i, u) }'
+        ),
+        "g (float[3] x, int64[2, 1] i, float[2] u) => (float[3] z) { z = ScatterND (x, i, u) }",
+    ),
+    (
+        "squeeze-axes",
+        "tensorrt@10.0",
+        13,
+        "g (float[1, 3] x, int64[1] a) => (float[3] z) { z = Squeeze (x, a) }",
+        "g (float[1, 3] x) => (float[3] z) <int64[1] a = {0}> { z = Squeeze (x, a) }",
+    ),
+    (
+        "unsqueeze-axes",
+        "tensorrt@10.0",
+        13,
+        "g (float[3] x, int64[1] a) => (float[1, 3] z) { z = Unsqueeze (x, a) }",
+        "g (float[3] x) => (float[1, 3] z) <int64[1] a = {0}> { z = Unsqueeze (x, a) }",
+    ),
+    (
+        "kv-cache-update",
+        "tensorrt@10.15",
+        24,
+        (
+            "g (float[2, 5, 7] past, float[2, 1, 7] new, int64[2] at) => (float[2, 5, 7] z) "
+            "{ z = TensorScatter <axis: int = 1> (past, new, at) }"
+        ),
+        (
+            "g (float[2, 3, 5, 7] past, float[2, 3, 1, 7] new, int64[2] at) "
+            "=> (float[2, 3, 5, 7] z) "
+            "{ z = TensorScatter (past, new, at) }"
+        ),
+    ),
+    (
+        "attention-4d",
+        "tensorrt@10.15",
+        24,
+        (
+            "g (float[2, 4, 21] q, float[2, 5, 21] k, float[2, 5, 21] v) => (float[2, 4, 21] z) "
+            "{ z = Attention <q_num_heads: int = 3, kv_num_heads: int = 3> (q, k, v) }"
+        ),
+        (
+            "g (float[2, 3, 4, 7] q, float[2, 3, 5, 7] k, float[2, 3, 5, 7] v) "
+            "=> (float[2, 3, 4, 7] z) { z = Attention (q, k, v) }"
+        ),
+    ),
+    (
+        "swish",
+        "tensorrt@10.15",
+        24,
+        "g (float[2, 3] x) => (float[2, 3] z) { z = Swish (x) }",
+        "g (float[2, 3] x) => (float[2, 3] z) { z = Sigmoid (x) }",
+    ),
+    (
+        "pad-dynamic",
+        "tract",
+        18,
+        "g (float[2, 3] x, int64[4] p) => (float[a, b] z) { z = Pad (x, p) }",
+        "g (float[2, 3] x) => (float[4, 5] z) <int64[4] p = {1, 1, 1, 1}> { z = Pad (x, p) }",
+    ),
+    (
+        "expand-values",
+        "tract",
+        18,
+        "g (float[1, 3] x, int64[2] s) => (float[a, b] z) { z = Expand (x, s) }",
+        "g (float[1, 3] x, float[a, 3] y) => (float[a, 3] z) { s = Shape (y)  z = Expand (x, s) }",
+    ),
+    (
+        "reshape-undivided",
+        "tract",
+        18,
+        (
+            "g (float[2, s, w] x) => (float[2, n, 7] z) <int64[3] to = {2, -1, 7}> "
+            "{ z = Reshape (x, to) }"
+        ),
+        (
+            "g (float[2, s, 7] x) => (float[2, n, 7] z) <int64[3] to = {2, -1, 7}> "
+            "{ z = Reshape (x, to) }"
+        ),
+    ),
+    (
+        "mat-mul-constant-batches",
+        "opencv",
+        18,
+        (
+            "g (float[2, 2] x) => (float[2, 2, 1] z) <float[2, 2, 1] w = {1, 2, 3, 4}> "
+            "{ z = MatMul (x, w) }"
+        ),
+        "g (float[2, 2] x) => (float[2, 1] z) <float[2, 1] w = {1, 2}> { z = MatMul (x, w) }",
+    ),
+    (
+        "mod-float",
+        "opencv",
+        18,
+        "g (float[3] x, float[3] y) => (float[3] z) { z = Mod <fmod: int = 1> (x, y) }",
+        "g (int64[3] x, int64[3] y) => (int64[3] z) { z = Mod (x, y) }",
+    ),
+    (
+        "dropout-mask",
+        "opencv",
+        18,
+        "g (float[3] x) => (float[3] z, bool[3] m) { z, m = Dropout (x) }",
+        "g (float[3] x) => (float[3] z) { z = Dropout (x) }",
+    ),
+    (
+        "gather-nd-types",
+        "opencv",
+        18,
+        "g (bool[3] x, int64[2, 1] i) => (bool[2] z) { z = GatherND (x, i) }",
+        "g (float[3] x, int64[2, 1] i) => (float[2] z) { z = GatherND (x, i) }",
+    ),
+    (
+        "top-k-dynamic",
+        "iree",
+        18,
+        (
+            "g (float[n, 8] x) => (float[n, 2] z, int64[n, 2] i) <int64[1] k = {2}> "
+            "{ z, i = TopK (x, k) }"
+        ),
+        (
+            "g (float[5, 8] x) => (float[5, 2] z, int64[5, 2] i) <int64[1] k = {2}> "
+            "{ z, i = TopK (x, k) }"
+        ),
+    ),
+    (
+        "lacks-Compress",
+        "tract",
+        18,
+        "g (float[3] x, bool[3] c) => (float[n] z) { z = Compress (x, c) }",
+        "g (float[3] x, int64[2] c) => (float[n] z) { z = Gather (x, c) }",
+    ),
+    (
+        "errs-SpaceToDepth",
+        "opencv",
+        18,
+        (
+            "g (float[1, 1, 4, 4] x) => (float[1, 4, 2, 2] z) "
+            "{ z = SpaceToDepth <blocksize: int = 2> (x) }"
+        ),
+        (
+            "g (float[1, 4, 2, 2] x) => (float[1, 1, 4, 4] z) "
+            "{ z = DepthToSpace <blocksize: int = 2> (x) }"
+        ),
+    ),
+]
+
+
+def written(target: str, opset: int, text: str) -> list[str] | None:
+    """Return the operators of a model that was lowered for a release; None if it is refused."""
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + text)
+    try:
+        lowered, _ = kv.lower(model, target=target, verify=False)
+    except Refused as refused:
+        codes = {one.code for one in refused.report.refused}
+        return None if codes == {"target-limit"} else sorted(codes)
+    return [node.op_type for node in lowered.graph.all_nodes()]
+
+
+@pytest.mark.parametrize(("name", "target", "opset", "struck", "free"), CASES, ids=lambda one: one)
+def test_what_a_limit_strikes_is_not_written_and_what_it_spares_is(
+    name: str, target: str, opset: int, struck: str, free: str
+) -> None:
+    found = written(target, opset, struck)
+    assert found is None or not set(source(opset, struck)) & set(found)
+    assert written(target, opset, free) == source(opset, free)
+
+
+def source(opset: int, text: str) -> list[str]:
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + text)
+    return [node.op_type for node in model.graph.node]
+
+
+def test_each_limit_of_a_runtime_that_has_no_other_test_is_among_them() -> None:
+    tried = {name for name, *_ in CASES}
+    for release in releases():
+        if release.runtime in ("tensorrt", "tract", "tinygrad", "opencv", "iree"):
+            assert {limit.name for limit in release.limits if not limit.listed} <= tried
+
+
+def test_a_refusal_that_fixed_sizes_would_spare_says_so() -> None:
+    text = "g (float[2, s, w] x) => (float[2, n, 7] z) <int64[3] to = {2, -1, 7}> "
+    text += "{ z = Reshape (x, to) }"
+    model = onnx.parser.parse_model(
+        HEAD.replace("{opset}", "18") + text + "{ z = Reshape (x, to) }"
+    )
+    with pytest.raises(Refused) as refused:
+        kv.lower(model, target="tract", verify=False)
+    assert "`--dim`" in (refused.value.report.refused[0].help or "")
+    fixed, _ = kv.lower(model, target="tract", dims={"s": 5, "w": 7}, verify=False)
+    assert fixed.graph.inputs[0].shape.is_static()
+
+
+def test_functions_are_inlined_and_inner_shapes_left_out_for_a_runtime_that_wants_it() -> None:
+    text = """
+        <ir_version: 8, opset_import: ["": 18, "own": 1]>
+        g (float[n, 3] x) => (float[n, 3] z) <float[m, 3] y> { y = Neg (x)  z = own.twice (y) }
+        <opset_import: ["": 18], domain: "own">
+        twice (a) => (b) { b = Add (a, a) }
+    """
+    model, _ = kv.lower(onnx.parser.parse_model(text), target="tract", verify=False)
+    assert [node.op_type for node in model.graph.all_nodes()] == ["Neg", "Add"]
+    assert not model.functions
+    assert all(value.shape is None for value in model.graph.node(0).outputs)
+    kept, _ = kv.lower(onnx.parser.parse_model(text), target="onnxruntime", verify=False)
+    assert kept.functions
+
+
+def test_a_model_below_the_lowest_opset_of_a_release_is_refused() -> None:
+    text = "g (float[3] x) => (float[3] z) { z = Neg (x) }"
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", "11") + text)
+    with pytest.raises(Refused) as refused:
+        kv.lower(model, target="iree", verify=False)
+    assert refused.value.report.refused[0].code == "old-opset"
