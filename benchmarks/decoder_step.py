@@ -35,7 +35,7 @@ from benchmarks.decoders import decoder
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
 from benchmarks.session import session
 from onnx_kvtool.core.model import serialize
-from onnx_kvtool.rewrite import engine
+from onnx_kvtool.rewrite import lower
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 
 __all__ = ["DECODER_STEP"]
@@ -134,7 +134,7 @@ def _lowered(
     source: onnx.ModelProto, opset: int, target: str | None = None, *, body: bool = False
 ) -> bytes:
     table = {op: line for op, line in LOWERINGS.items() if not (body and op == "Attention")}
-    with mock.patch.object(engine, "LOWERINGS", table):
+    with mock.patch.object(lower, "LOWERINGS", table):
         model, _ = kv.lower(ir.from_proto(source), opset=opset, target=target, verify=False)
     return serialize(model)
 
