@@ -16,6 +16,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as capi
 from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.known_wrong import known_wrong
+from onnx_kvtool.guard.left_out_inputs import with_all_inputs
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
 from onnx_kvtool.runtime.sessions import Array, Arrays
@@ -109,7 +110,7 @@ class Session:
             options.add_session_config_entry(FOLDER, directory)
         try:
             self._session = ort.InferenceSession(
-                _accurate(model), options, providers=["CPUExecutionProvider"]
+                with_all_inputs(_accurate(model)), options, providers=["CPUExecutionProvider"]
             )
         except ERRORS as error:
             is_invalid = re.search(_INVALID, str(error)) is not None

@@ -73,6 +73,7 @@ INFERENCES = [
 ELSEWHERE = {
     "failed_allocation": "met in one model of 600, and no model meets it each time",
     "nested_calls": "takes days to show",
+    "left_out_inputs": "onnxruntime has it: tests/guard/test_left_out_inputs.py",
     "past_scores": "gives a wrong size: tests/guard/test_past_scores.py",
     "known_wrong": "needs other releases: tests/compat",
     "message": "tests/core holds what onnx_ir writes against what was read",

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime as ort
 
 from onnx_kvtool.guard.known_wrong import known_wrong
+from onnx_kvtool.guard.left_out_inputs import with_all_inputs
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.extended import EXTENDED
 from onnx_kvtool.runtime.onnxruntime import ERRORS, FOLDER, VERSION, array_of, informative
@@ -67,7 +68,9 @@ class BoundSession:
         if directory:
             options.add_session_config_entry(FOLDER, directory)
         try:
-            self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(
+                with_all_inputs(model), options, providers=["CPUExecutionProvider"]
+            )
         except ERRORS as error:
             raise RuntimeUnavailable(
                 f"onnxruntime {VERSION} cannot load the model: {informative(error)}"
