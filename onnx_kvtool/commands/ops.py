@@ -26,6 +26,7 @@ from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_history, operators
 from onnx_kvtool.ops.traits import Trait, traits_of
 from onnx_kvtool.rewrite.engine.expand import has_body
+from onnx_kvtool.rewrite.lowering.early.table import STEPS, rules_of
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
@@ -67,7 +68,8 @@ def run(request: OpsRequest) -> OpsReport:
 
 def _own() -> list[str]:
     """Return the operators that a table of kvtool names, as far as the installed onnx has them."""
-    named = {*KERNELS, *LOWERINGS, *UPGRADES, *RAISINGS, _RAISED}
+    early = (op for table in STEPS.values() for op in table)
+    named = {*KERNELS, *LOWERINGS, *early, *UPGRADES, *RAISINGS, _RAISED}
     named.update(op for rule in RULES.values() for op in _operators_of(rule))
     return sorted(op for op in named if op_history(op))
 
@@ -125,11 +127,12 @@ def _parameter(formal: Formal) -> ParameterEntry:
 
 
 def _lowerings(op: str) -> tuple[LoweringEntry, ...]:
-    rule = LOWERINGS.get(op)
-    if rule is None:
-        return ()
-    reads = rule.since if rule.reads is None else rule.reads
-    return (LoweringEntry(rule.name, rule.since, reads, rule.removes),)
+    return tuple(
+        LoweringEntry(
+            rule.name, rule.since, rule.since if rule.reads is None else rule.reads, rule.removes
+        )
+        for rule in rules_of(op)
+    )
 
 
 def _upgrades(op: str) -> tuple[UpgradeEntry, ...]:

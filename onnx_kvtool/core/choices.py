@@ -31,7 +31,7 @@ __all__ = [
 DEFAULT_OPSET: Final = 18
 """Opset to which a model is lowered when neither an opset, a target nor operators are given."""
 
-LOWERED_OPSETS: Final = range(11, 24)
+LOWERED_OPSETS: Final = range(9, 24)
 """Opsets to which a model can be lowered."""
 
 NATIVE_OPSET: Final = 24

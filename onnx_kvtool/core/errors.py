@@ -50,7 +50,7 @@ class UsageError(KvtoolError):
         ...     kv.lower("decoder.onnx", opset=24)
         ... except kv.UsageError as error:
         ...     print(error)
-        `opset` is 24, expected 11 to 23
+        `opset` is 24, expected 9 to 23
     """
 
     exit_code = 2

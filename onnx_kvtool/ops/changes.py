@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.core.table import Table
 
 if TYPE_CHECKING:
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.ops.schema import OpFacts
 
-__all__ = ["CHANGES", "VALUE_LIMITS", "Change", "ValueLimit", "changed_meaning", "first_change"]
+__all__ = [
+    "CHANGES",
+    "VALUE_LIMITS",
+    "Change",
+    "ValueLimit",
+    "changed_meaning",
+    "first_change",
+    "pads_are_given",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +72,20 @@ VALUE_LIMITS: Mapping[str, tuple[ValueLimit, ...]] = Table(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of meaning at one opset; `harmless` names the nodes to which it does not matter."""
+    """A change of meaning at one opset.
+
+    Attributes:
+        since: The opset that brought it.
+        text: What differs.
+        harmless: Tells of a node whether it does not matter to it.
+        is_added: Whether nodes of older opsets mean the same from then on, so that it matters on
+            the way down alone.
+    """
 
     since: int
     text: str
     harmless: Callable[[ir.Node], bool] = lambda node: False
+    is_added: bool = False
 
 
 def _one_scale(node: ir.Node) -> bool:
@@ -136,34 +154,130 @@ def _mask_is_whole(node: ir.Node) -> bool:
     return all(isinstance(size, int) for size in sizes) and length == rows + before  # type: ignore[operator]
 
 
+def _axes_from_front(node: ir.Node) -> bool:
+    """Whether no axis is counted from the back, as all were counted before opset 11."""
+    for name in ("axis", "axes"):
+        given = node.attributes.get(name)
+        if given is None:
+            continue
+        if given.is_ref():
+            return False
+        axes = given.value if isinstance(given.value, (list, tuple)) else (given.value,)
+        if any(axis < 0 for axis in axes):
+            return False
+    return True
+
+
+def _indices_from_front(position: int) -> Callable[[ir.Node], bool]:
+    """Return whether an input holds constants of which none is negative."""
+
+    def harmless(node: ir.Node) -> bool:
+        indices = node.inputs[position] if len(node.inputs) > position else None
+        if indices is None or indices.is_graph_input():
+            return False
+        if indices.dtype is not None and indices.dtype.name.startswith("UINT"):
+            return True
+        tensor = held(indices)
+        if tensor is None or tensor.size > _FEW or tensor.dtype.name not in ("INT32", "INT64"):
+            return False
+        return bool((tensor.numpy() >= 0).all())
+
+    return harmless
+
+
+def pads_are_given(node: ir.Node) -> bool:
+    """Whether ConvTranspose is told its pads, and need not divide an odd number in two."""
+    auto_pad = node.attributes.get("auto_pad")
+    given = auto_pad is None or (not auto_pad.is_ref() and auto_pad.value in ("NOTSET", "VALID"))
+    return given and "output_shape" not in node.attributes
+
+
+def _is_float32(node: ir.Node) -> bool:
+    value = node.inputs[0] if node.inputs else None
+    return value is not None and value.dtype is not None and value.dtype.name == "FLOAT"
+
+
+def _branches_agree(node: ir.Node) -> bool:
+    """Whether both branches of an If certainly give outputs of the same shapes."""
+    bodies = [
+        attribute.as_graph()
+        for name in ("then_branch", "else_branch")
+        if (attribute := node.attributes.get(name)) is not None and not attribute.is_ref()
+    ]
+    if len(bodies) < 2:
+        return False
+    for one, other in zip(bodies[0].outputs, bodies[1].outputs, strict=False):
+        if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+            return False
+        if not all(_named(a) and a == b for a, b in zip(one.shape, other.shape, strict=True)):
+            return False
+    return True
+
+
 def _named(size: int | ir.SymbolicDim) -> bool:
     return isinstance(size, int) or size.value is not None
 
 
+_BOUNDS = Change(11, "an absent bound is the largest float32 before opset 11", _is_float32)
+_FRONT = Change(11, "axes are counted from the front before opset 11", _axes_from_front, True)
+_NO_BACK = "indices are counted from the front before opset 11"
 _SOFTMAX = Change(13, "the operator flattens its input at `axis` before opset 13")
 _SCALE = Change(13, "the scale is one number for the whole input before opset 13", _one_scale)
 _MASK = "a mask has to be as long as there are keys before opset 24"
 _POOL = Change(22, "`ceil_mode=1` gives another output shape before opset 22", _last_window_inside)
 
+_WITH_AXES = (
+    *("ArgMax", "ArgMin", "Compress", "Concat", "Flatten", "ReduceL1", "ReduceL2", "ReduceLogSum"),
+    *("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
+    *("ReduceSumSquare", "Split", "Squeeze", "Unsqueeze"),
+)
+"""Operators for which negative axes came with opset 11."""
+
+_FEW = 1 << 10
+"""Elements; indices of more are weights that nobody looks at."""
+
 CHANGES: Mapping[str, tuple[Change, ...]] = Table(
     "change of meaning",
     [
-        ("Softmax", (_SOFTMAX,)),
-        ("LogSoftmax", (_SOFTMAX,)),
-        ("Hardmax", (_SOFTMAX,)),
+        ("Softmax", (_SOFTMAX, _FRONT)),
+        ("LogSoftmax", (_SOFTMAX, _FRONT)),
+        ("Hardmax", (_SOFTMAX, _FRONT)),
+        *((op, (_FRONT,)) for op in _WITH_AXES),
+        ("Gather", (Change(11, _NO_BACK, _indices_from_front(1), True),)),
+        ("OneHot", (Change(11, _NO_BACK, _indices_from_front(0)),)),
         ("Attention", (Change(24, _MASK, _mask_is_whole),)),
         ("AveragePool", (_POOL,)),
         ("MaxPool", (_POOL,)),
         ("BatchNormalization", (Change(14, "training outputs differ before 14", _inference),)),
+        ("Clip", (_BOUNDS,)),
         ("DFT", (Change(20, "`axis` is an attribute with another default before opset 20"),)),
         ("DequantizeLinear", (_SCALE,)),
         ("Dropout", (Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),
         ("GridSample", (Change(20, "the modes have other names before opset 20"),)),
         ("GroupNormalization", (Change(21, "scale and bias are per group before opset 21"),)),
+        (
+            "ConvTranspose",
+            (
+                Change(
+                    11,
+                    "pads that follow from `auto_pad` or `output_shape` lie on the other side "
+                    "before opset 11",
+                    pads_are_given,
+                ),
+            ),
+        ),
+        ("If", (Change(11, "branches give equal shapes before opset 11", _branches_agree, True),)),
         ("Mod", (Change(28, "floats need `fmod=1` before opset 28", _truncated),)),
         ("QuantizeLinear", (_SCALE,)),
         ("RoiAlign", (Change(16, "`half_pixel` does not exist before opset 16"),)),
-        ("Resize", (Change(13, "`roi` and `scales` are required before opset 13"),)),
+        (
+            "Resize",
+            (
+                Change(13, "`roi` and `scales` are required before opset 13"),
+                Change(11, "the coordinates are those of `asymmetric` before opset 11"),
+                Change(10, "the operator came with opset 10"),
+            ),
+        ),
         ("Upsample", (Change(10, "the operator was replaced by Resize"),)),
     ],
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.changes import CHANGES, Change, first_change
+from onnx_kvtool.ops.changes import CHANGES, Change, first_change, pads_are_given
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 
 if TYPE_CHECKING:
@@ -75,13 +75,6 @@ def _given(node: ir.Node, name: str, otherwise: Any = None) -> Any:
     facts = op_facts(node.op_type, NEWEST)
     declared = None if facts is None else facts.attributes.get(name)
     return otherwise if declared is None or declared.default is None else declared.default
-
-
-def _pads_are_given(node: ir.Node) -> bool:
-    """Whether ConvTranspose is told its pads, and need not divide an odd number in two."""
-    auto_pad = node.attributes.get("auto_pad")
-    given = auto_pad is None or (not auto_pad.is_ref() and auto_pad.value in ("NOTSET", "VALID"))
-    return given and "output_shape" not in node.attributes
 
 
 def _no_larger(node: ir.Node) -> bool:
@@ -166,7 +159,7 @@ _UPGRADE_CHANGES: Mapping[str, tuple[Change, ...]] = Table(
                     11,
                     "pads that follow from `auto_pad` or `output_shape` lie on the other side "
                     "before opset 11",
-                    _pads_are_given,
+                    pads_are_given,
                 ),
             ),
         ),
@@ -210,5 +203,5 @@ def changed_by_upgrade(node: ir.Node, old: OpFacts, new: OpFacts) -> str | None:
     """
     changes = _UPGRADE_CHANGES.get(node.op_type)
     if changes is None:
-        changes = CHANGES.get(node.op_type, ())
+        changes = tuple(c for c in CHANGES.get(node.op_type, ()) if not c.is_added)
     return first_change(changes, node, old, new)

@@ -23,7 +23,7 @@ from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import inline_functions
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal, RewriteRule
 from onnx_kvtool.rewrite.engine.stamp import (
     forget_unused,
     ir_version_for,
@@ -34,6 +34,7 @@ from onnx_kvtool.rewrite.engine.stamp import (
 from onnx_kvtool.rewrite.lowering.border import missing_at_border
 from onnx_kvtool.rewrite.lowering.carry import carry_types
 from onnx_kvtool.rewrite.lowering.dialect import asks_for_sizes, keep_to_dialect
+from onnx_kvtool.rewrite.lowering.early.steps import AT_ONCE, Trace, in_steps
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
@@ -66,6 +67,30 @@ def legalise(
             for those that `release` does not import. `standard` does not go together with `only`.
     """
     normalise_domains(model)
+    if opset is None or only or opset >= AT_ONCE:
+        return _legalise(model, opset, options, only, release, contrib)
+    if options.via == "auto":  # there is no ScatterND, which would take each element by itself
+        options = replace(options, via="scatterelements")
+
+    def step(
+        target: int, rules: Mapping[str, RewriteRule], contrib: ContribChoice | None, trace: Trace
+    ) -> Outcome:
+        return _legalise(model, target, options, (), release, contrib, rules, trace)
+
+    return in_steps(model, opset, contrib, step)
+
+
+def _legalise(
+    model: ir.Model,
+    opset: int | None,
+    options: Options,
+    only: Sequence[str],
+    release: Release | None,
+    contrib: ContribChoice | None,
+    rules: Mapping[str, RewriteRule] = LOWERINGS,
+    trace: Trace | None = None,
+) -> Outcome:
+    """Make a model legal at an older opset by one table of rules, in place."""
     source = model.opset_imports.get("", 0)
     target = source if opset is None or only else min(opset, source)
     outcome = Outcome(source, target, refused=_unfit(model, release, whole=not only))
@@ -81,7 +106,8 @@ def legalise(
     ir_version = ir_version_for(model, target, release.max_ir_version if release else None)
     plan = _Plan(source, target, ir_version, frozenset(only), limits)
     names = Names(model)
-    own = {node for _, _, node in nodes(model)}
+    # Of a later step below 11 the nodes are no longer those of the source.
+    own = {node for _, _, node in nodes(model)} if rules is LOWERINGS else set()
     try:
         origins = _standardise(model, contrib, release, names, outcome)
         _inline(model, plan, names, outcome)
@@ -99,7 +125,7 @@ def legalise(
     _carry(model, plan, names, outcome, annotations)
     declare = declared_updates(model, source)
     context = LoweringContext(source, target, options, Folder(), not only, limits)
-    engine = Engine(context, LOWERINGS, frozenset(only), lost=annotations.lost)
+    engine = Engine(context, rules, frozenset(only), lost=annotations.lost, trace=trace)
     engine.run(model.graph, graph_path(model.graph.name), names)
     outcome.lowered += engine.lowered
     # The report is of nodes of the source: what became of one that was written anew is its own.

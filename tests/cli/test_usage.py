@@ -60,14 +60,14 @@ import pytest
             "lower", "missing argument `MODEL`", "run `kvtool lower --help`", id="no model"
         ),
         pytest.param(
-            "lower in.onnx --opset 10",
-            "`--opset` is 10, expected 11 to 23",
+            "lower in.onnx --opset 8",
+            "`--opset` is 8, expected 9 to 23",
             "run `kvtool lower --help`",
             id="an opset below the lowest",
         ),
         pytest.param(
             "lower in.onnx --opset 24",
-            "`--opset` is 24, expected 11 to 23",
+            "`--opset` is 24, expected 9 to 23",
             "`kvtool raise` goes the other way, to opset 24 or later",
             id="an opset above the highest",
         ),
@@ -85,7 +85,7 @@ import pytest
         ),
         pytest.param(
             "lower in.onnx --opset 18.0",
-            "`--opset` is `18.0`, expected 11 to 23",
+            "`--opset` is `18.0`, expected 9 to 23",
             "run `kvtool lower --help`",
             id="an opset that is no integer",
         ),

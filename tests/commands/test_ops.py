@@ -12,6 +12,7 @@ from onnx_kvtool.commands.ops_report import Operator
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.rule import NodeRule
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
@@ -46,7 +47,7 @@ def about(op: str) -> Operator:
                 "versions": [11, 13, 16, 18],
                 "function_body": False,
                 "kernels": [(11, "data"), (16, "data"), (18, "data")],
-                "lowerings": [("scatter_reduction", 18, 16, False)],
+                "lowerings": [("scatter_reduction", 18, 16, False), ("scatter_nd", 11, 11, False)],
                 "upgrades": [],
                 "raisings": ["scatter_nd"],
                 "rules": ["KV201", "KV203", "KV204", "KV206"],
@@ -137,7 +138,8 @@ def test_without_an_operator_all_are_listed_that_a_table_names() -> None:
     # Rules about contrib operators name them with their domain.
     of_rules = {op for op in of_rules if "::" not in op}
     assert set(listed) == {
-        "TensorScatter", *KERNELS, *LOWERINGS, *UPGRADES, *RAISINGS, *of_rules
+        "TensorScatter", *KERNELS, *LOWERINGS, *STEPS[10], *STEPS[9], *UPGRADES, *RAISINGS,
+        *of_rules,
     }  # fmt: skip
 
 

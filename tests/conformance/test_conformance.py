@@ -21,14 +21,17 @@ from tests.conformance.verdict import Verdict
 
 pytestmark = pytest.mark.long
 
-_AT_LEAST = {11: 1062, 13: 845, 17: 742, 18: 653, 21: 660}
+_AT_LEAST = {9: 890, 10: 935, 11: 1062, 13: 845, 17: 742, 18: 653, 21: 660}
 """Cases that are equal; fewer is a step back. A newer onnx has more cases, never fewer."""
 
 _ONNX = 28
 """The newest opset of the onnx release whose cases were counted."""
 
-_WHOLE = [pytest.param(n, True, id=f"{n}, all", marks=pytest.mark.exhaustive) for n in TARGETS]
-_FEW = [pytest.param(n, False, id=f"{n}, two of each operator") for n in (11, 18)]
+# On the way to 9 a case passes 10.
+_WHOLE = [
+    pytest.param(n, True, id=f"{n}, all", marks=pytest.mark.exhaustive) for n in TARGETS if n != 10
+]
+_FEW = [pytest.param(n, False, id=f"{n}, two of each operator") for n in (9, 18)]
 _each = pytest.mark.parametrize(("target", "whole"), [*_FEW, *_WHOLE])
 
 

@@ -13,6 +13,8 @@ from onnx_kvtool.ops.changes import CHANGES, VALUE_LIMITS
 from onnx_kvtool.ops.schema import AttributeFacts, Formal, OpFacts, op_history
 from onnx_kvtool.rewrite.engine.dtypes import detoured_parameter
 from onnx_kvtool.rewrite.engine.expand import has_body
+from onnx_kvtool.rewrite.lowering.early.steps import AT_ONCE
+from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from tests.pages.markdown import element_type, joined
 
@@ -21,7 +23,7 @@ __all__ = ["LAST", "attributes", "changes", "element_types", "fates", "formals",
 LAST = 28
 """The newest opset that the lowest onnx among the dependencies knows."""
 
-_TARGETS = range(23, 10, -1)
+_TARGETS = range(23, 8, -1)
 
 
 def versions(op: str) -> list[OpFacts]:
@@ -176,7 +178,26 @@ def fates(op: str) -> list[tuple[str, str]]:
     return lines
 
 
+def _early_fate(op: str, newest: OpFacts, target: int) -> str:
+    """Return what becomes of an operator below 11, by way of 11."""
+    before, there = (
+        [facts for facts in versions(op) if facts.since_version <= opset]
+        for opset in (AT_ONCE, target)
+    )
+    if not before or before[-1:] == there[-1:]:
+        return _fate(op, newest, AT_ONCE)  # its nodes go on, or those that are written for it
+    steps = [STEPS[opset].get(op) for opset in range(AT_ONCE - 1, target - 1, -1)]
+    ways = [f"rule `{rule.name}`" for rule in steps if rule is not None]
+    if has_body(op):
+        ways.append("the function body of the schema")
+    if there:
+        ways.insert(0, f"stays where version {there[-1].since_version} means the same")
+    return f"as at {AT_ONCE}, and from there: " + ", else ".join([*ways, "refused"])
+
+
 def _fate(op: str, newest: OpFacts, target: int) -> str:
+    if target < AT_ONCE:
+        return _early_fate(op, newest, target)
     there = [facts for facts in versions(op) if facts.since_version <= target]
     if there and there[-1] is newest:
         return "stays"

@@ -13,7 +13,7 @@ from typing import Any
 from onnx_kvtool.commands.ops import OpsRequest, run
 from onnx_kvtool.commands.ops_report import Operator
 from onnx_kvtool.ops.schema import operators
-from onnx_kvtool.rewrite.lowering.table import LOWERINGS
+from onnx_kvtool.rewrite.lowering.early.table import rules_of
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
@@ -146,13 +146,13 @@ def _lowering(operator: Operator, is_refused: bool) -> Iterator[str]:
         "opset asked for. *Stays* means: in the form of that opset."
     )
     yield table(("opset", f"what becomes of {op}"), fates(op))
-    for one in operator.lowerings:
+    for one, rule in zip(operator.lowerings, rules_of(op), strict=True):
         if one.removes:
             yield f"`--only {op}` and `--target` replace it at any opset."
         if one.reads != one.below:
             yield f"The rule reads nodes of opset {one.reads} and later."
         yield f"Rule `{one.rule}`:"
-        yield contract(LOWERINGS[op].apply)
+        yield contract(rule.apply)
     if operator.function_body and not operator.lowerings:
         yield f"`--only {op}` puts the function body in its place at any opset."
     if is_refused:

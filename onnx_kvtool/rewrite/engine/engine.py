@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
@@ -56,6 +56,8 @@ class Engine:
             the opset has their operators.
         lost: Where and why types and ranks were lost, by value.
         causes: What brought a refusal about, by its position in `refused`.
+        trace: Gets for each node where it, or the node that it was written for, stood in the
+            source; None where nobody asks.
     """
 
     context: LoweringContext
@@ -68,6 +70,7 @@ class Engine:
     avoided: Counter[tuple[str, str]] = field(default_factory=Counter)
     lost: Mapping[ir.Value, Lost] = field(default_factory=dict)
     causes: dict[int, Cause] = field(default_factory=dict)
+    trace: dict[ir.Node, Location] | None = None
     _lowest: dict[tuple[str, str, str], int | None] = field(default_factory=dict)
 
     def run(self, graph: ir.Graph, path: str, names: Names) -> None:
@@ -76,6 +79,8 @@ class Engine:
 
     def _graph(self, graph: ir.Graph, path: str, scope: ScopedValues) -> None:
         for index, node in enumerate(tuple(graph)):
+            if self.trace is not None:
+                self.trace[node] = Location.of(path, node, index)
             if node.attributes.data:
                 for name, inner in subgraphs(node):
                     inner_path = step_path(path, node.name, index, name)
@@ -147,6 +152,8 @@ class Engine:
         emitted = replace_node(node, em, replacement)
         if self.faithful:
             copy_metadata(node, emitted)
+        if self.trace is not None:
+            _note(emitted, place, self.trace)
         if not part:
             self.lowered.append(Lowered(place, rule, replacement.via))
         for new in emitted:
@@ -277,3 +284,11 @@ class Engine:
             finally:
                 em.discard()
         return None
+
+
+def _note(nodes: Iterable[ir.Node], place: Location, trace: dict[ir.Node, Location]) -> None:
+    """Note the place of nodes and of those in their bodies."""
+    for node in nodes:
+        trace[node] = place
+        for _, body in subgraphs(node):
+            _note(body, place, trace)

@@ -1,0 +1,265 @@
+"""Gathers, scatters and OneHot of opset 11, for opset 10: no negative index, no tuples of indices.
+
+A tuple (i, j, ...) is the number i * size_j + j among the rows of the data, its first dimensions
+made one. One of which an index is out of range is the number behind the last row, so that what
+fails at opset 11 fails here too, and no other row is read or written. `Scatter` is what
+ScatterElements was called before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.lowering.early.again import (
+    again,
+    count_up,
+    element_type,
+    inside_or_behind,
+    joined_sizes,
+    known_rank,
+    product,
+)
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+
+__all__ = [
+    "lower_gather_11",
+    "lower_gather_elements_11",
+    "lower_gather_nd_11",
+    "lower_one_hot_11",
+    "lower_scatter_elements_11",
+    "lower_scatter_nd_11",
+]
+
+_INT64 = ir.DataType.INT64
+
+
+def lower_gather_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Add the size of the axis to negative indices."""
+    view = NodeView(node, context.opset_of(node))
+    data, indices = view.required("data"), view.required("indices")
+    front, axis = _front(context, em, data, indices, view.integer("axis"), "Gather")
+    return again(em, node, inputs=[data, front], attributes={"axis": axis})
+
+
+def lower_scatter_elements_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Write Scatter, with the size of the axis added to negative indices."""
+    view = NodeView(node, context.opset_of(node))
+    data, indices = view.required("data"), view.required("indices")
+    front, axis = _front(context, em, data, indices, view.integer("axis"), "ScatterElements")
+    dtype = element_type(data, "ScatterElements", 11)
+    updates = view.required("updates")
+    return Replacement(
+        (em.op("Scatter", data, front, updates, attributes={"axis": axis}, dtype=dtype),)
+    )
+
+
+def lower_gather_elements_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Gather from the data in one dimension, at the place of each element there."""
+    view = NodeView(node, context.opset_of(node))
+    data, indices = view.required("data"), view.required("indices")
+    dtype = element_type(data, "GatherElements", 11)
+    dims, counts = (known_rank(v, "GatherElements", 11) for v in (data, indices))
+    front, axis = _front(context, em, data, indices, view.integer("axis"), "GatherElements")
+    rank = len(dims)
+    place: ir.Value | None = None
+    for d in range(rank):
+        index = front
+        if d != axis:
+            count = product(em, indices, counts, [d])
+            shape = [1] * rank
+            shape[d] = -1
+            index = em.op("Reshape", count_up(em, count), em.constant(shape, "shape"))
+        step = product(em, data, dims, range(d + 1, rank))
+        index = em.op("Mul", index, step, hint="place")
+        place = index if place is None else em.op("Add", place, index, hint="place")
+    assert place is not None
+    if context.folder.integers(indices) is None:
+        length = product(em, data, dims, [axis])
+        place = _or_none(
+            em, place, _outside(em, front, length), product(em, data, dims, range(rank))
+        )
+    flat = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
+    return Replacement((em.op("Gather", flat, place, attributes={"axis": 0}, dtype=dtype),))
+
+
+def lower_gather_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Gather rows of the data by the number of each tuple.
+
+    Refuses tuples of unknown length, and an unknown rank of the data.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, indices = view.required("data"), view.required("indices")
+    dtype = element_type(data, "GatherND", 11)
+    dims = known_rank(data, "GatherND", 11)
+    length = _tuple_length(indices, "GatherND")
+    rows = _rows(em, data, dims, length, dtype, keep=True)
+    number = _numbers(context, em, data, dims, indices, length)
+    return Replacement((em.op("Gather", rows, number, attributes={"axis": 0}, dtype=dtype),))
+
+
+def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Scatter rows of the data by the number of each tuple, every element of them.
+
+    Refuses tuples of unknown length, and an unknown rank of the data.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, indices = view.required("data"), view.required("indices")
+    dtype = element_type(data, "ScatterND", 11)
+    dims = known_rank(data, "ScatterND", 11)
+    length = _tuple_length(indices, "ScatterND")
+    rows = _rows(em, data, dims, length, dtype, keep=False)  # (P, R)
+    number = _numbers(context, em, data, dims, indices, length)
+    number = em.op("Reshape", number, em.constant([-1, 1], "shape"))
+    tuples = known_rank(indices, "ScatterND", 11)[:-1]
+    sizes = (*tuples, *dims[length:])
+    if all(isinstance(size, int) for size in sizes):
+        count, width = math.prod(tuples), math.prod(dims[length:])  # type: ignore[arg-type]
+        shape = em.constant([count, width], "shape")
+    else:
+        shape = em.op(
+            "Concat",
+            product(em, indices, tuples, range(len(tuples))),
+            product(em, data, dims, range(length, len(dims))),
+            attributes={"axis": 0},
+            hint="shape",
+        )
+    places = em.op("Expand", number, shape, hint="places")
+    updates = em.op("Reshape", view.required("updates"), shape, dtype=dtype, hint="updates")
+    result = em.op("Scatter", rows, places, updates, attributes={"axis": 0}, dtype=dtype)
+    whole = _shape_of(em, data, dims)
+    return Replacement((em.op("Reshape", result, whole, dtype=dtype),))
+
+
+def lower_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Add the depth to negative indices; those that are still negative select nothing.
+
+    These become the depth, as runtimes are known to count them from the back once more.
+    """
+    view = NodeView(node, context.opset_of(node))
+    indices, depth = view.required("indices"), view.required("depth")
+    dtype = element_type(indices, "OneHot", 11)
+    if not dtype.is_integer():
+        raise Refusal(
+            "element-type",
+            f"OneHot of {dtype.name} indices cannot be written before opset 11",
+            lowest_opset=11,
+        )
+    scalar = em.op("Reshape", cast(em, depth, _INT64), em.constant([1], "one"), hint="depth")
+    front = inside_or_behind(em, cast(em, indices, _INT64), scalar)
+    dims = dims_of(indices)
+    if dims is None or not dims:  # a sum with a vector is no scalar
+        shape = em.op("Shape", indices)
+        front = em.op("Reshape", front, shape, hint="indices")
+    axis = view.integer("axis")
+    if axis < -1:
+        axis += len(known_rank(indices, "OneHot with a negative axis", 11)) + 1
+    inputs = [front, depth, view.required("values")]
+    return again(em, node, inputs=inputs, attributes={"axis": axis})
+
+
+def _front(
+    context: LoweringContext,
+    em: Emitter,
+    data: ir.Value,
+    indices: ir.Value,
+    axis: int,
+    op_type: str,
+) -> tuple[ir.Value, int]:
+    """Return indices along an axis counted from the front, and the axis likewise."""
+    dims = known_rank(data, op_type, 11)
+    axis = counted_axis(axis, len(dims))
+    known, dim = context.folder.integers(indices), dims[axis]
+    if known is not None and (known.size == 0 or known.min() >= 0):
+        return indices, axis
+    if known is not None and isinstance(dim, int):
+        dtype = (indices.dtype or _INT64).numpy()
+        return em.constant(np.where(known < 0, known + dim, known).astype(dtype), "indices"), axis
+    length = product(em, data, dims, [axis])
+    front = inside_or_behind(em, cast(em, indices, _INT64), length)
+    shape = dims_of(indices)
+    if shape is None or not shape:  # a sum with a vector is no scalar
+        front = em.op("Reshape", front, em.op("Shape", indices), hint="indices")
+    return front, axis
+
+
+def _tuple_length(indices: ir.Value, op_type: str) -> int:
+    last = known_rank(indices, op_type, 11)[-1:]
+    if not last or not isinstance(last[0], int):
+        raise Refusal(
+            "unknown-dimension",
+            f"{op_type} cannot be written before opset 11 where the last size of "
+            f"`{indices.name}` is unknown",
+            help="declare the shape of the indices",
+            lowest_opset=11,
+        )
+    return last[0]
+
+
+def _rows(
+    em: Emitter,
+    data: ir.Value,
+    dims: tuple[Dim, ...],
+    length: int,
+    dtype: ir.DataType,
+    *,
+    keep: bool,
+) -> ir.Value:
+    """Return the data with its first dimensions made one, and the others made one or kept."""
+    others = range(length, len(dims))
+    groups: list[Sequence[int]] = [range(length)]
+    groups += [[axis] for axis in others] if keep else [others]
+    shape = joined_sizes(em, data, dims, groups)
+    return em.op("Reshape", data, shape, dtype=dtype, hint="rows")
+
+
+def _numbers(
+    context: LoweringContext,
+    em: Emitter,
+    data: ir.Value,
+    dims: tuple[Dim, ...],
+    indices: ir.Value,
+    length: int,
+) -> ir.Value:
+    """Return the number of the row that each tuple names, (...) for tuples (..., length)."""
+    wide, known = cast(em, indices, _INT64), context.folder.integers(indices)
+    outside: ir.Value | None = None
+    if known is None or (known.size and known.min() < 0):
+        lengths = joined_sizes(em, data, dims, [[axis] for axis in range(length)])
+        wide = inside_or_behind(em, wide, lengths)
+        outside = _outside(em, wide, lengths)
+    strides = joined_sizes(em, data, dims, [range(axis + 1, length) for axis in range(length)])
+    last = len(known_rank(indices, "an index tuple", 11)) - 1
+    attributes: dict[str, AttributeValue] = {"axes": [last], "keepdims": 0}
+    number = em.op("ReduceSum", em.op("Mul", wide, strides), attributes=attributes, hint="row")
+    if outside is None:
+        return number
+    is_outside = em.op("ReduceMax", outside, attributes=attributes, hint="is_outside")
+    return _or_none(em, number, is_outside, product(em, data, dims, range(length)))
+
+
+def _outside(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:
+    """Return 1 for indices behind the last element, 0 for all others, int64."""
+    bool_ = ir.DataType.BOOL
+    inside = em.op("Less", index, length, dtype=bool_)
+    outside = em.op("Not", inside, dtype=bool_)
+    return cast(em, outside, _INT64, hint="is_outside")
+
+
+def _or_none(em: Emitter, number: ir.Value, outside: ir.Value, count: ir.Value) -> ir.Value:
+    """Return `number`, and `count` where `outside` is 1."""
+    missing = em.op("Mul", outside, em.op("Sub", count, number), hint="missing")
+    return em.op("Add", number, missing, hint="place")
+
+
+def _shape_of(em: Emitter, value: ir.Value, dims: tuple[Dim, ...]) -> ir.Value:
+    if all(isinstance(dim, int) for dim in dims):
+        return em.constant([int(dim) for dim in dims], "shape")  # type: ignore[arg-type]
+    return em.op("Shape", value)

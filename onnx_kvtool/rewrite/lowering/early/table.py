@@ -1,0 +1,95 @@
+"""The tables of the steps below opset 11: which rule takes which operator down by one opset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.rewrite.lowering.early.arithmetic import (
+    lower_dequantize_linear_10,
+    lower_is_inf_10,
+    lower_mat_mul_integer_10,
+    lower_mod_10,
+    lower_quantize_linear_10,
+    lower_thresholded_relu_10,
+)
+from onnx_kvtool.rewrite.lowering.early.axes import lower_negative_axes_11
+from onnx_kvtool.rewrite.lowering.early.counting import lower_cum_sum_11, lower_range_11
+from onnx_kvtool.rewrite.lowering.early.indexing import (
+    lower_gather_11,
+    lower_gather_elements_11,
+    lower_gather_nd_11,
+    lower_one_hot_11,
+    lower_scatter_elements_11,
+    lower_scatter_nd_11,
+)
+from onnx_kvtool.rewrite.lowering.early.numbers import (
+    lower_bit_shift_11,
+    lower_clip_11,
+    lower_equal_11,
+    lower_gemm_11,
+    lower_round_11,
+)
+from onnx_kvtool.rewrite.lowering.early.shaping import (
+    lower_depth_to_space_11,
+    lower_pad_11,
+    lower_top_k_11,
+)
+from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10, lower_top_k_10
+from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
+
+__all__ = ["STEPS", "rules_of"]
+
+_AXES = (
+    *("ArgMax", "ArgMin", "Compress", "Concat", "Flatten", "Hardmax", "LogSoftmax", "ReduceL1"),
+    *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
+    *("ReduceProd", "ReduceSum", "ReduceSumSquare", "Softmax", "Split", "Squeeze", "Unsqueeze"),
+)
+
+_TO_10: Mapping[str, Lowering] = Table(
+    "lowering from opset 11",
+    [
+        *((op, Lowering("negative_axes", 11, lower_negative_axes_11)) for op in _AXES),
+        ("BitShift", Lowering("bit_shift", 11, lower_bit_shift_11)),
+        ("Clip", Lowering("clip", 11, lower_clip_11)),
+        ("CumSum", Lowering("cum_sum", 11, lower_cum_sum_11)),
+        ("DepthToSpace", Lowering("depth_to_space", 11, lower_depth_to_space_11)),
+        ("Equal", Lowering("equal", 11, lower_equal_11)),
+        ("Gather", Lowering("gather", 11, lower_gather_11)),
+        ("GatherElements", Lowering("gather_elements", 11, lower_gather_elements_11)),
+        ("GatherND", Lowering("gather_nd", 11, lower_gather_nd_11)),
+        ("Gemm", Lowering("gemm", 11, lower_gemm_11)),
+        ("OneHot", Lowering("one_hot", 11, lower_one_hot_11)),
+        ("Pad", Lowering("pad", 11, lower_pad_11)),
+        ("Range", Lowering("range", 11, lower_range_11)),
+        ("Round", Lowering("round", 11, lower_round_11)),
+        ("ScatterElements", Lowering("scatter_elements", 11, lower_scatter_elements_11)),
+        ("ScatterND", Lowering("scatter_nd", 11, lower_scatter_nd_11)),
+        ("TopK", Lowering("top_k", 11, lower_top_k_11)),
+    ],
+)
+
+_TO_9: Mapping[str, Lowering] = Table(
+    "lowering from opset 10",
+    [
+        ("DequantizeLinear", Lowering("dequantize_linear", 10, lower_dequantize_linear_10)),
+        ("IsInf", Lowering("is_inf", 10, lower_is_inf_10)),
+        ("MatMulInteger", Lowering("mat_mul_integer", 10, lower_mat_mul_integer_10)),
+        ("Mod", Lowering("mod", 10, lower_mod_10)),
+        ("QuantizeLinear", Lowering("quantize_linear", 10, lower_quantize_linear_10)),
+        ("Slice", Lowering("slice", 10, lower_slice_10)),
+        ("ThresholdedRelu", Lowering("thresholded_relu", 10, lower_thresholded_relu_10)),
+        ("TopK", Lowering("top_k", 10, lower_top_k_10)),
+    ],
+)
+
+STEPS: Mapping[int, Mapping[str, Lowering]] = Table(
+    "step below opset 11", [(10, _TO_10), (9, _TO_9)]
+)
+"""The rules by the opset that they lead to."""
+
+
+def rules_of(op_type: str) -> tuple[Lowering, ...]:
+    """Return every rule that takes an operator down, that for the highest opset first."""
+    tables = (LOWERINGS, *STEPS.values())
+    return tuple(table[op_type] for table in tables if op_type in table)
