@@ -45,6 +45,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     paths = [Path(path.partition("::")[0]) for path in config.args]
     if sum(len([*path.rglob("test_*.py")]) for path in paths if path.is_dir()) >= _WIDE:
         option.numprocesses = min(_processors(), _PROCESSES)
+        # A thread of numpy for each processor in each of them would only wait for the others.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         option.dist = "worksteal"  # neighbours stay together, and share what a module caches
 
 

@@ -138,7 +138,7 @@ FORMS = {
 
 @pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
-@grid(24, name=NAMES, form=FORMS)
+@grid(40, name=NAMES, form=FORMS)
 def test_a_fixed_form_answers_as_the_growing_one(name: str, form: tuple[str, int]) -> None:
     """In both runtimes; bit for bit in one of them where no operator has become another.
 

@@ -178,7 +178,7 @@ def test_nodes_that_are_alike_are_examined_once(
     assert 0 < examined.count("Relu") <= 3
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_the_collector_frees_models_of_a_long_check(tmp_path: Path) -> None:
     """The command line raises the threshold of the collector; models are dropped all the same."""
     for number in range(12):

@@ -167,9 +167,8 @@ def test_a_full_disk_is_an_error_and_no_bug(root, arguments) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        "lower {} --format json --dry-run",
         "--help",
-        *rest("lower {} -o - --no-verify", "lower --help"),
+        *rest("lower {} --format json --dry-run", "lower {} -o - --no-verify", "lower --help"),
     ],
 )
 def test_a_reader_that_has_gone_is_met_with_silence(root, arguments) -> None:

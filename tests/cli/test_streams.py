@@ -92,7 +92,7 @@ def test_a_reader_that_leaves_early_is_no_error(shell: Shell, command: str) -> N
     assert result.stderr == b""
 
 
-@part(3)
+@part(5)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 @pytest.mark.parametrize("command", ["inspect n.onnx --nodes", "check n.onnx", "infer n.onnx"])
 def test_a_name_in_any_script_can_be_printed(

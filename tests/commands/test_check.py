@@ -19,6 +19,7 @@ from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import ModelRule
 from onnx_kvtool.lint.settings.selection import Selection
+from tests.grids import rest
 from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
 
 ROUND = ("KV001", "KV003", "MD400", "MD410")
@@ -50,7 +51,7 @@ EXPECTED = {"clean.onnx": [], "deep/bad.onnx": ["KV003"], "pointer.onnx": ["MD40
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, *rest(2)])
 def test_one_bad_file_does_not_stop_the_rest(directory: Path, jobs: int) -> None:
     report = run(request(jobs=jobs))
     assert codes(report) == EXPECTED

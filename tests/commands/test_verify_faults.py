@@ -414,7 +414,7 @@ def test_what_changes_no_value_is_equal(name: str, change: Change) -> None:
     assert all(output.bit_equal for output in found.outputs)
 
 
-@part(4)
+@part(8)
 @pytest.mark.parametrize("name", STATIC)
 @pytest.mark.parametrize("opset", [13, 18, 23])
 @whichever_comes_first

@@ -100,7 +100,7 @@ BEFORE = {
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems copy no process")
-@pytest.mark.parametrize("name", thinned([*BEFORE], 2))
+@pytest.mark.parametrize("name", thinned([*BEFORE], 3))
 def test_a_process_is_copied_only_where_it_is_alone(name: str, tmp_path: Path) -> None:
     before, first = BEFORE[name]
     text = COPIED.format(tests=str(Path(__file__).parent), before=before)
@@ -122,7 +122,7 @@ def run_script(script: Path, directory: Path) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path: Path) -> None:
     """Each worker imports the script, and must not start workers in its turn."""
     script = tmp_path / "lint.py"

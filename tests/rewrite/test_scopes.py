@@ -198,7 +198,7 @@ def _feeds(more: dict[str, Any]) -> dict[str, np.ndarray]:
     }
 
 
-@part(2)
+@part(4)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
 @pytest.mark.parametrize("opset", [11, 13, 18, 23, None], ids=lambda o: f"opset {o or 'kept'}")

@@ -48,7 +48,7 @@ def test_no_value_of_a_recorded_run_contradicts_what_was_inferred(path: Path) ->
     check_run(path, feeds)
 
 
-@part(4)
+@part(8)
 @pytest.mark.parametrize("path", RECORDED, **NAMES)
 def test_no_value_of_other_sizes_contradicts_what_was_inferred(path: Path) -> None:
     inputs = plan(read(path))

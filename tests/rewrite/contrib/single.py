@@ -149,6 +149,7 @@ def _theirs(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Arr
     """Return what onnxruntime computes on a CPU, the node as it is."""
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # others wait busily
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(
         proto.SerializeToString(), options, providers=["CPUExecutionProvider"]

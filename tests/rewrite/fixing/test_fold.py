@@ -185,6 +185,7 @@ def _words(body: str) -> set[str]:
 def _run(data: bytes, inputs: list[str]) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # others wait busily
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     return session.run(None, {name: _FEEDS[name] for name in inputs})
 

@@ -163,6 +163,7 @@ def _models(draw: Callable[[st.SearchStrategy[int]], int]) -> tuple[onnx.ModelPr
 def _run(data: bytes, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # others wait busily
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(data, options).run(None, feeds)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _X = np.random.default_rng(17).normal(size=(2, 3, 5))
 
 
+@part(4)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2])
 @pytest.mark.parametrize(("exclusive", "reverse"), [(0, 0), (1, 0), (0, 1), (1, 1)])

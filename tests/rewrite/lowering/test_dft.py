@@ -15,7 +15,7 @@ def _parts(values: np.ndarray) -> np.ndarray:
     return np.stack([values.real, values.imag], -1).astype(np.float32)
 
 
-@part(3)
+@part(6)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
 @pytest.mark.parametrize("target", [11, 17])
 @pytest.mark.parametrize("length", [None, 3, 7])

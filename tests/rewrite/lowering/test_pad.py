@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _X = np.arange(2 * 3 * 5 * 7, dtype=np.float32).reshape(2, 3, 5, 7)
 
 
+@part(3)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
 @pytest.mark.parametrize("target", [11, 13, 17])
 @pytest.mark.parametrize("mode", ["constant", "reflect", "wrap"])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(19)
@@ -31,6 +32,7 @@ _FORMS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 }
 
 
+@part(3)
 @pytest.mark.parametrize("target", [11, 13, 19])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
 @pytest.mark.parametrize(("shape", "attributes"), list(_FORMS.values()), ids=list(_FORMS))
@@ -45,6 +47,7 @@ def test_quantize(shape: tuple[int, ...], attributes: Any, dtype: type, target: 
     check(model, inputs, target, [expected])
 
 
+@part(3)
 @pytest.mark.parametrize("target", [11, 13, 19])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
 @pytest.mark.parametrize(("shape", "attributes"), list(_FORMS.values()), ids=list(_FORMS))
@@ -60,6 +63,7 @@ def test_dequantize(shape: tuple[int, ...], attributes: Any, dtype: type, target
     check(model, inputs, target, [expected])
 
 
+@part(3)
 @pytest.mark.parametrize("target", [11, 13, 19])
 @pytest.mark.parametrize("zero_shape", [(), (1,), None], ids=str)
 @pytest.mark.parametrize(

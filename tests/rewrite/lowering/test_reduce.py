@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 _X = np.random.default_rng(3).normal(size=(2, 3, 5)).astype(np.float32)
@@ -40,6 +41,7 @@ _RUN_TIME: dict[str, tuple[str, np.ndarray, np.ndarray, dict[str, Any]]] = {
 }
 
 
+@part(2)
 @pytest.mark.parametrize("target", [11, 12, 13, 17])
 @pytest.mark.parametrize(
     ("op", "data", "axes", "attributes"), list(_RUN_TIME.values()), ids=list(_RUN_TIME)

@@ -17,6 +17,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import reference
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, value
+from tests.grids import part
 
 # The computation is in float32 unless `stash_type` says otherwise, for double too.
 _DTYPES = {
@@ -35,6 +36,7 @@ def _source(dtype: int, shape: Any, **attributes: Any) -> onnx.ModelProto:
     return model([node], inputs, [value("y", dtype, shape)], opset=23, ir_version=11)
 
 
+@part(3)
 @pytest.mark.parametrize(
     ("dtype", "opset"),
     [

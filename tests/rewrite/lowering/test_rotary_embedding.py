@@ -17,6 +17,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import reference
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, value
+from tests.grids import part
 
 _B, _H, _L, _D = 2, 3, 5, 8
 
@@ -61,6 +62,7 @@ def _expected(
     return y.transpose(0, 2, 1, 3).reshape(_B, _L, _H * _D) if rank == 3 else y
 
 
+@part(4)
 @pytest.mark.parametrize(
     ("dtype", "opset"),
     [

@@ -15,6 +15,7 @@ from onnx import helper, numpy_helper
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.rewrite.report import Refused
 from tests.cache_models import model, one_update, tensor_scatter_node, value
+from tests.grids import part
 
 _T = onnx.TensorProto
 
@@ -115,6 +116,7 @@ def test_an_overridable_write_indices_is_not_a_constant() -> None:
     ]
 
 
+@part(4)
 @pytest.mark.parametrize("opset", range(11, 24))
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
 @pytest.mark.parametrize("mode", ["linear", "circular"])

@@ -193,7 +193,7 @@ _TOO_FAR = {
 _OUT_OF_BOUNDS = r"(?i)invalid indice|out of (data )?bounds"
 
 
-@part(4)
+@part(8)
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize(
     ("via", "index_dtype"),
@@ -224,7 +224,7 @@ def test_a_linear_start_outside_the_cache_fails_at_run_time(
 _NEGATIVE = {name: starts for name, starts in _TOO_FAR.items() if min(starts) < 0}
 
 
-@part(4)
+@part(8)
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize("length", [1, 4])
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def _run(result: ir.Model, name: str, feeds: dict[str, np.ndarray]) -> np.ndarra
     return runtime.Session(serialize(result), "").run(feeds)["present_cache"]
 
 
-@part(3)
+@part(6)
 @pytest.mark.parametrize("via", ["scatternd", "scatterelements"])
 @pytest.mark.parametrize(
     "opset",

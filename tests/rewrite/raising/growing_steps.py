@@ -51,6 +51,7 @@ class Decoder:
     def __post_init__(self) -> None:
         options = ort.SessionOptions()
         options.log_severity_level = 4
+        options.intra_op_num_threads = 1  # others wait busily
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         self.session = ort.InferenceSession(
             self.model.SerializeToString(), options, providers=["CPUExecutionProvider"]

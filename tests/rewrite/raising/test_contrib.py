@@ -62,7 +62,7 @@ def test_operators_may_be_kept() -> None:
 
 
 @grid(
-    3,
+    6,
     opset=[24, 18, 13],
     attention=["auto", "full"],
     lengths={"one sequence": (5,), "three, ragged": (5, 3, 4)},

@@ -8,6 +8,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
+from tests.grids import part
 from tests.rewrite.raising.brute_force import Draws, Runtimes, compare
 from tests.rewrite.raising.decoys.decoy import INSIDE, Decoy
 from tests.rewrite.raising.decoys.table import DECOYS
@@ -37,6 +38,7 @@ def test_the_forms_that_the_decoys_distort_are_raised(text: str, draws: Draws) -
     assert found.compared and not found.faults
 
 
+@part(2)
 @pytest.mark.parametrize("is_granted", [False, True], ids=["nothing granted", "all granted"])
 @pytest.mark.parametrize("decoy", DECOYS.values(), ids=DECOYS)
 def test_a_decoy_stays(decoy: Decoy, is_granted: bool) -> None:

@@ -185,9 +185,9 @@ def provable() -> Iterator[object]:
             yield pytest.param(known, one, next(places), id=f"{title}, starts: {one}")
 
 
-PARTS = 6
+PARTS = 12
 SHARES = [0, *rest(*range(1, PARTS))]
-"""Of the trips of a case each run takes one in six, other ones for each case."""
+"""Of the trips of a case each run takes one in twelve, other ones for each case."""
 
 
 @both_modes

@@ -158,7 +158,7 @@ def _text(dims: Sequence[object]) -> str:
 
 
 @grid(
-    4,
+    8,
     opset=[11, 18, 23],
     sizes=SHAPES,
     via=VIAS,
@@ -215,7 +215,7 @@ EXPORTS = [
 """Models that need no assumption."""
 
 
-@grid(3, opset=[18, 21], via=VIAS, name=EXPORTS)
+@grid(6, opset=[18, 21], via=VIAS, name=EXPORTS)
 def test_raised_then_lowered_gives_what_was_recorded(name: str, via: Via, opset: int) -> None:
     raised, first = kv.raise_(MODELS / f"{name}.onnx", attention="keep", verify=False)
     lowered, _ = kv.lower(raised, opset=opset, via=via, verify=False)

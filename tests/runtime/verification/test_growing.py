@@ -79,7 +79,7 @@ def test_a_faulty_form_is_different_in_either_runtime(name: str, fault: str) -> 
 
 
 @pytest.mark.parametrize(
-    "fault", [None, FAULTS[2], *rest(*(fault for fault in FAULTS if fault != FAULTS[2]))]
+    "fault", [FAULTS[2], *rest(None, *(fault for fault in FAULTS if fault != FAULTS[2]))]
 )
 def test_copies_show_the_same(fault: str | None) -> None:
     growing = source(LLAMA)

@@ -24,7 +24,7 @@ from onnx_kvtool.runtime.verification.shrinking.drawn import Quantised, hides, q
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, Pair, shrink
 from onnx_kvtool.runtime.verification.shrinking.skeleton import skeleton
 from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk, weight_bytes
-from tests.grids import part
+from tests.grids import part, rest
 from tests.runtime.recorded import model, native
 
 pytestmark = pytest.mark.long
@@ -75,7 +75,7 @@ def test_a_lowered_decoder_is_equal_on_small_copies(rank: int, opset: int) -> No
 
 
 @pytest.mark.parametrize(
-    "name", ["gemma4_hybrid_static", "llama_static_fp16", "mistral_sliding_bias_static"]
+    "name", ["gemma4_hybrid_static", *rest("llama_static_fp16", "mistral_sliding_bias_static")]
 )
 def test_a_real_decoder_shrinks_and_stays_equal(name: str) -> None:
     source = native(name)

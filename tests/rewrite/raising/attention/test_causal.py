@@ -14,6 +14,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from tests.grids import part
 from tests.rewrite.raising.growing_steps import ROWS, differences
 
 _NUMBERS = """int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64 three = {3},
@@ -118,6 +119,7 @@ def _growing(seen: str, added: str) -> onnx.ModelProto:
     return model
 
 
+@part(2)
 @pytest.mark.parametrize("choice", ["auto", "full"])
 @pytest.mark.parametrize(
     ("seen", "added", "mask"),

@@ -61,7 +61,7 @@ def tolerance(name: str) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned(list(LAYERS), 9))
+@pytest.mark.parametrize("name", thinned(list(LAYERS), 13))
 def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None:
     source = onnx.load(GROWING / f"{name}.onnx")
     model, report = kv.raise_(source, capacity=ROWS, verify=False)
@@ -77,7 +77,7 @@ def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None
         assert not differences(source, result, ROWS, batch, tolerance=tolerance(name))
 
 
-@pytest.mark.parametrize("name", thinned(list(LAYERS), 13))
+@pytest.mark.parametrize("name", thinned(list(LAYERS), 20))
 def test_attention_may_read_the_whole_capacity(name: str) -> None:
     source = onnx.load(GROWING / f"{name}.onnx")
     model, report = kv.raise_(source, capacity=ROWS + 4, attention="full", verify=False)

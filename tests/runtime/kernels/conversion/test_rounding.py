@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.conversion.convert import convert
-from tests.grids import each, grid, search
+from tests.grids import each, grid, rest, search
 from tests.runtime.kernels.conversion.oracle import TYPES, NarrowType
 
 FLOAT8 = [name for name in TYPES if "float8" in name]
@@ -92,13 +92,13 @@ def test_every_boundary_in_float64_and_float32(name: str, saturate: bool) -> Non
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["float16", *rest("bfloat16")])
 def test_boundaries_of_16_bits_in_float64(name: str) -> None:
     doubles = boundaries(name)
     check(name, doubles[:: 7 if name == "float16" else 5], saturate=True)
 
 
-@grid(2, name=FLOAT8, source=["float16", "bfloat16"])
+@grid(4, name=FLOAT8, source=["float16", "bfloat16"])
 def test_all_65536_codes_of_16_bits_to_float8(name: str, source: str) -> None:
     every = np.arange(1 << 16, dtype=np.uint16).view(TYPES[source].dtype)
     for saturate in (True, False):
