@@ -173,6 +173,9 @@ def _copied(node: ir.Node, folder: Folder) -> int | None:
     """
     if node.op_type in ("Expand", "Flatten", "Reshape", "Tile"):
         return 0
+    if node.op_type == "Pad":
+        pads = folder.integers(node.inputs[1]) if len(node.inputs) > 1 else None
+        return 0 if pads is not None and not pads.any() else None
     if node.op_type == "Slice":
         return 0 if _goes_forward(node, folder) else None
     if node.op_type == "Where":

@@ -17,7 +17,7 @@ from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, asked
 from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["means_itself", "reshape", "reshape_elements"]
+__all__ = ["flatten_elements", "means_itself", "reshape", "reshape_elements"]
 
 
 def reshape(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -114,7 +114,15 @@ class _Group:
 
 def reshape_elements(site: ElementSite) -> IndexMap | None:
     """Reshape-5/13/14/..., where the sizes before and after can be matched."""
-    data = site.input("data")
+    return _regrouped(site, site.input("data"))
+
+
+def flatten_elements(site: ElementSite) -> IndexMap | None:
+    """Flatten: a Reshape to a matrix."""
+    return _regrouped(site, site.input("input"))
+
+
+def _regrouped(site: ElementSite, data: IndexMap | None) -> IndexMap | None:
     if data is None or data.shape is None:
         return None
     sizes = site.shape

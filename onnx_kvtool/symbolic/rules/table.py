@@ -98,7 +98,7 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
         _of("Equal", elements=elementwise.equal_elements, fold=folding.equal),
         _of("Expand", movement.expand, movement.expand_elements, fold=folding_whole.expand),
-        _of("Flatten", movement.flatten, fold=folding_whole.flatten),
+        _of("Flatten", movement.flatten, reshape.flatten_elements, fold=folding_whole.flatten),
         _of("Gather", select.gather, select.gather_elements, fold=folding.gather),
         _of("GatherElements", elementwise.like(1)),
         _of("GatherND", select.gather_nd),

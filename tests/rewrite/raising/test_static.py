@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import onnx
 import pytest
 
 from onnx_kvtool.commands.raise_ import raise_
@@ -12,6 +13,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.model import read
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.symbolic.dims import dims_of
+from tests.grids import part
 from tests.rewrite.fixing.test_fixtures import assert_static
 
 _FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -52,6 +54,93 @@ def test_a_name_along_which_a_cache_grows_is_no_number() -> None:
     model, _ = raise_(str(path), capacity=16, dims=dims, verify=False)
     mask = next(value for value in model.graph.inputs if value.name == "attention_mask")
     assert dims_of(mask) == (2, "past_sequence_length + sequence_length")
+
+
+_GROWING = [
+    "llama__optimum",
+    "gpt2__optimum_op18",
+    "gemma2__optimum",
+    "gemma3__optimum_op18",
+    "gpt_neox__optimum",
+    "mistral__optimum",
+    "phi3__optimum_op18",
+    "qwen2__optimum_op18",
+    "qwen3__optimum_op18",
+    "qwen3__optimum_op18__onnxsim",
+]
+
+
+@pytest.mark.long
+@part(5)
+@pytest.mark.parametrize("name", _GROWING)
+def test_a_decoder_whose_caches_grow(name: str) -> None:
+    """The mask is as long as the caches; what it says of rows that are not in use is nothing."""
+    path = _FIXTURES / "growing" / f"{name}.onnx"
+    dims = {"batch_size": 3, "sequence_length": 2}
+    model, report = raise_(str(path), capacity=16, dims=dims, static=True)
+    assert_static(model)
+    shapes = {value.name: dims_of(value) for value in model.graph.inputs}
+    assert shapes["attention_mask"] == (3, 16)
+    assert shapes["past_length"] == (1,)
+    assert not [node for node in model.graph if node.op_type in ("Range", "Pad")]
+    assert report.verification.status == "equal"
+    assert report.verification.steps > 10
+    assert {done.form for done in report.attention} == {"full"}
+
+
+_DECODER = """<ir_version: 8, opset_import: ["" : 17]>
+main (float[2, 3, sequence, 4] q, float[2, 3, sequence, 4] k, float[2, 3, sequence, 4] v,
+      float[2, 3, past, 4] pk, float[2, 3, past, 4] pv, int64[2, longer] attention_mask)
+    => (float[2, 3, sequence, 4] y, float[2, 3, total, 4] nk, float[2, 3, total, 4] nv) {
+    new = Neg (k)  nk = Concat <axis = 2> (pk, new)
+    more = Neg (v)  nv = Concat <axis = 2> (pv, more)
+    turned = Transpose <perm = [0, 1, 3, 2]> (nk)  products = MatMul (q, turned)
+    axes = Constant <value = int64[2] {1, 2}> ()  zero = Constant <value = int64 {0}> ()
+    low = Constant <value = float {-10000}> ()  none = Constant <value = float {0}> ()
+    shown = MASK  wide = Unsqueeze (shown, axes)  hidden = Equal (wide, zero)
+    bias = Where (hidden, low, none)  scores = Add (products, bias)
+    p = Softmax <axis = -1> (scores)  found = MatMul (p, nv)
+    length = Shape <start = 1> (attention_mask)  count = Cast <to = 1> (length)  y = RESULT
+}"""
+
+_BODIES: dict[str, tuple[str, str, bool]] = {
+    "the mask alone": ("Identity (attention_mask)", "Identity (found)", True),
+    "a result that depends on the length of the mask": (
+        "Identity (attention_mask)",
+        "Div (found, count)",
+        False,
+    ),
+    "a mask that depends on its length": (
+        "Sub (attention_mask, length)",
+        "Identity (found)",
+        False,
+    ),
+    "a mask of sums from the end": (
+        "CumSum <reverse = 1> (attention_mask, last)",
+        "Identity (found)",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("mask", "result", "is_static"), list(_BODIES.values()), ids=list(_BODIES))
+def test_only_a_mask_whose_length_says_nothing_is_as_long_as_the_caches(
+    mask: str, result: str, is_static: bool
+) -> None:
+    text = _DECODER.replace("MASK", mask).replace("RESULT", result)
+    if "last" in mask:
+        text = text.replace("shown =", "last = Constant <value = int64 {1}> ()  shown =")
+    source = onnx.parser.parse_model(text)
+    source.graph.input[5].type.tensor_type.shape.dim[1].dim_param = "past + sequence"
+    if is_static:
+        model, report = raise_(source, capacity=7, dims={"sequence": 2}, static=True)
+        assert_static(model)
+        assert dims_of(model.graph.inputs[5]) == (2, 7)
+        assert report.verification.status == "equal"
+        return
+    with pytest.raises(Refused) as error:
+        raise_(source, capacity=7, dims={"sequence": 2}, static=True, verify=False)
+    assert "growing-dimension" in {one.code for one in error.value.report.reasons}
 
 
 def test_what_stays_dynamic_is_refused_by_name() -> None:

@@ -190,7 +190,7 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
         number = rows.get(outcome.places[node]) if node in outcome.places else None
         if number is None or node.op_type != "Attention" or node.graph not in scopes:
             continue
-        unread = read_whole(node, target, scopes[node.graph])
+        unread = read_whole(node, target, scopes[node.graph], bounded=settings.static)
         if unread is not None:
             old += unread
             done = outcome.attention[number]

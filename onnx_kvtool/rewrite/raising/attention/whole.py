@@ -49,13 +49,16 @@ class _Part:
     count: ir.Value
 
 
-def read_whole(node: ir.Node, opset: int, scope: ScopedValues) -> list[ir.Node] | None:
+def read_whole(
+    node: ir.Node, opset: int, scope: ScopedValues, *, bounded: bool = False
+) -> list[ir.Node] | None:
     """Let an Attention read caches whole, in place.
 
     Args:
         node: An Attention whose mask, if it has one, is as long as its keys.
         opset: Version of the default domain of the result.
         scope: The scope of its graph.
+        bounded: Whether a mask that has more columns than there are rows in use hides these too.
 
     Returns:
         The nodes that may be read by nobody now; None where it reads no first rows of linear
@@ -76,6 +79,8 @@ def read_whole(node: ir.Node, opset: int, scope: ScopedValues) -> list[ir.Node] 
         if view.is_causal or view.nonpad_kv_seqlen is not None or view.attn_mask.dtype is None:
             return None
         last = _MASK, _padded(view.attn_mask, keys, em)
+        if bounded:
+            last = _MASK, _bounded(last[1], keys, em)
     elif _is_counted(view, keys, opset):
         batch = (dims_of(keys.cache) or (None,))[0]
         size = integer(batch) if isinstance(batch, int) else batch
@@ -141,3 +146,22 @@ def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
         return em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
 
     return em.once(("whole mask", mask, keys.count), build)
+
+
+def _bounded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
+    """Return a mask that hides the rows not in use, whatever it says of them."""
+    dtype, rows = mask.dtype, (dims_of(keys.cache) or (None,) * 3)[_ROWS]
+    if dtype is None or not isinstance(rows, int):
+        return mask
+
+    def build() -> ir.Value:
+        numbers = em.constant(np.arange(rows, dtype=np.int64), "rows")
+        used = em.op("Less", numbers, keys.count, dtype=ir.DataType.BOOL, hint="in_use")
+        if dtype == ir.DataType.BOOL:
+            return em.op("And", mask, used, dtype=dtype, hint="bounded_mask")
+        hidden = em.constant(np.array([-np.inf]).astype(dtype.numpy()), "hidden")
+        nothing = em.constant(np.zeros(1, dtype.numpy()), "shown")
+        shown = em.op("Where", used, nothing, hidden, dtype=dtype, hint="unused")
+        return em.op("Add", mask, shown, dtype=dtype, hint="bounded_mask")
+
+    return em.once(("bounded mask", mask, keys.count), build)
