@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.contrib_schema import is_contrib
+from onnx_kvtool.ops.contrib_schema import DOMAIN, default_of, is_contrib
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.target import Limit, Release
 
-__all__ = ["CONDITIONS", "OF_SHAPES", "Condition", "is_stranger"]
+__all__ = ["CONDITIONS", "OF_SHAPES", "Condition", "stranger"]
 
 LocalName = tuple[str, str]
 OF_SHAPES = frozenset({"dynamic-input", "undivided"})
@@ -37,20 +37,47 @@ Condition = Callable[["ir.Node", int, "Limit", "Folder"], bool]
 """Whether a limit strikes a node that was written for an opset."""
 
 
-def is_stranger(node: ir.Node, opset: int, release: Release, local: Container[LocalName]) -> bool:
-    """Return whether ONNX does not define the operator of a node, and a release does not import it.
+def stranger(
+    node: ir.Node, opset: int, release: Release, local: Container[LocalName]
+) -> str | None:
+    """Return how a release lacks the operator of a node, which ONNX does not define.
 
     Args:
         node: The node.
         opset: Version of the default domain that it was written for.
         release: The release.
         local: Domains and names of the functions of its model, of which a call is no stranger.
+
+    Returns:
+        A clause that follows the name of the release; None where it imports the operator as the
+        node has it, or ONNX defines it.
     """
     if (node.domain, node.op_type) in local:
-        return False
+        return None
     if is_standard(node) and not is_contrib(node, opset):
-        return False
-    return not release.imports(node.domain, node.op_type)
+        return None
+    name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    if not release.imports(node.domain, node.op_type):
+        return f"imports no `{name}`"
+    known = release.narrower.get(node.op_type) if node.domain == DOMAIN else None
+    if known is None:
+        return None
+    count = max((i for i, value in enumerate(node.inputs, start=1) if value is not None), default=0)
+    if count > known.inputs:
+        return f"imports `{name}` with {known.inputs} inputs at most, here it has {count}"
+    later = sorted(known.without & node.attributes.keys())
+    if later:
+        return f"imports `{name}` without its attribute `{later[0]}`"
+    for attribute, values in known.values.items():
+        given = default_of(node.op_type, attribute, opset, node.domain)
+        if (own := node.attributes.get(attribute)) is not None and not own.is_ref():
+            given = own.value
+        if given not in values:
+            listed = " or ".join(f"`{value}`" for value in values)
+            return (
+                f"has kernels for `{name}` with a `{attribute}` of {listed}, here it is `{given}`"
+            )
+    return None
 
 
 def _always(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.conditions import stranger
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
+from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.contrib.standardise import standardise
@@ -183,25 +185,43 @@ def _standardise(
     Returns:
         By the name of each new node, where the node stood that it comes from.
     """
+    source, reasons = model.opset_imports.get("", 0), dict[str, str]()
 
     def is_lacking(node: ir.Node) -> bool:
-        return release is not None and not release.imports(node.domain, node.op_type)
+        why = None if release is None else stranger(node, node.version or source, release, ())
+        if why is not None:
+            reasons[node.name or node.op_type] = why
+        return why is not None
 
-    if contrib == "keep" or (contrib is None and (release is None or release.contrib is None)):
+    if release is not None:
+        _forget_absent_inputs(model)
+    if contrib == "keep" or (contrib is None and release is None):
         return {}
     found = standardise(model, names, None if contrib == "standard" else is_lacking)
     outcome.lowered += [Lowered(place, "inline") for place in found.inlined]
     outcome.lowered += found.done
     outcome.refused += [
-        refused if contrib == "standard" else _imported_by_none(release, refused)
+        refused if contrib == "standard" else _imported_by_none(release, refused, reasons)
         for refused in found.refused
     ]
     return found.origins
 
 
-def _imported_by_none(release: Release | None, refused: Diagnostic) -> Diagnostic:
+def _forget_absent_inputs(model: ir.Model) -> None:
+    """Drop absent inputs at the end of onnxruntime's nodes, which older releases count."""
+    for _, _, node in nodes(model):
+        if node.domain == DOMAIN and node.inputs and node.inputs[-1] is None:
+            given = (i for i, value in enumerate(node.inputs, start=1) if value is not None)
+            node.resize_inputs(max(given, default=0))
+
+
+def _imported_by_none(
+    release: Release | None, refused: Diagnostic, reasons: Mapping[str, str]
+) -> Diagnostic:
     """Return why a release cannot be given an operator of onnxruntime that has no standard form."""
-    text = f"{release} imports no `{refused.location.op}`, and {refused.message}"
+    place = refused.location
+    why = reasons.get(place.node or "", f"imports no `{place.op}`")
+    text = f"{release} {why}, and {refused.message}"
     return replace(refused, code="target-limit", message=text)
 
 

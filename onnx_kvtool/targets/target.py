@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, cast
@@ -61,6 +61,21 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What a release of onnxruntime knows of one of its operators.
+
+    Attributes:
+        inputs: How many inputs the operator takes; 0 where it is not known at all.
+        without: Attributes that came later.
+        values: Integer attributes of which these values alone have kernels.
+    """
+
+    inputs: int
+    without: frozenset[str]
+    values: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """One release of a runtime.
 
@@ -82,6 +97,7 @@ class Release:
         explicit: Attributes (operator, name) that must not be written out, even at their default.
         contrib: Operators that ONNX does not define, of `com.microsoft` or put into the default
             domain, that it imports; None where all are, or nothing is known.
+        narrower: Those of which it knows less than the newest onnxruntime, by name.
         notes: Remarks for people.
     """
 
@@ -100,6 +116,7 @@ class Release:
     unsupported: str | None = None
     bare: bool = False
     functions: bool = True
+    narrower: Mapping[str, Known] = field(default_factory=dict)
 
     @property
     def number(self) -> Number:
@@ -113,6 +130,8 @@ class Release:
         onnxruntime's layouts are known to nobody else.
         """
         known = self.contrib
+        if domain == "com.microsoft" and op_type in self.narrower:
+            return self.narrower[op_type].inputs > 0
         if known is None:
             return True
         if domain in ("", "com.microsoft"):
@@ -237,7 +256,7 @@ def releases() -> tuple[Release, ...]:
     text = files("onnx_kvtool.targets").joinpath("runtimes.toml").read_text(encoding="utf-8")
     data = tomllib.loads(text)
     limits = Table("limit", ((line["name"], _limit(line)) for line in data["limit"]))
-    lines = [_release(line, limits) for line in data["release"]]
+    lines = [_release(line, limits, data["contrib"]) for line in data["release"]]
     return tuple(Table("release", ((str(release), release) for release in lines)).values())
 
 
@@ -264,7 +283,24 @@ def _whole(line: Mapping[str, Any], key: str, operator: str, reason: str) -> Lim
     return Limit(name, operator, "always", 0, False, (), (), reason, evidence, source, listed=True)
 
 
-def _release(line: Mapping[str, Any], limits: Mapping[str, Limit]) -> Release:
+def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Known]:
+    """Return what a release knows of operators to which onnxruntime added something."""
+    found: dict[str, Known] = {}
+    for step in steps:
+        if step["runtime"] == line["runtime"] and _number(step) <= _number(line):
+            values = {name: tuple(these) for name, these in step.get("values", {}).items()}
+            without = frozenset(step.get("without", ()))
+            found[step["operator"]] = Known(step["inputs"], without, values)
+    return found
+
+
+def _number(line: Mapping[str, Any]) -> Number:
+    return tuple(int(part) for part in line["version"].split("."))
+
+
+def _release(
+    line: Mapping[str, Any], limits: Mapping[str, Limit], steps: Sequence[Mapping[str, Any]]
+) -> Release:
     explicit = [attribute.partition(".") for attribute in line.get("explicit", ())]
     lacks = [_whole(line, "lacks", op, f"computes no {op}") for op in line.get("lacks", ())]
     errs = [
@@ -287,6 +323,7 @@ def _release(line: Mapping[str, Any], limits: Mapping[str, Limit]) -> Release:
         unsupported=line.get("unsupported"),
         bare=line.get("bare", False),
         functions=line.get("functions", True),
+        narrower=_known(line, steps),
     )
 
 

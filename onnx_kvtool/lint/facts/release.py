@@ -72,19 +72,18 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
                 yield site, limit
 
 
-def strangers(context: Context, target: Target) -> Iterator[Location]:
-    """Yield the place of each node whose operator ONNX does not define and a release cannot load.
+def strangers(context: Context, target: Target) -> Iterator[tuple[Location, str]]:
+    """Yield each node whose operator ONNX does not define and a release cannot load, and why.
 
     Calls of the model's own functions are none.
     """
-    from onnx_kvtool.analysis.conditions import is_stranger
+    from onnx_kvtool.analysis.conditions import stranger
 
-    if target.release.contrib is None:
-        return
     local = {key[:2] for key in context.model.functions}
     for site in context.sites:
-        if is_stranger(site.node, site.opset or 0, target.release, local):
-            yield site.location()
+        why = stranger(site.node, site.opset or 0, target.release, local)
+        if why is not None:
+            yield site.location(), why
 
 
 def dtype_word(node: ir.Node) -> str | None:

@@ -22,8 +22,9 @@ class NoKernel(TargetRule):
 
     With `--target`, looks for nodes that the release cannot run: operators that it has no kernel
     for at the opset of the model, or not for the element type of the node, and operators of
-    onnxruntime (`com.microsoft`) that it does not import. An element type that is not known is no
-    finding. Types of TensorScatter in onnxruntime are [KV302](KV302.md).
+    onnxruntime (`com.microsoft`) that it does not import, or without an input or an attribute. An
+    element type that is not known is no finding. Types of TensorScatter in onnxruntime are
+    [KV302](KV302.md).
 
     ## Why is this bad?
 
@@ -81,9 +82,9 @@ class NoKernel(TargetRule):
                 f"{runtime_words(target)} {limit.reason}{suffix}",
                 help=f"lower the model for this release: {lowering_command(target)}",
             )
-        for place in strangers(context, target):
+        for place, why in strangers(context, target):
             yield self.found(
                 place,
-                f"{runtime_words(target)} imports no `{place.op}`",
+                f"{runtime_words(target)} {why}",
                 help=f"{lowering_command(target)} writes it with operators of ONNX if it can",
             )

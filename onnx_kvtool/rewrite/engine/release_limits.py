@@ -6,7 +6,7 @@ from collections import Counter
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions import CONDITIONS, OF_SHAPES, is_stranger
+from onnx_kvtool.analysis.conditions import CONDITIONS, OF_SHAPES, stranger
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
@@ -136,15 +136,15 @@ class ReleaseLimits:
         """
         local = {key[:2] for key in model.functions}
         source = model.opset_imports.get("", 0)
-        places = (
-            Location.of(path, node, index)
-            for path, index, node in nodes(model)
-            if is_stranger(node, node.version or source, self.release, local)
-        )
         help = "leave `--contrib keep` out, or export the model without it"
         return [
             Diagnostic(
-                "target-limit", "error", place, f"{self.release} imports no `{place.op}`", help
+                "target-limit",
+                "error",
+                Location.of(path, node, index),
+                f"{self.release} {why}",
+                help,
             )
-            for place in places
+            for path, index, node in nodes(model)
+            if (why := stranger(node, node.version or source, self.release, local)) is not None
         ]
