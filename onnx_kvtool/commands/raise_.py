@@ -21,7 +21,6 @@ from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoic
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
-from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.ops.schema import NEWEST
@@ -239,22 +238,8 @@ def _raise(
     progress("raising")
     with collector_paused():
         outcome = raise_model(model, settings)
-    report = RaiseReport(
-        model=request.model or origin(model).path,
-        output=None,
-        source_opset=outcome.source_opset,
-        target_opset=outcome.target_opset,
-        ir_version=model.ir_version,
-        raised=[] if outcome.blocked else outcome.raised,
-        caches=[] if outcome.blocked else outcome.caches,
-        attention=[] if outcome.blocked else outcome.attention,
-        contrib=[] if outcome.blocked else outcome.contrib,
-        inputs_added=[] if outcome.blocked else outcome.inputs_added,
-        refused=outcome.refused,
-        blocked=outcome.blocked,
-        removed=outcome.removed,
-        notes=outcome.notes,
-    )
+    report = outcome.report(request.model or outcome.model)
+    report.ir_version = model.ir_version
     if not report.is_changed:
         report.verification = Verification("skipped", detail="nothing was raised")
         return report

@@ -54,10 +54,9 @@ def raise_model(model: ir.Model, settings: RaiseSettings) -> RaiseOutcome:
         settings: What to raise, and to which opset.
     """
     normalise_domains(model)
-    source = model.opset_imports.get("")
-    if source is None:
-        return RaiseOutcome(0, 0)
-    outcome = RaiseOutcome(source, source)
+    outcome = RaiseOutcome.of(model)
+    if "" not in model.opset_imports:
+        return outcome
     if settings.static and settings.attention == "auto" and settings.capacity is not None:
         settings = replace(settings, attention="full")  # the rows in use are no fixed size
     before = input_shapes(model)

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice
-from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.rewrite.engine.emit import ScopedValues
 from onnx_kvtool.rewrite.engine.names import Names
-from onnx_kvtool.rewrite.raise_report import (
-    InputAdded,
-    Raised,
-    RaisedAttention,
-    RaisedCache,
-    Standardized,
-    Unraised,
-)
+from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.dims import Dim
@@ -54,43 +47,44 @@ class RaiseSettings:
     static: bool = False
 
 
+_DONE = ("raised", "caches", "attention", "contrib", "inputs_added")
+"""What a report says was done."""
+
+
 @dataclass(slots=True)
-class RaiseOutcome:
-    """What raising did to a model; every stage adds to it.
+class RaiseOutcome(RaiseReport):
+    """The report in the making, and what the stages and verification have to know besides.
+
+    With anything in `blocked` the model is fit for nothing else.
 
     Attributes:
-        source_opset: Version of the default domain before.
-        target_opset: Version of the default domain after.
-        raised: Every update that became a TensorScatter.
-        caches: Every cache that these update.
-        attention: All attention that became one node.
-        contrib: Every node of another domain that became standard.
-        inputs_added: The inputs that the source does not have.
-        refused: Every candidate that stays as it was.
-        blocked: Why nothing could be raised at all; the model is then fit for nothing else.
-        removed: Number of nodes that served the old forms only and are gone.
-        notes: Remarks for people.
         positions: Values that are assumed to hold positions which count up by one.
         rotated: Windows that became circular caches.
         equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
     """
 
-    source_opset: int
-    target_opset: int
-    raised: list[Raised] = field(default_factory=list)
-    caches: list[RaisedCache] = field(default_factory=list)
-    attention: list[RaisedAttention] = field(default_factory=list)
-    contrib: list[Standardized] = field(default_factory=list)
-    inputs_added: list[InputAdded] = field(default_factory=list)
-    refused: list[Unraised] = field(default_factory=list)
-    blocked: list[Diagnostic] = field(default_factory=list)
-    removed: int = 0
-    notes: list[str] = field(default_factory=list)
     positions: list[str] = field(default_factory=list)
     rotated: list[RotatedCache] = field(default_factory=list)
     equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
+
+    @staticmethod
+    def of(model: ir.Model) -> RaiseOutcome:
+        """Return the outcome of raising a model before anything was done to it."""
+        opset = model.opset_imports.get("", 0)
+        return RaiseOutcome(origin(model).path, None, opset, opset, model.ir_version)
+
+    def report(self, path: str) -> RaiseReport:
+        """Return what there is to say of the model at a path; nothing was raised if it is blocked.
+
+        Args:
+            path: What to call the model.
+        """
+        said = {one.name: getattr(self, one.name) for one in fields(RaiseReport)}
+        if self.blocked:
+            said |= {name: [] for name in _DONE}
+        return RaiseReport(**{**said, "model": path})
 
     def place(self, path: str, node: ir.Node, index: int) -> Location:
         """Return where a node stood in the source.

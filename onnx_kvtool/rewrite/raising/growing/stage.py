@@ -105,7 +105,7 @@ def _open_functions(
     except Refusal as refusal:
         outcome.notes.append(f"caches in functions are left alone: {refusal.message}")
         return
-    if raise_growing(copy, settings, RaiseOutcome(0, 0)):
+    if raise_growing(copy, settings, RaiseOutcome.of(copy)):
         tag_nodes(model, lambda node: node.op_type in _GROWS)
         outcome.notes += inline_tagged(model, keys)
 
