@@ -45,6 +45,7 @@ def page(by_target: Mapping[int, Mapping[str, Verdict]]) -> str:
     ]
     for target, found in by_target.items():
         parts.append(f"\n## Refused at {target}\n\n{_refusals(found)}\n")
+    parts.append(_WHY)
     return "".join(parts)
 
 
@@ -65,6 +66,34 @@ def _refusals(found: Mapping[str, Verdict]) -> str:
         lines.append(f"| {op} | {code} | {len(group)} | {opsets} | {text} |")
     return "\n".join(lines)
 
+
+_WHY = """
+## Why not
+
+What no older operator says, whatever it costs:
+
+- ImageDecoder: nothing else reads the bytes of a picture file.
+- StringConcat, StringSplit, RegexFullMatch, and Equal of strings below 19: nothing else makes, or
+  compares, strings.
+- BitCast: nothing else reads the bits of a number.
+- Cast, CastLike, QuantizeLinear, DequantizeLinear and others at the border of a model whose
+  inputs or outputs are of a type that the opset lacks: these keep their types. Of bfloat16,
+  `--element-type` changes them. Optionals and sequences likewise.
+- Dropout in training: the mask is drawn from a seed, by a generator that nobody specifies.
+- If, below 11, whose branches give different shapes; Unique, sequences and Det there.
+
+What could be written, and is not:
+
+- GridSample, Col2Im, DeformConv, STFT, MelWeightMatrix, RoiAlign with `half_pixel`, and the
+  dilations of AveragePool and LpPool: as gathers and weighted sums.
+- ScatterElements and ScatterND with a reduction below 16 or 18, whose indices may repeat: one
+  update after another in a Loop.
+- Resize with `antialias`, `keep_aspect_ratio_policy` or `half_pixel_symmetric`, and any Resize
+  below 11, where scales, sizes or the sizes of the input are known at run time alone, as in these
+  cases; with constants it is written.
+- CumSum below 11 along an axis that is known at run time alone, and TopK of 64-bit integers
+  there.
+"""
 
 _HEAD = """# Conformance
 

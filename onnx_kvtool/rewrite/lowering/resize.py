@@ -9,6 +9,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats, resized_by_tables
 
 __all__ = ["lower_resize_19"]
 
@@ -31,22 +32,41 @@ def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     An axis that is not named keeps its size: its scale is 1, its region 0 to 1. Below 13 `roi` and
     `scales` are required, and empty ones stand for absent ones.
 
-    Refuses antialiasing, sizes that keep the aspect ratio (the scale is then that of one axis,
-    which neither sizes nor scales can say), `half_pixel_symmetric` below 19, `axes` for an unknown
-    rank, and the mode `tf_half_pixel_for_nn`, which went with opset 13.
+    Antialiasing, sizes that keep the aspect ratio (the scale is then that of one axis, which
+    neither sizes nor scales can say) and `half_pixel_symmetric` are written as weighted sums of
+    rows where scales or sizes and the sizes of the input are constant.
+
+    Refuses them where they are not, `axes` for an unknown rank, and the mode
+    `tf_half_pixel_for_nn`, which went with opset 13.
     """
     view = NodeView(node, context.opset_of(node))
     data = view.required("X")
     roi, scales, sizes = view.input("roi"), view.input("scales"), view.input("sizes")
-    _guard(view, em.opset)
+    try:
+        _guard(view, em.opset)
+    except Refusal:
+        written = resized_by_tables(context, view, em)
+        if written is None:
+            raise
+        return Replacement((written,), via="tables")
     axes = _axes(view, data)
     if axes is not None and em.opset < 18:
         rank = len(data.shape or ())
         first = axes % rank
         place = em.constant(first, "axes")
-        if sizes is not None:
+        known = context.folder.integers(sizes)
+        if known is not None and all(isinstance(dim, int) for dim in data.shape or ()):
+            whole_sizes = np.array(data.shape.numpy() if data.shape else (), np.int64)
+            whole_sizes[first] = known.ravel()
+            sizes = em.constant(whole_sizes, "sizes")
+        elif sizes is not None:
             sizes = em.op("ScatterElements", em.op("Shape", data), place, sizes, hint="sizes")
-        if scales is not None:
+        factors = constant_floats(scales)
+        if factors is not None:
+            whole_scales = np.ones(rank, np.float32)
+            whole_scales[first] = factors.ravel()
+            scales = em.constant(whole_scales, "scales")
+        elif scales is not None:
             ones = em.constant(np.ones(rank, np.float32), "ones")
             scales = em.op(
                 "ScatterElements", ones, place, scales, dtype=ir.DataType.FLOAT, hint="scales"

@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
 
-from tests.rewrite.lowering.single import check, one_node, refusal
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.rewrite.report import Refused
+from onnx_kvtool.runtime import onnxruntime
+from tests.grids import search
+from tests.rewrite.lowering.single import check, one_node, refusal, results
 
 _X = np.random.default_rng(7).normal(size=(2, 3, 5, 7)).astype(np.float32)
 _F = np.float32
@@ -66,3 +74,63 @@ def test_refused(attributes: dict[str, Any], target: int, code: str, lowest: int
     model, _ = _model({"sizes": np.array([2, 3, 9, 4], np.int64)} | attributes)
     found = refusal(model, target)
     assert (found.code, found.lowest_opset) == (code, lowest)
+
+
+@st.composite
+def _known(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
+    """Draw a Resize of which all sizes are constant, and a target."""
+    mode = draw(st.sampled_from(["nearest", "linear", "cubic"]))
+    case: dict[str, Any] = {
+        "mode": mode,
+        "coordinate_transformation_mode": draw(
+            st.sampled_from(["half_pixel", "half_pixel_symmetric", "asymmetric"])
+        ),
+    }
+    axes = draw(st.sampled_from([[2, 3], [3], [3, 2]]))
+    case["axes"] = axes
+    if draw(st.booleans()):
+        scale = st.sampled_from([0.5, 0.6, 1.0, 1.5, 2.0, 2.5])
+        case["scales"] = np.array([draw(scale) for _ in axes], _F)
+    else:
+        case["sizes"] = np.array([draw(st.integers(2, 11)) for _ in axes], np.int64)
+        policy = st.sampled_from(["stretch", "not_larger", "not_smaller"])
+        case["keep_aspect_ratio_policy"] = draw(policy)
+    if mode == "nearest":
+        case["nearest_mode"] = draw(
+            st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+        )
+    else:
+        case["antialias"] = draw(st.integers(0, 1))
+    if mode == "cubic":
+        case["cubic_coeff_a"] = draw(st.sampled_from([-0.75, -0.5]))
+        case["exclude_outside"] = draw(st.integers(0, 1))
+    return case, draw(st.sampled_from([9, 10, 11, 13, 17]))
+
+
+@search(60)
+@given(_known())
+def test_known_sizes_are_written_as_the_text_says(drawn: tuple[dict[str, Any], int]) -> None:
+    """As onnxruntime has it on the source, or onnx's reference, whatever the opset lacks.
+
+    The one mixes float32 with what antialiasing spreads, the other takes a coordinate that is a
+    whole number for one a little below.
+    """
+    case, target = drawn
+    _, inputs = _model(case)
+    attributes = {k: v for k, v in case.items() if k not in inputs}
+    constants = [name for name in ("scales", "sizes") if inputs.get(name) is not None]
+    model = one_node("Resize", inputs, [_F], opset=19, constants=constants, **attributes)
+    native = onnxruntime.Session(serialize(ir.from_proto(model)), "").run({"X": _X})
+    expected = [native["out0"], *ReferenceEvaluator(model).run(None, {"X": _X})]
+    try:
+        (got,) = results(model, inputs, target)
+        assert got.shape == expected[1].shape
+        assert any(
+            one.shape == got.shape and np.allclose(got, one, rtol=1e-4, atol=1e-4)
+            for one in expected
+        )
+    except Refused as refused:
+        (found,) = refused.report.refused
+        assert case["mode"] == "nearest"  # where rounding decides
+        assert found.code in ("attribute-value", "dynamic-input", "changed-meaning")
+        event("refused")

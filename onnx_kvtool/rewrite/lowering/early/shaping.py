@@ -1,4 +1,4 @@
-"""Pad, DepthToSpace and TopK of opset 11, for opset 10."""
+"""Pad, DepthToSpace, Resize and TopK of opset 11, for opset 10."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     known_rank,
     product,
 )
+from onnx_kvtool.rewrite.lowering.resize_tables import resized_by_tables
 from onnx_kvtool.symbolic.dims import Dim
 
-__all__ = ["lower_depth_to_space_11", "lower_pad_11", "lower_top_k_11"]
+__all__ = ["lower_depth_to_space_11", "lower_pad_11", "lower_resize_11", "lower_top_k_11"]
 
 _D = ir.DataType
 _FLOATS = FLOAT_TYPES - {_D.BFLOAT16}
@@ -127,6 +128,22 @@ def lower_depth_to_space_11(context: LoweringContext, node: ir.Node, em: Emitter
     dtype = data.dtype or _D.UNDEFINED
     sorted_ = em.op("Gather", data, places, attributes={"axis": 1}, dtype=dtype)
     return again(em, node, inputs=[sorted_])
+
+
+def lower_resize_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Write weighted sums of rows, as the coordinates are those of `asymmetric` in older opsets.
+
+    Refuses scales, sizes and inputs whose sizes are not constant.
+    """
+    written = resized_by_tables(context, NodeView(node, context.opset_of(node)), em)
+    if written is None:
+        raise Refusal(
+            "dynamic-input",
+            "Resize before opset 11 depends on constant scales or sizes, and on a known input size",
+            help="fix the sizes of the input with `--dim`",
+            lowest_opset=11,
+        )
+    return Replacement((written,), via="tables")
 
 
 def lower_top_k_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:

@@ -33,6 +33,7 @@ from onnx_kvtool.rewrite.lowering.early.numbers import (
 from onnx_kvtool.rewrite.lowering.early.shaping import (
     lower_depth_to_space_11,
     lower_pad_11,
+    lower_resize_11,
     lower_top_k_11,
 )
 from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10, lower_top_k_10
@@ -62,6 +63,7 @@ _TO_10: Mapping[str, Lowering] = Table(
         ("OneHot", Lowering("one_hot", 11, lower_one_hot_11)),
         ("Pad", Lowering("pad", 11, lower_pad_11)),
         ("Range", Lowering("range", 11, lower_range_11)),
+        ("Resize", Lowering("resize", 11, lower_resize_11)),
         ("Round", Lowering("round", 11, lower_round_11)),
         ("ScatterElements", Lowering("scatter_elements", 11, lower_scatter_elements_11)),
         ("ScatterND", Lowering("scatter_nd", 11, lower_scatter_nd_11)),

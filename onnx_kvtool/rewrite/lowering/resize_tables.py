@@ -1,0 +1,231 @@
+"""Resize of known sizes as weighted sums of rows, for what an opset has no attribute for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["constant_floats", "resized_by_tables"]
+
+_Numbers = npt.NDArray[np.float64]
+_Places = npt.NDArray[np.int64]
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16)
+_MOST_TAPS = 32
+_COORDINATES = (
+    "align_corners", "asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One axis that is resized: from `before` to `after` rows, by `scale`."""
+
+    axis: int
+    before: int
+    after: int
+    scale: float
+
+
+def resized_by_tables(context: LoweringContext, view: NodeView, em: Emitter) -> ir.Value | None:
+    """Resize axis after axis, each row a weighted sum of rows of the source.
+
+        y = Gather(x, place_0) * weight_0 + Gather(x, place_1) * weight_1 + ...
+
+    One row for `nearest`, two for `linear`, four for `cubic`, as many as the text says where
+    antialiasing spreads them.
+
+    Returns:
+        None where scales, sizes or the sizes of the input are not constant; for the regions of
+        `tf_crop_and_resize`; where coordinates are not exact numbers and rounding decides which
+        row is the nearest; and where the text leaves open what is meant.
+    """
+    data, mode = view.required("X"), view.string("mode")
+    dtype = data.dtype
+    if view.string("coordinate_transformation_mode") not in _COORDINATES or dtype is None:
+        return None
+    if mode != "nearest" and dtype not in _FLOATS:
+        return None
+    axes = _axes(context, view, data)
+    if axes is None:
+        return None
+    tables = []
+    for one in axes:
+        table = _table(view, one)
+        if table is None:
+            return None
+        tables.append(table)
+    rank = len(data.shape or ())
+    wide = ir.DataType.FLOAT if dtype == ir.DataType.FLOAT16 and mode != "nearest" else dtype
+    result = cast(em, data, wide)
+    for one, (places, weights) in zip(axes, tables, strict=True):
+        result = _weighted(em, result, one, rank, places, weights, wide)
+    if result is data:
+        result = em.op("Identity", data, dtype=dtype)
+    return cast(em, result, dtype)
+
+
+def _weighted(
+    em: Emitter,
+    data: ir.Value,
+    one: _Axis,
+    rank: int,
+    places: _Places,
+    weights: _Numbers | None,
+    dtype: ir.DataType,
+) -> ir.Value:
+    total: ir.Value | None = None
+    for tap in range(places.shape[1]):
+        index = em.constant(places[:, tap], "places")
+        part = em.op("Gather", data, index, attributes={"axis": one.axis}, dtype=dtype)
+        if weights is not None:
+            column = weights[:, tap].reshape([-1] + [1] * (rank - one.axis - 1))
+            factor = em.constant(column.astype(dtype.numpy()), "weights")
+            part = em.op("Mul", part, factor, dtype=dtype)
+        total = part if total is None else em.op("Add", total, part, dtype=dtype)
+    assert total is not None
+    return total
+
+
+def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axis] | None:
+    """Return the axes whose rows change; None where something of them is not known."""
+    dims = dims_of(data)
+    if dims is None:
+        return None
+    given = view.attribute("axes") if "axes" in view.facts.attributes else None
+    axes = list(range(len(dims)))
+    if isinstance(given, tuple) and given:
+        axes = [counted_axis(axis, len(dims)) for axis in given if isinstance(axis, int)]
+    sizes = context.folder.integers(view.input("sizes"))
+    if view.input("sizes") is not None:
+        if sizes is None or sizes.size != len(axes):
+            return None
+        return _by_sizes(view, dims, axes, [int(size) for size in sizes.ravel()])
+    scales = constant_floats(view.input("scales"))
+    if scales is None or scales.size != len(axes):
+        return None
+    found = []
+    for axis, scale in zip(axes, scales.ravel().tolist(), strict=True):
+        before = dims[axis]
+        if scale == 1.0:
+            continue
+        if not isinstance(before, int) or before < 1:
+            return None
+        found.append(_Axis(axis, before, math.floor(before * scale), scale))
+    return found
+
+
+def _by_sizes(
+    view: NodeView, dims: tuple[int | str | None, ...], axes: list[int], sizes: list[int]
+) -> list[_Axis] | None:
+    policy = "stretch"
+    if "keep_aspect_ratio_policy" in view.facts.attributes:
+        policy = view.string("keep_aspect_ratio_policy")
+    befores = []
+    for axis in axes:
+        before = dims[axis]
+        if not isinstance(before, int) or before < 1:
+            return None
+        befores.append(before)
+    scales = [size / before for size, before in zip(sizes, befores, strict=True)]
+    if policy != "stretch":
+        scale = min(scales) if policy == "not_larger" else max(scales)
+        scales = [scale] * len(axes)
+        sizes = [math.floor(scale * before + 0.5) for before in befores]
+    lines = zip(axes, befores, sizes, scales, strict=True)
+    return [_Axis(*line) for line in lines if line[1] != line[2] or line[3] != 1.0]
+
+
+def constant_floats(value: ir.Value | None) -> _Numbers | None:
+    """Return a few float32 constants; None where they are not constant, or of another type."""
+    tensor = None if value is None or value.is_graph_input() else held(value)
+    if tensor is None or tensor.dtype != ir.DataType.FLOAT or tensor.size > 64:
+        return None
+    return np.asarray(tensor.numpy(), np.float64)
+
+
+def _table(view: NodeView, one: _Axis) -> tuple[_Places, _Numbers | None] | None:
+    """Return which rows each row of the result is made of, (after, taps), and their weights."""
+    mode = view.string("mode")
+    x = _coordinates(view.string("coordinate_transformation_mode"), one, np.dtype(np.float64))
+    if x is None or one.after < 1:
+        return None
+    if mode == "nearest":
+        narrow = _coordinates(
+            view.string("coordinate_transformation_mode"), one, np.dtype(np.float32)
+        )
+        assert narrow is not None
+        rows, other = (_nearest(view.string("nearest_mode"), c) for c in (x, narrow))
+        rows, other = (np.clip(r, 0, one.before - 1) for r in (rows, other))
+        return (rows[:, None], None) if (rows == other).all() else None
+    antialias = "antialias" in view.facts.attributes and view.integer("antialias") != 0
+    scale = min(one.scale, 1.0) if antialias else 1.0
+    reach = 1 if mode == "linear" else 2
+    first = math.floor(-reach / scale) + 1
+    taps = np.arange(first, 2 - first)
+    if taps.size > _MOST_TAPS:
+        return None
+    base = np.ceil(x) - 1  # the row before, so that what is left of the way is in (0, 1]
+    distance = np.abs(taps[None, :] - (x - base)[:, None]) * scale
+    a = view.attribute("cubic_coeff_a")
+    weights = (
+        np.clip(1 - distance, 0, 1)
+        if mode == "linear"
+        else _cubic(distance, float(a) if isinstance(a, (int, float)) else -0.75)
+    )
+    places = (base[:, None] + taps[None, :]).astype(np.int64)
+    if view.integer("exclude_outside"):
+        weights = np.where((places < 0) | (places >= one.before), 0.0, weights)
+    if antialias or view.integer("exclude_outside"):
+        weights = weights / weights.sum(1, keepdims=True)
+    return np.clip(places, 0, one.before - 1), weights
+
+
+def _coordinates(mode: str, one: _Axis, dtype: np.dtype[Any]) -> _Numbers | None:
+    """Return the place in the source of each row of the result, computed in a type."""
+    i = np.arange(one.after).astype(dtype)
+    scale, half = dtype.type(one.scale), dtype.type(0.5)
+    exact = one.scale * one.before == one.after
+    match mode:
+        case "asymmetric":
+            x = i / scale
+        case "align_corners":
+            if not exact or one.after == 1:
+                return None  # whether the rounded size is meant is told by nobody
+            x = i * dtype.type(one.before - 1) / dtype.type(one.after - 1)
+        case "half_pixel" | "pytorch_half_pixel":
+            if mode == "pytorch_half_pixel" and one.after == 1:
+                return None
+            x = (i + half) / scale - half
+        case _:
+            adjustment = dtype.type(one.after) / (scale * dtype.type(one.before))
+            offset = dtype.type(one.before) / 2 * (1 - adjustment)
+            x = offset + (i + half) / scale - half
+    return np.asarray(x, np.float64)
+
+
+def _nearest(mode: str, x: _Numbers) -> _Places:
+    rounded = {
+        "round_prefer_floor": lambda: np.ceil(x - 0.5),
+        "round_prefer_ceil": lambda: np.floor(x + 0.5),
+        "floor": lambda: np.floor(x),
+        "ceil": lambda: np.ceil(x),
+    }[mode]()
+    return rounded.astype(np.int64)
+
+
+def _cubic(distance: _Numbers, a: float) -> _Numbers:
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
