@@ -361,6 +361,31 @@ DECOYS = {
         inputs="float[B,6,L,S] m",
         shapes=("B,1,L,7", "B,1,S,7", "B,6,S,13", "B,6,L,13"),
     ),
+    "ALiBi": Decoy(
+        _SCORES + "x = Add (s, w)\n" + _END, "one", inputs="float[1,6,1,S] w", says="kept"
+    ),
+    "ALiBi of other keys": Decoy(
+        _SCORES + "x = Add (s, w)\n" + _END, "sizes-unrelated", inputs="float[1,6,1,T] w"
+    ),
+    "ALiBi that scales": Decoy(
+        _SCORES + "x = Mul (s, w)\n" + _END, "unknown-scale", inputs="float[1,6,1,S] w"
+    ),
+    "cross attention, with the causal mask of the queries alone": Decoy(
+        _hidden("c = LessOrEqual (r, i)"), "sizes-unrelated", initializers=_COUNTS
+    ),
+    "cross attention, causal over as many keys as there are": Decoy(
+        _hidden("c = LessOrEqual (r, i)")
+        .replace("(zero, l0, one)", "(zero, n0, one)")
+        .replace(
+            "r = Range",
+            "n1 = Shape <start = 2, end = 3> (k)\nn0 = Squeeze (n1)\n"
+            "w = Range (zero, l0, one)\nr = Range",
+        )
+        .replace("Unsqueeze (r, c1)", "Unsqueeze (w, c1)"),
+        "one",
+        initializers=_COUNTS,
+        says="kept",
+    ),
     "queries and keys added": Decoy(
         _SCORES + "u = MatMul (q, t)\nx = Add (s, u)\n" + _END, "one", says="times 1"
     ),
