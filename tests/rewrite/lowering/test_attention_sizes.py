@@ -47,3 +47,20 @@ def test_of_any_number(sizes: tuple[int, int, int], mask: str, opset: int) -> No
         Evaluator(model).run(feeds).values["y"] for model in (ir.from_proto(source), lowered)
     )
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [11, 18])
+def test_a_step_of_one_query_needs_no_sizes(opset: int) -> None:
+    source = onnx.parser.parse_model("""<ir_version: 11, opset_import: ["" : 24]>
+    layer (float[B,6,1,7] q, float[B,3,S,7] k, float[B,3,S,11] v) => (float[B,6,1,11] y)
+    { y = Attention (q, k, v) }""")
+    lowered, _ = kv.lower(source, opset=opset, verify=False)
+
+    assert "Shape" not in [node.op_type for _, _, node in nodes(lowered)]
+    rng = np.random.default_rng(1)
+    shapes = {"q": (2, 6, 1, 7), "k": (2, 3, 5, 7), "v": (2, 3, 5, 11)}
+    feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    before, after = (
+        Evaluator(model).run(feeds).values["y"] for model in (ir.from_proto(source), lowered)
+    )
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)

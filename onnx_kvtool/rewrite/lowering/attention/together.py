@@ -38,14 +38,21 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
     Shapes that are computed at run time are made once for all layers.
 
     Returns:
-        None where S is no number that is above 0, and no Reshape tells a size of 0 from one that
-        stays.
+        None where neither L nor S is a number above 0, and no Reshape tells a size of 0 from one
+        that stays.
     """
     total = window.total
     if isinstance(total, int) and total > 0:
         return ScoreShapes(
             em.constant([0, kv_heads, group, -1, total], "shape"),
             em.constant([0, kv_heads, -1, total], "shape"),
+            has_zeros=False,
+        )
+    rows = window.length
+    if isinstance(rows, int) and rows > 0:
+        return ScoreShapes(
+            em.constant([0, kv_heads, group, rows, -1], "shape"),
+            em.constant([0, kv_heads, group * rows, -1], "shape"),
             has_zeros=False,
         )
     if em.opset < _ALLOWS_ZERO:
