@@ -13,16 +13,27 @@ from onnx_kvtool.analysis.attention.scores import Hidden, Mask
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.atoms import IsNegative
+from onnx_kvtool.symbolic.atoms import Element, IsNegative
 from onnx_kvtool.symbolic.bounds import at_least
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import negation
 from onnx_kvtool.symbolic.substitute import simplified, substitute
 
-__all__ = ["SWALLOWS", "Causality", "causality", "element_of", "sees_some", "shows_all"]
+__all__ = [
+    "SWALLOWS",
+    "Causality",
+    "asked_of",
+    "causality",
+    "element_of",
+    "sees_some",
+    "shows_all",
+]
 
 SWALLOWS = 1e30
 """A number to which no score makes a difference, in a type of at least 8 bits of exponent."""
+
+_MOVES_FIRST = frozenset({"Expand", "Gather", "GatherND", "Reshape", "Slice"})
+"""Operators whose other inputs say where elements of the first one go."""
 
 Causality = Literal["plain", "last", "written"]
 """How Attention is told that query i sees key j just where `j <= i + ahead`.
@@ -85,6 +96,23 @@ def sees_some(element: Expr, frame: Frame) -> bool:
 def shows_all(element: Expr, frame: Frame) -> bool:
     """Return whether every query sees every key."""
     return simplified(element, frame.facts(integer(1))).number == 1
+
+
+def asked_of(element: Expr) -> set[str]:
+    """Return the names of the inputs, or of what else has no source, whose elements a mask asks."""
+    found: set[str] = set()
+    for atom in element.atoms():
+        if not isinstance(atom, Element):
+            continue
+        value: ir.Value | None = atom.value
+        while value is not None and (node := value.producer()) is not None:
+            sources = [v for v in node.inputs if v is not None and v.const_value is None]
+            if len(sources) != 1 and node.op_type not in _MOVES_FIRST:
+                break
+            value = node.inputs[0] if node.op_type in _MOVES_FIRST else sources[0]
+        if value is not None and value.name:
+            found.add(value.name)
+    return found
 
 
 def causality(

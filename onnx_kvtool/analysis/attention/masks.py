@@ -17,6 +17,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.conditions import (
     SWALLOWS,
     Causality,
+    asked_of,
     causality,
     element_of,
     sees_some,
@@ -120,7 +121,10 @@ def masking(
     if told is not None:
         more = "" if told[1].number == 0 else f" + {text(told[1], {BATCH: 'b'})}"
         sentences.append(f"the mask shows key j to query i where j <= i{more}, and no other")
-    elif not alive and not guarded:
+    elif element is not None and (asked := sorted(asked_of(element))):
+        names = ", ".join(f"`{name}`" for name in asked)
+        sentences.append(f"the mask is kept: {names} may hide more than positions do")
+    if not alive and not guarded:
         sentences.append("a row that the mask hides from every key is zero if it was no number")
     as_bool = isinstance(alone, Hidden) and (alive or alone.fill == -math.inf)
     causal = None if told is None else told[0]
