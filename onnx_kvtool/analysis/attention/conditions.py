@@ -166,7 +166,8 @@ def _is_written(cache: ir.Value, start: Expr, frame: Frame, sight: Sight) -> boo
     update = sight.shape(scatter.update)
     if axis is None or update is None or scatter.mode != "linear":
         return False
-    if update[axis] != frame.sizes[QUERY]:
+    whole = sight.shape(cache)
+    if update[axis] != frame.sizes[QUERY] or whole is None or whole[axis] != frame.sizes[KEY]:
         return False
     if scatter.write_indices is None:
         return start.number == 0

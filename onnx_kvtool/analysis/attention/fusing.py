@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.conditions import Causality
 from onnx_kvtool.analysis.attention.frame import HEAD, KEY, QUERY, Frame, frames
 from onnx_kvtool.analysis.attention.masks import Masking, masking
 from onnx_kvtool.analysis.attention.operands import (
@@ -164,7 +165,7 @@ def _prove(
     stored = keys.value, values.value
     guarded = _is_guarded(scores, weighted)
     found = masking(scores, dtype, frame, stored, sight, guarded=guarded)
-    form = _form(keys, values, choice)
+    form = _form(keys, values, choice, found.causal)
     _check_assumed(frame, sight.knowledge)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
     return Fusion(
@@ -257,19 +258,22 @@ def _dtype(scores: Scores, weighted: Weighted, operands: Sequence[Operand]) -> i
     return dtype
 
 
-def _form(keys: Operand, values: Operand, choice: AttentionChoice) -> AttentionForm:
+def _form(
+    keys: Operand, values: Operand, choice: AttentionChoice, causal: Causality | None
+) -> AttentionForm:
     """Return whether whole caches are read.
 
     Raises:
-        Unproven: If the user wants the other form.
+        Unproven: If the user wants the other form, and nothing says which rows are in use.
     """
     made = [o.value.producer() for o in (keys, values)]
     whole = all(n is not None and n.op_type == "TensorScatter" and n.domain == "" for n in made)
-    form: AttentionForm = "full" if whole else "sliced"
-    if choice in ("sliced", "full") and form != choice and whole:
-        text_ = "the source reads the whole capacity, and which rows are in use is not known"
-        raise Unproven("not-sliced", text_)
-    return form
+    if choice == "sliced" and whole:
+        if causal != "written" or not (keys.is_direct and values.is_direct):
+            text_ = "the source reads the whole capacity, and which rows are in use is not known"
+            raise Unproven("not-sliced", text_)
+        return "sliced"
+    return "full" if whole else "sliced"
 
 
 def _sentences(

@@ -15,7 +15,7 @@ from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention
 from onnx_kvtool.rewrite.raising.attention.functions import open_functions
-from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, WHY_WHOLE
+from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, WHY_WHOLE, read_in_use
 from onnx_kvtool.rewrite.raising.attention.proving import prove_all
 from onnx_kvtool.rewrite.raising.attention.whole import read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
@@ -137,6 +137,7 @@ def _edit(
     target = max(model.opset_imports[""], settings.opset)
     old: list[ir.Node] = []
     moved: dict[ir.Value, ir.Value | None] = {}
+    counted: dict[ir.Value, str] = {}
     # A mask that layers share stands where the first of them is written.
     order = {node: number for number, (_, _, node) in enumerate(nodes(model))}
     for place, fusion in sorted(proven, key=lambda one: order[one[1].last]):
@@ -146,6 +147,8 @@ def _edit(
         result = fusion.weighted.result
         uses = tuple(result.uses())
         attention, unread = write(_as_it_is(fusion, moved), em)
+        if fusion.form == "sliced" and fusion.masking.causal == "written":
+            read_in_use(attention, target, scopes[graph], counted)
         if uses:
             moved[result] = uses[0].node.inputs[uses[0].idx]
         old += unread

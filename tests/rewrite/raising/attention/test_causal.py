@@ -159,6 +159,7 @@ class Written:
         of_values: Where those of values go.
         rows: How many rows are new, for S queries.
         mode: The mode of the scatter.
+        axis: The axis along which it writes.
     """
 
     ahead: str
@@ -167,6 +168,7 @@ class Written:
     of_values: str = "(start)"
     rows: str = "S"
     mode: str = "linear"
+    axis: int = 2
 
 
 WRITTEN = {
@@ -179,6 +181,7 @@ WRITTEN = {
     "values go elsewhere": Written("begin = Unsqueeze (start, mid2)", "kept", of_values="(other)"),
     "in a circle": Written("begin = Unsqueeze (start, mid2)", "kept", mode="circular"),
     "fewer rows than queries": Written("begin = Unsqueeze (start, mid2)", "kept", rows="1"),
+    "along another axis": Written("begin = Unsqueeze (start, mid2)", "kept", axis=1),
     "from the first row": Written("begin = Add (zero, zero)", "causal", "()", "()"),
     "from the first row, written elsewhere": Written("begin = Add (zero, zero)", "kept"),
 }
@@ -186,16 +189,18 @@ WRITTEN = {
 
 @pytest.mark.parametrize("case", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.parametrize("count", ["S", "1"])
-def test_over_a_cache_that_is_fixed(case: Written, count: str) -> None:
+@pytest.mark.parametrize("choice", ["auto", "sliced"])
+def test_over_a_cache_that_is_fixed(case: Written, count: str, choice: AttentionChoice) -> None:
     def scatter(past: str, new: str, start: str) -> str:
         inputs = ", ".join(filter(None, (past, new, start.strip("()"))))
-        return f'TensorScatter <axis = 2, mode = "{case.mode}"> ({inputs})'
+        return f'TensorScatter <axis = {case.axis}, mode = "{case.mode}"> ({inputs})'
 
     if count == "1" and case.rows == "1" and case.mask == "kept" and case.mode == "linear":
         pytest.skip("one row for one query is what the first case has")
     fresh = "1" if "1" in (case.rows, count) else "S"
+    new = f"B,{fresh},11,7" if case.axis == 1 else f"B,2,{fresh},7"
     source = onnx.parser.parse_model(f"""<ir_version: 11, opset_import: ["" : 24]>
-    layer (float[B,2,{count},7] new_q, float[B,2,{fresh},7] new_k, float[B,2,{fresh},7] new_v,
+    layer (float[B,2,{count},7] new_q, float[{new}] new_k, float[{new}] new_v,
            int64[B] start, int64[B] other, float[B,2,11,7] past_k, float[B,2,11,7] past_v)
       => (float[B,{count},14] y, float[B,2,11,7] keys, float[B,2,11,7] values)
     <{_NUMBERS}, int64[3] mid2 = {{1, 2, 3}}> {{
@@ -207,9 +212,18 @@ def test_over_a_cache_that_is_fixed(case: Written, count: str) -> None:
       {case.ahead} rows = Add (numbers, begin)
       seen = LessOrEqual (columns, rows) {_WHERE} {_ENDED}
     }}""")
-    raised, report = kv.raise_(source, verify=False)
+    raised, report = kv.raise_(source, attention=choice, verify=False)
 
-    assert [done.mask for done in report.attention] == [case.mask]
+    ops = [node.op_type for _, _, node in nodes(raised)]
+    if choice == "sliced" and case.mask == "kept":
+        assert [one.code for one in report.refused] == ["not-sliced"]
+        assert "Attention" not in ops
+        return
+    form = "sliced" if choice == "sliced" else "full"
+    assert [(done.form, done.mask) for done in report.attention] == [(form, case.mask)]
+    assert ops.count("Slice") == (2 if choice == "sliced" else 0)
+    if case.axis == 1:
+        return  # no cache has room for that
     onnx.checker.check_model(ir.to_proto(raised), full_check=True)
     rng = np.random.default_rng(3)
     sizes = {"B": 3, "S": 4}
