@@ -96,7 +96,7 @@ def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> Item
         runtimes = dict.fromkeys(release.runtime for release in releases())
         if list(_plain(runtimes, incomplete)) and incomplete not in runtimes:
             return _items(((name, "the newest release") for name in runtimes), incomplete)
-    newest_first = reversed(releases())
+    newest_first = [release for release in reversed(releases()) if not release.unsupported]
     texts = [(f"{r.runtime}@{r.version}", f"opset {r.max_opset or '?'}") for r in newest_first]
     return _items(texts, incomplete)
 

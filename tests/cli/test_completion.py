@@ -105,7 +105,10 @@ def test_offers(line: str, expected: list[str]) -> None:
 def test_every_release_is_offered_the_newest_first() -> None:
     versions = [r.version for r in releases() if r.runtime == "onnxruntime"]
     assert offered("lower a --target onnxruntime@") == [f"onnxruntime@{v}" for v in versions[::-1]]
-    assert offered("check a --target onnxruntime") == [f"onnxruntime@{v}" for v in versions[::-1]]
+    assert offered("check a --target openvino") == [
+        f"openvino@{r.version}" for r in releases()[::-1] if r.runtime == "openvino"
+    ]
+    assert "opencv@4.12.0" not in offered("lower a --target opencv@")
 
 
 @pytest.mark.parametrize("name", ["sub/a.onnx", "has space.onnx"])

