@@ -44,7 +44,7 @@ Examples:
   kvtool raise growing.onnx --capacity 4096        caches of 4096 rows
   kvtool raise exported.onnx --assume contiguous   positions count up by one
   kvtool raise exported.onnx --assume in-range:cache_position
-  kvtool raise exported.onnx --dim batch=1 --static
+  kvtool raise exported.onnx --dim s58=1 --static -o one.onnx
   kvtool raise exported.onnx --require-all
   kvtool raise - -o - < exported.onnx > raised.onnx
 
