@@ -317,7 +317,14 @@ def _lower(
     else:
         with collector_paused():
             if request.dims or request.static:
-                outcome = rewrite_fixed(model, request.dims, opset, lowered, static=request.static)
+                outcome = rewrite_fixed(
+                    model,
+                    request.dims,
+                    opset,
+                    lowered,
+                    static=request.static,
+                    keeps_opset=bool(request.only),
+                )
             else:
                 outcome = lowered()
         if wide is None:

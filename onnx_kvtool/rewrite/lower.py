@@ -263,7 +263,8 @@ class _Plan:
 def _finish(model: ir.Model, plan: _Plan, outcome: Outcome) -> None:
     """Stamp a rewritten model with its versions, and refuse what is still not legal in it."""
     source_ir_version = model.ir_version
-    outcome.notes += stamp(model, plan.target, plan.ir_version)
+    whole = not plan.only  # else functions were built on an opset of their own, and stay
+    outcome.notes += stamp(model, plan.target, plan.ir_version, functions=whole)
     if plan.ir_version < source_ir_version:  # what the source had no right to is not our finding
         outcome.refused += lacking_types(model)
     if not plan.only:

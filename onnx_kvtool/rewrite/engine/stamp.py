@@ -84,18 +84,22 @@ def _forget(imports: dict[str, int], used: Collection[str], meant: Callable[[str
             del imports[domain]
 
 
-def stamp(model: ir.Model, opset: int, ir_version: int) -> list[str]:
+def stamp(model: ir.Model, opset: int, ir_version: int, *, functions: bool = True) -> list[str]:
     """Write opset and IR version, and strip what the IR version lacks, in place.
 
     Args:
         model: The model.
         opset: Version of the default domain.
         ir_version: IR version, see `ir_version_for`.
+        functions: Whether the nodes of functions are of that opset too; else they keep their own.
 
     Returns:
         What was left out, for people.
     """
+    own = {key: dict(function.opset_imports) for key, function in model.functions.items()}
     set_versions(model, opset, ir_version)
+    for key, imports in own.items() if not functions else ():
+        model.functions[key].opset_imports.update(imports)
     return strip(model)
 
 

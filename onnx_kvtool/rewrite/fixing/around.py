@@ -23,6 +23,7 @@ def rewrite_fixed(
     rewrite: Callable[[], Outcome],
     *,
     static: bool,
+    keeps_opset: bool = False,
 ) -> Outcome:
     """Fix sizes of a model and lower it, in place.
 
@@ -32,6 +33,8 @@ def rewrite_fixed(
         opset: The opset that the rewrite would lead to, for a refusal before it.
         rewrite: Rewrites the model in place.
         static: Whether every size of the result has to be a number.
+        keeps_opset: Whether nodes stay at the opset of the model, so that functions built on
+            another one cannot be opened.
 
     Returns:
         What the rewrite did, with what was refused and folded because of sizes.
@@ -41,7 +44,7 @@ def rewrite_fixed(
     if source is None or any(defect.severity == "error" for defect in origin(model).defects):
         return rewrite()  # which refuses it
     labels = Labels(model)
-    before = fix_sizes(model, dims)
+    before = fix_sizes(model, dims, one_opset=keeps_opset)
     if before.refused:
         labels.remove()
         return Outcome(source, min(opset, source), refused=before.refused, notes=before.notes)

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 
+from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import graphs, nodes, values
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
@@ -351,3 +352,17 @@ def test_what_stays_dynamic_is_named(
     found = dynamic_parts(model, fixed.inference)
     assert [(one.code, one.location.op) for one in found] == expected
     assert all(said in str(one) for one in found)
+
+
+@pytest.mark.parametrize("dims", [{}, {"B": 2, "S": 3}], ids=["no sizes", "sizes"])
+def test_a_function_of_another_opset_keeps_it_where_the_model_does(dims: dict[str, int]) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "me" : 1]>
+    main (float[B, S] x) => (float[B, N] y) { y = me.sums (x) }
+    <domain: "me", opset_import: ["" : 12]>
+    sums (v) => (w) { s = Shape (v)  o = ConstantOfShape <value = float[1] {1}> (s)
+        a = Add (v, o)  w = ReduceSum <axes = [1]> (a) }
+    """
+    result, report = lower(onnx.parser.parse_model(text), dims=dims, only=["Swish"])
+    (function,) = result.functions.values()
+    assert function.opset_imports[""] == 12
+    assert report.verification.status == "equal"
