@@ -93,7 +93,7 @@ def _narrow(model: ir.Model, found: Standardised, settings: RaiseSettings) -> se
     Returns:
         Where that was done.
     """
-    if settings.attention not in ("auto", "sliced"):
+    if settings.static or settings.attention not in ("auto", "sliced"):
         return set()
     opset = max(model.opset_imports[""], settings.opset)
     names: dict[ir.Value, str] = {}

@@ -120,3 +120,16 @@ def test_what_cannot_be_written_keeps_its_cache() -> None:
     shapes = {i.name: str(i.shape) for i in raised.graph.inputs}
     assert "past_sequence_length" in shapes["past_key_values.0.key"]
     assert ",16," in shapes["past_key_values.1.key"]
+
+
+def test_caches_of_a_fixed_size_are_read_whole_where_all_sizes_are_fixed() -> None:
+    source = read(GENAI)
+    for value in (*source.graph.inputs, *source.graph.outputs):
+        if (value.name or "").startswith(("past", "present")) and value.shape is not None:
+            value.shape = ir.Shape([*value.shape[:2], 16, value.shape[3]])
+    sizes = {"batch_size": 1, "sequence_length": 1, "total_sequence_length": 16, "kv_cache_dim": 16}
+    fixed, report = kv.raise_(source, static=True, dims=sizes, verify=False)
+    assert [done.form for done in report.attention] == ["full"] * 2
+    assert not {"Shape", "Slice"} & {node.op_type for node in fixed.graph}
+    _, report = kv.raise_(source, verify=False)
+    assert [done.form for done in report.attention] == ["sliced"] * 2
