@@ -71,8 +71,9 @@ def legalise(
     normalise_domains(model)
     if opset is None or only or opset >= AT_ONCE:
         return _legalise(model, opset, options, only, release, contrib)
-    if options.via == "auto":  # there is no ScatterND, which would take each element by itself
-        options = replace(options, via="scatterelements")
+    # There is no ScatterND, which would take each element by itself.
+    via = "scatterelements" if options.via == "auto" else options.via
+    options = replace(options, via=via, branches=False)
 
     def step(
         target: int, rules: Mapping[str, RewriteRule], contrib: ContribChoice | None, trace: Trace

@@ -50,11 +50,14 @@ class Options:
         via: Form of a lowered TensorScatter.
         index_dtype: Element type of ScatterElements indices; `int32` excludes ScatterND.
         bounds: Whether a start that TensorScatter refuses must fail in the result too.
+        branches: Whether an If may choose between two forms at run time; not below opset 11, where
+            both branches have to give equal shapes.
     """
 
     via: Via = "auto"
     index_dtype: IndexDtype = "int64"
     bounds: Bounds = "checked"
+    branches: bool = True
 
 
 @dataclass(frozen=True, slots=True)

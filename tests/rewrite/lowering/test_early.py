@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -520,6 +521,15 @@ def test_a_negative_start_of_a_cache_fails(via: Any, target: int) -> None:
     (cache,) = session.run(inputs | {"start": np.array([1, 4])}).values()
     assert cache.sum() == 2 * 3 * 7
     assert cache[0, :, 1].all() and cache[1, :, 4].all()
+
+
+@pytest.mark.parametrize("target", ["onnxruntime@1.17", "openvino"])
+def test_a_decoder_for_a_release_comes_to_opset_9(target: str, root: Path) -> None:
+    """Attention for onnxruntime has no If there, whose branches have to give equal shapes."""
+    path = root / "fixtures/models/native/llama_static.onnx"
+    result, report = lower(str(path), opset=9, target=target)
+    assert report.verification.status == "equal"
+    assert (report.target_opset, result.ir_version) == (9, 4)
 
 
 @pytest.mark.parametrize(("opset", "ir_version"), [(10, 5), (9, 4)])

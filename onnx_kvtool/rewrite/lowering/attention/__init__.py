@@ -30,5 +30,6 @@ def lower_attention_23_24_25(
     if em.opset >= 23 and context.keep_fused:
         return keep_with_mask(view, em)
     limits = context.limits
-    may_branch = limits is not None and limits.release.runtime == "onnxruntime"
+    is_measured = limits is not None and limits.release.runtime == "onnxruntime"
+    may_branch = is_measured and context.options.branches
     return grouped_attention(view, em, may_branch=may_branch)
