@@ -156,7 +156,7 @@ def _mask_is_whole(node: ir.Node) -> bool:
 
 def _axes_from_front(node: ir.Node) -> bool:
     """Whether no axis is counted from the back, as all were counted before opset 11."""
-    for name in ("axis", "axes"):
+    for name in ("axis", "axes", "scan_input_axes", "scan_output_axes"):
         given = node.attributes.get(name)
         if given is None:
             continue
@@ -242,7 +242,7 @@ CHANGES: Mapping[str, tuple[Change, ...]] = Table(
         ("Softmax", (_SOFTMAX, _FRONT)),
         ("LogSoftmax", (_SOFTMAX, _FRONT)),
         ("Hardmax", (_SOFTMAX, _FRONT)),
-        *((op, (_FRONT,)) for op in _WITH_AXES),
+        *((op, (_FRONT,)) for op in (*_WITH_AXES, "Scan")),
         ("Gather", (Change(11, _NO_BACK, _indices_from_front(1), True),)),
         ("OneHot", (Change(11, _NO_BACK, _indices_from_front(0)),)),
         ("Attention", (Change(24, _MASK, _mask_is_whole),)),

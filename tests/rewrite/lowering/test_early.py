@@ -484,6 +484,31 @@ def test_a_refusal_of_what_a_rule_has_written_names_the_node_of_the_source() -> 
     assert found.lowest_opset == 11
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "g (float[2, 3] x) => (float[2, 3] y) { y = Scan <num_scan_inputs = 1,"
+            " scan_input_axes = [-1], scan_output_axes = [1],"
+            " body = b (float[2] e) => (float[2] s) { s = Neg (e) }> (x) }",
+            "axes are counted from the front before opset 11",
+            id="Scan along a negative axis",
+        ),
+        pytest.param(
+            "g (bool c, float[2] x) => (float[N] y) { y = If (c) <"
+            "then_branch = t () => (float[2] a) { a = Neg (x) },"
+            "else_branch = e () => (float[4] b) { b = Concat <axis = 0> (x, x) }> }",
+            "branches give equal shapes before opset 11",
+            id="If of two shapes",
+        ),
+    ],
+)
+def test_bodies_that_mean_another_thing_are_refused(text: str, expected: str) -> None:
+    model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 11]> ' + text)
+    found = refusal(model, 10)
+    assert (found.message, found.lowest_opset) == (expected, 11)
+
+
 @pytest.mark.parametrize("target", [9, 10])
 @pytest.mark.parametrize("index", [4, -5, 7])
 @pytest.mark.parametrize(
