@@ -136,6 +136,8 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
         return only(op("Gather", numbers, indices, attributes={"axis": along}))
     axis = blocks + (len(at) - 1 if blocks > along else 0)
     slices = op("Gather", scales, indices, attributes={"axis": along})
+    sizes = dims_of(scales) or ()
+    slices.shape = ir.Shape([*sizes[:along], *at, *sizes[along + 1 :]])
     points = None
     if zero is not None:
         points = table.rows(zero, indices, along, dims_of(scales))

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.contrib.rule import Builder, only
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.forms import reduce
+from onnx_kvtool.rewrite.engine.forms import one_shape, reduce, unsqueeze
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
@@ -68,7 +68,8 @@ def q_linear_softmax(view: NodeView, em: Emitter) -> Replacement:
     else:
         flat = em.op("Flatten", x, attributes={"axis": axis}, dtype=_D.FLOAT)
         flat = em.op("Softmax", flat, attributes={"axis": -1}, dtype=_D.FLOAT)
-        result = em.op("Reshape", flat, em.op("Shape", x), dtype=_D.FLOAT)
+        shape = em.op("Shape", view.required("X"))
+        result = em.op("Reshape", flat, shape, dtype=_D.FLOAT)
     return only(_code(view, em, result, "y", "X"))
 
 
@@ -155,7 +156,14 @@ def q_linear_where(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearWhere as Where of DequantizeLinear, quantized."""
     yes, no = (_number(view, em, n, scale=f"{n.lower()}_scale", zero=f"{n.lower()}_zero_point")
                for n in "XY")  # fmt: skip
-    result = em.op("Where", view.required("condition"), yes, no, dtype=_D.FLOAT)
+    condition = view.required("condition")
+    asked, *shapes = (dims_of(value) for value in (condition, yes, no))
+    ranks = [len(dims) for dims in shapes if dims is not None]
+    if asked is not None and len(ranks) == 2 and max(ranks) > len(asked):
+        condition = unsqueeze(em, condition, range(max(ranks) - len(asked)))
+    yes, no = one_shape(em, yes, no, dims_of(no)), one_shape(em, no, yes, dims_of(yes))
+    yes, no = (one_shape(em, value, condition, asked) for value in (yes, no))
+    result = em.op("Where", condition, yes, no, dtype=_D.FLOAT)
     return only(_code(view, em, result, "z", "X"))
 
 
@@ -197,8 +205,11 @@ def _number(
 ) -> ir.Value:
     """Return the numbers that an input of codes stands for, float32."""
     factor = view.required(scale or f"{name}_scale")
-    inputs = (view.required(name), factor, view.input(zero or f"{name}_zero_point"))
-    return em.op("DequantizeLinear", *inputs, dtype=_D.FLOAT)
+    codes = view.required(name)
+    inputs = (codes, factor, view.input(zero or f"{name}_zero_point"))
+    numbers = em.op("DequantizeLinear", *inputs, dtype=_D.FLOAT)
+    numbers.shape = None if codes.shape is None else ir.Shape(codes.shape)
+    return numbers
 
 
 def _code(view: NodeView, em: Emitter, result: ir.Value, name: str, like: str) -> ir.Value:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.choices import NATIVE_OPSET
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import is_onnxruntimes
@@ -104,6 +105,7 @@ class _Run:
     opset: int
     found: Standardised
     freed: list[ir.Value] = field(default_factory=list)
+    folder: Folder = field(default_factory=Folder)
 
     def graph(self, graph: ir.Graph, path: str, scope: ScopedValues) -> None:
         for index, node in enumerate(tuple(graph)):
@@ -128,6 +130,7 @@ class _Run:
             em.discard()
             raise
         read = [v for v in node.inputs if v is not None]
+        em.fold(self.folder.integers, replacement.outputs)
         emitted = replace_node(node, em, replacement)
         self.found.origins.update({new.name: place for new in emitted if new.name})
         self.freed += read

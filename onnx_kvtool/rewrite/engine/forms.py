@@ -65,9 +65,14 @@ def one_shape(
     own = dims_of(value)
     if own is not None and (all(dim == 1 for dim in own) or covers(own, dims)):
         return value
-    key = ("one shape", value, other)
-    dtype = value.dtype or ir.DataType.UNDEFINED
-    return em.once(key, lambda: em.op("Expand", value, em.op("Shape", other), dtype=dtype))
+
+    def build() -> ir.Value:
+        dtype = value.dtype or ir.DataType.UNDEFINED
+        spread = em.op("Expand", value, em.op("Shape", other), dtype=dtype)
+        spread.shape = ir.Shape(dims) if dims is not None and covers(dims, own) else None
+        return spread
+
+    return em.once(("one shape", value, other), build)
 
 
 def covers(dims: Sequence[Dim] | None, others: Sequence[Dim] | None) -> bool:

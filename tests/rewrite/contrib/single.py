@@ -18,6 +18,7 @@ from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.report import Outcome
 from onnx_kvtool.runtime import onnxruntime, reference
+from tests.dialect import departures
 from tests.runtime.kernels.contrib.node import node_model, ours
 
 __all__ = ["Array", "Arrays", "Dims", "demand_same", "normal", "refusal", "standard"]
@@ -102,6 +103,7 @@ def demand_same(
     assert not outcome.refused, outcome.refused[0]
     assert not [n for n in model.graph.all_nodes() if n.domain != ""]
     assert "com.microsoft" not in model.opset_imports
+    assert departures(model, ir.from_proto(_proto(*arguments, constants, attributes))) == []
     data = serialize(model)
     try:
         found = onnxruntime.Session(data, "").run(feeds)
