@@ -15,7 +15,15 @@ from onnx_kvtool.ops.contrib_facts import CODES, FLOAT, FLOATS, HALVES, REQUIRED
 from onnx_kvtool.ops.contrib_layers_schema import LAYERS
 from onnx_kvtool.ops.schema import AttributeValue, OpFacts, is_standard, op_facts
 
-__all__ = ["CONTRIB_SCHEMAS", "DOMAIN", "OperatorName", "contrib_facts", "default_of", "is_contrib"]
+__all__ = [
+    "BLOCKED",
+    "CONTRIB_SCHEMAS",
+    "DOMAIN",
+    "OperatorName",
+    "contrib_facts",
+    "default_of",
+    "is_contrib",
+]
 
 DOMAIN = "com.microsoft"
 """The domain of onnxruntime's own operators."""
@@ -223,6 +231,10 @@ CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
     ],
 )
 """By domain and name: operators of `com.microsoft`, and those in the default domain."""
+
+
+BLOCKED = frozenset({(DOMAIN, "GatherBlockQuantized"), (DOMAIN, "MatMulNBits")})
+"""Operators on weights in blocks of codes: what they are in ONNX has a DequantizeLinear."""
 
 
 def contrib_facts(domain: str, op_type: str) -> OpFacts | None:

@@ -151,3 +151,29 @@ def test_a_release_computes_what_onnxruntime_does(
         for key, got in zip(names, run_in(*release, result, feeds), strict=True):
             away = np.abs(got.astype(float) - expected[key].astype(float))
             assert away.max(initial=0) <= limit_of(name), key
+
+
+FIXED = {name: maker for name, maker in {**DECODERS, **OTHERS}.items() if "extended" not in name}
+"""What is asked of runtimes that take no symbolic dimensions, at the sizes of one case."""
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_tract_computes_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
+    source, result = tmp_path / "source.onnx", tmp_path / "result.onnx"
+    FIXED[name](source)
+    known, (_, case) = plan(read(source)), cases_of(2)
+    picture = PICTURE if known.inputs[0].name == "pixel_values" else SIZES
+    feeds = draw(known, case, 0, picture)
+    dims = {
+        dim: size
+        for spec in known.inputs
+        for dim, size in zip(spec.shape, feeds[spec.name].shape, strict=True)
+        if isinstance(dim, str) and dim.isidentifier()
+    }
+    model, _ = kv.lower(source, target="tract", dims=dims, verify=False)
+    result.write_bytes(serialize(model))
+    expected = Session(source.read_bytes(), "").run(feeds)
+    found = run_in("tract", None, result, feeds)
+    for value, got in zip(model.graph.outputs, found, strict=True):
+        away = np.abs(got.astype(float) - expected[value.name or ""].astype(float))
+        assert away.max(initial=0) <= limit_of(name), value.name

@@ -230,7 +230,9 @@ def test_each_limit_of_a_runtime_that_has_no_other_test_is_among_them() -> None:
     tried = {name for name, *_ in CASES}
     for release in releases():
         if release.runtime in ("tensorrt", "tract", "tinygrad", "opencv", "iree"):
-            assert {limit.name for limit in release.limits if not limit.listed} <= tried
+            # What a lower opset is the remedy for strikes nothing there: see tests/rewrite/contrib.
+            named = [one for one in release.limits if not (one.listed or one.lower_opset)]
+            assert {limit.name for limit in named} <= tried
 
 
 def test_a_refusal_that_fixed_sizes_would_spare_says_so() -> None:

@@ -13,6 +13,7 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.ops.contrib_schema import BLOCKED
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.targets.target import Limit, Release
@@ -35,6 +36,8 @@ def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, l
         The opset, and for people why it is lower than `opset`.
     """
     present = {node.op_type for _, _, node in nodes(model) if node.domain in DEFAULT_DOMAINS}
+    if any((node.domain, node.op_type) in BLOCKED for _, _, node in nodes(model)):
+        present.add("DequantizeLinear")
     lacking = [limit for limit in release.limits if limit.lower_opset and limit.operator in present]
     lowest = min((limit.since - 1 for limit in lacking), default=opset)
     source = min(opset, model.opset_imports.get("", opset))

@@ -11,6 +11,7 @@ from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
+from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.targets.target import Release, find_target, releases
@@ -99,6 +100,19 @@ def test_a_form_that_came_later_is_no_operator_of_the_release(name: str) -> None
         kept = legalise(ir.from_proto(proto), 17, Options(), release=target.release, contrib="keep")
         for messages in ([f.message for f in found], [f.message for f in kept.refused]):
             assert [words in message for message in messages] == [True] * is_lacking
+
+
+@pytest.mark.parametrize("op", ["MatMulNBits", "GatherBlockQuantized", "DequantizeLinear"])
+def test_weights_of_4_bits_lower_the_opset_of_a_release_without_them(op: str) -> None:
+    domain = "" if op == "DequantizeLinear" else "com.microsoft"
+    node = helper.make_node(op, ["a", "b", "c"], ["y"], domain=domain)
+    graph = helper.make_graph([node], "g", [], [onnx.ValueInfoProto(name="y")])
+    imports = [helper.make_opsetid("", 22), helper.make_opsetid("com.microsoft", 1)]
+    proto = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    target = find_target("tract")
+    opset, reasons = highest_opset(ir.from_proto(proto), target.release, target.max_opset)
+    assert opset == 20
+    assert "DequantizeLinear" in reasons[0]
 
 
 @pytest.mark.parametrize("release", ["onnxruntime@1.17.3", "openvino"])
