@@ -18,14 +18,14 @@ def test_the_navigation_has_every_page_once(root: Path) -> None:
     listed = re.findall(r"([\w/-]+\.md)$", settings.partition("\nnav:\n")[2], re.MULTILINE)
     pages = {path.relative_to(root / "docs").as_posix() for path in root.glob("docs/**/*.md")}
     # The page of a rule, an operator or a target is reached from their index; contrib has many.
-    single = re.compile(r"(rules|operators|targets)/(?!(?:index|contrib)\.md$)\w+\.md")
+    single = re.compile(r"(rules|operators|targets)/(?!(?:index|contrib)\.md$)[\w-]+\.md")
     assert sorted(listed) == sorted(page for page in pages if not single.fullmatch(page))
 
 
 def test_an_index_leads_to_every_page_beside_it(root: Path) -> None:
     for name in ("rules", "operators", "targets", "commands", "python"):
         directory = root / "docs" / name
-        linked = set(re.findall(r"\((\w+\.md)\b", (directory / "index.md").read_text("utf-8")))
+        linked = set(re.findall(r"\(([\w-]+\.md)\b", (directory / "index.md").read_text("utf-8")))
         assert {path.name for path in directory.glob("*.md")} - {"index.md"} <= linked
 
 

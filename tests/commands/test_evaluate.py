@@ -169,7 +169,7 @@ def test_a_circular_cache_goes_on_where_a_linear_one_is_full() -> None:
     fed = {**feeds(), "start": np.array([S - 1, 0])}
     with pytest.raises(RunFailed, match="decode step 1 of 2 finds no room") as caught:
         kv.evaluate(model(), fed, steps=2)
-    assert caught.value.help == "leave `--steps` out"
+    assert caught.value.help == "leave `steps` out"
     present = kv.evaluate(model(CIRCULAR), fed, steps=2)["present"]
     changed = (present != fed["past"]).any(axis=2)
     assert np.flatnonzero(changed[0]).tolist() == [0, 1, S - 1]
@@ -178,13 +178,13 @@ def test_a_circular_cache_goes_on_where_a_linear_one_is_full() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "help"),
     [
-        pytest.param({}, r"no value for `past` \(float32 \(batch, 7, 5\)\), `update`", "--random",
-                     id="inputs that are missing"),
+        pytest.param({}, r"no value for `past` \(float32 \(batch, 7, 5\)\), `update`",
+                     "`random=True`", id="inputs that are missing"),
         pytest.param({"inputs": {"pats": 1}}, "no value `pats`", "mean `past`?", id="input"),
         pytest.param({"fetch": ["presnt"]}, "no value `presnt`", "`present`?", id="fetch"),
         pytest.param({"node": "cach"}, "no node `cach`", "`cache`?", id="node"),
         pytest.param({"node": "#9"}, "no node `#9`", None, id="a node past the end"),
-        pytest.param({"node": "sum", "fetch": ["sum"]}, "`--node` fetches", None, id="both"),
+        pytest.param({"node": "sum", "fetch": ["sum"]}, "`node` fetches", None, id="both"),
         pytest.param({"inputs": {"start": [1.5]}}, "`start`: .* 1.5", None, id="a fraction"),
         pytest.param({"inputs": {"start": np.zeros(2, np.int32)}},
                      r"`start` is tensor\(int32\), expected tensor\(int64\)", None, id="a type"),
@@ -193,7 +193,7 @@ def test_a_circular_cache_goes_on_where_a_linear_one_is_full() -> None:
                      r"`past` has shape \(1, 8, 5\), expected \(batch, 7, 5\)", None, id="a size"),
         pytest.param({"inputs": {"past": np.zeros(2, "M8[s]")}}, "datetime64", None, id="a dtype"),
         pytest.param({"random": True, "inputs": {"start": [1, 2]}, "dims": {"batch": 3}},
-                     "size 2 in dimension 0, `batch`, expected 3 as `--dim` says", None,
+                     "size 2 in dimension 0, `batch`, expected 3 as `dims` says", None,
                      id="a size against --dim"),
         pytest.param({"random": True, "inputs": {"start": [1], "update": np.ones((2, 1, D), "f4")}},
                      "size 1 .* expected 2 as `update` has", None, id="two sizes of one name"),

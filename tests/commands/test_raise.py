@@ -143,7 +143,7 @@ def test_the_model_that_is_given_stays_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param({"opset": 23}, "`--opset` is 23", id="an opset without TensorScatter"),
+        pytest.param({"opset": 23}, "`opset` is 23", id="an opset without TensorScatter"),
         pytest.param({"assume": ["hope"]}, "is no assumption", id="no assumption"),
         pytest.param({"assume": ["in-range:nobody"]}, "names no value", id="no value"),
         pytest.param({"dims": {"Q": 2}}, "no input has a dimension", id="no dimension"),

@@ -386,12 +386,12 @@ def test_but_not_where_the_opset_was_asked_for() -> None:
     [
         pytest.param(
             {"target": "onnxruntime@1.15", "opset": 19},
-            "`--opset` is 19, and onnxruntime 1.15.1 loads no opset above 18",
+            "`opset` is 19, and onnxruntime 1.15.1 loads no opset above 18",
             id="an opset above the release's",
         ),
         pytest.param(
             {"target": "openvino", "only": ["TensorScatter"]},
-            "`--only` names the operators to replace, so that `--target` cannot choose them",
+            "`only` names the operators to replace, so that `target` cannot choose them",
             id="operators chosen twice",
         ),
     ],
