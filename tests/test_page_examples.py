@@ -54,6 +54,7 @@ OFTEN = ("README.md", "docs/index.md", "docs/commands/lower.md", "docs/commands/
 """Pages whose examples run by default; those of the others are exhaustive."""
 
 
+@pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize(
     "page",
@@ -113,6 +114,7 @@ def test_examples_in_the_help_of_a_command(
         assert "Traceback" not in printed
 
 
+@pytest.mark.long
 def test_files_are_opened_as_a_shell_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None
 ) -> None:

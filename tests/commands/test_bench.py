@@ -66,6 +66,7 @@ def test_models_in_memory_and_one_without_room(root: Path) -> None:
     assert "`key_cache.0` has 32 rows" in str(full)
 
 
+@pytest.mark.long
 def test_a_process_that_ends_is_a_failure(root: Path) -> None:
     worker = Worker(str(root / LLAMA), "a model", capacity=9, threads=1, dims={})
     worker._process.kill()

@@ -176,6 +176,7 @@ def test_a_model_without_the_type_stays_as_it_is() -> None:
     assert "the model has no bfloat16, so that no type is changed" in report.notes
 
 
+@pytest.mark.long
 def test_a_result_of_another_meaning_is_found() -> None:
     """The proof by running is not satisfied by types alone."""
     from onnx_kvtool.rewrite.verify import Verifier

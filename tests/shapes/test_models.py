@@ -48,6 +48,7 @@ def test_no_value_of_a_recorded_run_contradicts_what_was_inferred(path: Path) ->
     check_run(path, feeds)
 
 
+@pytest.mark.long
 @part(8)
 @pytest.mark.parametrize("path", RECORDED, **NAMES)
 def test_no_value_of_other_sizes_contradicts_what_was_inferred(path: Path) -> None:

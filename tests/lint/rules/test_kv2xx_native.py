@@ -92,6 +92,7 @@ def test_what_raise_leaves_is_not_mentioned(decoy: Decoy) -> None:
     assert all(value.type is type_ for value, type_ in types)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     ["growing/bart__dynamo_op18", "encoders/bert", *rest("growing/t5_decoder_merged__optimum")],

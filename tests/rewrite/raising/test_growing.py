@@ -182,6 +182,7 @@ def test_what_no_capacity_can_be(capacity: int | str, message: str) -> None:
         raised(read("growing/llama__optimum"), capacity=capacity)
 
 
+@pytest.mark.long
 def test_without_a_capacity_the_flag_is_named() -> None:
     _, report = kv.raise_(read("growing/llama__optimum"), verify=False)
     assert [one.code for one in report.refused] == ["growing-cache"] * 4

@@ -159,6 +159,7 @@ def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) ->
     assert report.verification.status == "equal"
 
 
+@pytest.mark.long
 @part(3)
 @pytest.mark.parametrize("chunks", [[5, *[1] * 9], [12, 3, 1]], ids=str)
 @pytest.mark.parametrize("batch", [1, 3])

@@ -37,6 +37,7 @@ def test_a_decoder_with_fixed_caches(name: str, dims: dict[str, int]) -> None:
     assert operators["TensorScatter"] == len(report.raised)
 
 
+@pytest.mark.long
 def test_dims_without_static_leave_other_names() -> None:
     path = _FIXTURES / "growing" / "llama__optimum.onnx"
     model, report = raise_(str(path), capacity=16, dims={"batch_size": 2})
@@ -47,6 +48,7 @@ def test_dims_without_static_leave_other_names() -> None:
     assert report.verification.status == "equal"
 
 
+@pytest.mark.long
 def test_a_name_along_which_a_cache_grows_is_no_number() -> None:
     """With one, every step would begin behind the same rows."""
     path = _FIXTURES / "growing" / "llama__optimum.onnx"

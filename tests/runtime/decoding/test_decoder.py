@@ -53,6 +53,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "how"), PAIRS, ids=str)
 def test_the_fixed_form_chooses_the_same_tokens(root: Path, name, how) -> None:
     model = root / f"fixtures/{name}.onnx"
@@ -65,6 +66,7 @@ def test_the_fixed_form_chooses_the_same_tokens(root: Path, name, how) -> None:
         fixed.step(PROMPTS[:, :2])
 
 
+@pytest.mark.long
 def test_rows_that_were_filled_in_are_the_same_in_every_form(root: Path) -> None:
     model = root / "fixtures/growing/llama__optimum.onnx"
     raised, _ = kv.raise_(model, capacity=32, verify=False)
@@ -78,6 +80,7 @@ def test_rows_that_were_filled_in_are_the_same_in_every_form(root: Path) -> None
     np.testing.assert_allclose(*logits, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_capacity_that_the_model_leaves_open(root: Path) -> None:
     model = root / "fixtures/growing/llama__optimum.onnx"
     raised, _ = kv.raise_(model, capacity="rows", verify=False)

@@ -77,6 +77,7 @@ def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None
         assert not differences(source, result, ROWS, batch, tolerance=tolerance(name))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thinned(list(LAYERS), 20))
 def test_attention_may_read_the_whole_capacity(name: str) -> None:
     source = onnx.load(GROWING / f"{name}.onnx")

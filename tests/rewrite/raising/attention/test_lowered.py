@@ -124,6 +124,7 @@ def test_every_attention_comes_back_or_says_why(case: Case) -> None:
         np.testing.assert_allclose(got, values, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["softmax", "softmax with a past"])
 def test_probabilities_that_are_an_output_stay(mode: str) -> None:
     past = "3d_with_past_and_present_" if "past" in mode else "4d_with_"
