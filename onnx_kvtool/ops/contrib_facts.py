@@ -9,7 +9,22 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.schema import AttributeFacts, AttributeValue, Formal, OpFacts
 
-__all__ = ["CODES", "FLOAT", "FLOATS", "HALVES", "REQUIRED", "facts"]
+__all__ = [
+    "CODES",
+    "FLOAT",
+    "FLOATS",
+    "HALVES",
+    "INTEGER",
+    "INTEGERS",
+    "NUMBER",
+    "NUMBERS",
+    "REQUIRED",
+    "TEXT",
+    "facts",
+]
+
+INTEGER, NUMBER, TEXT = ir.AttributeType.INT, ir.AttributeType.FLOAT, ir.AttributeType.STRING
+INTEGERS, NUMBERS = ir.AttributeType.INTS, ir.AttributeType.FLOATS
 
 REQUIRED = object()
 """In place of a default: a node must carry the attribute."""

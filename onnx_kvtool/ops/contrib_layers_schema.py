@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
-from onnx_kvtool.ops.contrib_facts import CODES, FLOAT, FLOATS, HALVES, REQUIRED, facts
+from onnx_kvtool.ops.contrib_facts import (
+    CODES,
+    FLOAT,
+    FLOATS,
+    HALVES,
+    INTEGER,
+    INTEGERS,
+    NUMBER,
+    NUMBERS,
+    REQUIRED,
+    TEXT,
+    facts,
+)
 
 __all__ = ["LAYERS"]
 
-_INT, _FLOAT, _STRING = ir.AttributeType.INT, ir.AttributeType.FLOAT, ir.AttributeType.STRING
-_INTS, _FLOATS = ir.AttributeType.INTS, ir.AttributeType.FLOATS
 _REALS = f"{FLOAT} tensor(float16) tensor(double)"
-_WINDOWS = {"auto_pad": (_STRING, "NOTSET"), "kernel_shape": _INTS, "pads": _INTS, "strides": _INTS}
+_WINDOWS = {
+    "auto_pad": (TEXT, "NOTSET"),
+    "kernel_shape": INTEGERS,
+    "pads": INTEGERS,
+    "strides": INTEGERS,
+}
 _BINARY = "A:T A_scale:tensor(float) A_zero_point?:T B:T B_scale:tensor(float) B_zero_point?:T "
 _BINARY += "C_scale:tensor(float) C_zero_point?:T"
 _UNARY = "X:T X_scale:tensor(float) X_zero_point?:T Y_scale:tensor(float) Y_zero_point?:T"
 _SIXTEEN = f"{FLOAT} tensor(float16)"
 _GROUPED = {"T": _SIXTEEN, "M": _SIXTEEN}
 _GROUPS = {
-    "activation": (_INT, REQUIRED),
-    "channels_last": (_INT, 1),
-    "epsilon": (_FLOAT, 1e-5),
-    "groups": (_INT, REQUIRED),
+    "activation": (INTEGER, REQUIRED),
+    "channels_last": (INTEGER, 1),
+    "epsilon": (NUMBER, 1e-5),
+    "groups": (INTEGER, REQUIRED),
 }
 
 LAYERS = (
@@ -31,15 +44,15 @@ LAYERS = (
         "data:T bias:T residual?:T ratio?:T1 training_mode?:T2",
         "output:T mask?:T2",
         {"T": FLOATS, "T1": FLOATS, "T2": "tensor(bool)"},
-        seed=_INT,
+        seed=INTEGER,
     ),
     facts(
         "BiasSoftmax",
         "data:T bias:T",
         "output:T",
         {"T": _REALS},
-        axis=(_INT, 1),
-        is_inner_broadcast=(_INT, REQUIRED),
+        axis=(INTEGER, 1),
+        is_inner_broadcast=(INTEGER, REQUIRED),
     ),
     facts("BiasSplitGelu", "X:T bias:T", "Y:T", {"T": _SIXTEEN}),
     facts(
@@ -50,17 +63,17 @@ LAYERS = (
             "T1": f"{CODES} tensor(int16) tensor(uint16) tensor(int32) tensor(int4) tensor(uint4)",
             "T2": _SIXTEEN,
         },
-        axis=_INT,
+        axis=INTEGER,
     ),
     facts(
         "FusedConv",
         "X:T W:T B?:T Z?:T",
         "Y:T",
         {"T": _REALS},
-        activation=_STRING,
-        activation_params=_FLOATS,
-        dilations=_INTS,
-        group=(_INT, 1),
+        activation=TEXT,
+        activation_params=NUMBERS,
+        dilations=INTEGERS,
+        group=(INTEGER, 1),
         **_WINDOWS,
     ),
     facts(
@@ -68,21 +81,21 @@ LAYERS = (
         "A:T B:T C?:T",
         "Y:T",
         {"T": f"{_REALS} tensor(int32) tensor(int64) tensor(uint32) tensor(uint64)"},
-        activation=_STRING,
-        activation_alpha=_FLOAT,
-        activation_beta=_FLOAT,
-        activation_gamma=_FLOAT,
-        alpha=(_FLOAT, 1.0),
-        beta=(_FLOAT, 1.0),
-        transA=(_INT, 0),
-        transB=(_INT, 0),
+        activation=TEXT,
+        activation_alpha=NUMBER,
+        activation_beta=NUMBER,
+        activation_gamma=NUMBER,
+        alpha=(NUMBER, 1.0),
+        beta=(NUMBER, 1.0),
+        transA=(INTEGER, 0),
+        transB=(INTEGER, 0),
     ),
     facts(
         "GatedRelativePositionBias",
         "query_layer:T query_bias:T rel_pos:T weight:T bias:T eco_a:T token_offset?:M",
         "output:T",
         {"T": _SIXTEEN, "M": "tensor(int32)"},
-        num_heads=(_INT, REQUIRED),
+        num_heads=(INTEGER, REQUIRED),
     ),
     facts("GemmFastGelu", "X:T W:T bias?:T", "Y:T", {"T": HALVES}),
     facts("GroupNorm", "X:T gamma:M beta:M", "Y:T", _GROUPED, **_GROUPS),
@@ -91,20 +104,20 @@ LAYERS = (
         "A:T1 B:T2 absmax:T1",
         "Y:T1",
         {"T1": HALVES, "T2": "tensor(uint8)"},
-        K=(_INT, REQUIRED),
-        N=(_INT, REQUIRED),
-        block_size=(_INT, REQUIRED),
-        quant_type=(_INT, REQUIRED),
-        training_mode=(_INT, 0),
-        transB=(_INT, 1),
+        K=(INTEGER, REQUIRED),
+        N=(INTEGER, REQUIRED),
+        block_size=(INTEGER, REQUIRED),
+        quant_type=(INTEGER, REQUIRED),
+        training_mode=(INTEGER, 0),
+        transB=(INTEGER, 1),
     ),
     facts(
         "NhwcConv",
         "X:T W:T B?:T",
         "Y:T",
         {"T": _REALS},
-        dilations=_INTS,
-        group=(_INT, 1),
+        dilations=INTEGERS,
+        group=(INTEGER, 1),
         **_WINDOWS,
     ),
     facts(
@@ -112,9 +125,9 @@ LAYERS = (
         "x:T",
         "y:T",
         {"T": CODES},
-        **_WINDOWS | {"kernel_shape": (_INTS, REQUIRED)},
-        ceil_mode=(_INT, 0),
-        dilations=_INTS,
+        **_WINDOWS | {"kernel_shape": (INTEGERS, REQUIRED)},
+        ceil_mode=(INTEGER, 0),
+        dilations=INTEGERS,
     ),
     facts(
         "QAttention",
@@ -122,12 +135,12 @@ LAYERS = (
         "input_zero_point?:T1 weight_zero_point?:T2 past?:T3",
         "output:T3 present?:T3",
         {"T1": CODES, "T2": CODES, "T3": _SIXTEEN, "T4": "tensor(int32)"},
-        do_rotary=_INT,
-        mask_filter_value=_FLOAT,
-        num_heads=(_INT, REQUIRED),
-        past_present_share_buffer=_INT,
-        scale=_FLOAT,
-        unidirectional=(_INT, 0),
+        do_rotary=INTEGER,
+        mask_filter_value=NUMBER,
+        num_heads=(INTEGER, REQUIRED),
+        past_present_share_buffer=INTEGER,
+        scale=NUMBER,
+        unidirectional=(INTEGER, 0),
     ),
     facts(
         "QEmbedLayerNormalization",
@@ -138,7 +151,7 @@ LAYERS = (
         "segment_embedding_zero_point?:T2 gamma_zero_point:T2 beta_zero_point:T2",
         "layernorm_out:T mask_index_out:T1",
         {"T1": "tensor(int32)", "T2": CODES, "T": FLOAT},
-        epsilon=(_FLOAT, 1e-12),
+        epsilon=(NUMBER, 1e-12),
     ),
     facts(
         "QGemm",
@@ -153,9 +166,9 @@ LAYERS = (
             "TYZ": CODES,
             "TY": f"{FLOAT} {CODES}",
         },
-        alpha=(_FLOAT, 1.0),
-        transA=(_INT, 0),
-        transB=(_INT, 0),
+        alpha=(NUMBER, 1.0),
+        transA=(INTEGER, 0),
+        transB=(INTEGER, 0),
     ),
     facts("QLinearAdd", _BINARY, "C:T", {"T": CODES}),
     facts(
@@ -163,17 +176,17 @@ LAYERS = (
         "X:T x_scale:tensor(float) x_zero_point?:T y_scale:tensor(float) y_zero_point?:T",
         "Y:T",
         {"T": CODES},
-        **_WINDOWS | {"kernel_shape": (_INTS, REQUIRED)},
-        ceil_mode=(_INT, 0),
-        channels_last=(_INT, 0),
-        count_include_pad=(_INT, 0),
+        **_WINDOWS | {"kernel_shape": (INTEGERS, REQUIRED)},
+        ceil_mode=(INTEGER, 0),
+        channels_last=(INTEGER, 0),
+        count_include_pad=(INTEGER, 0),
     ),
     facts(
         "QLinearConcat",
         "Y_scale:TF Y_zero_point:T8 inputs*:TV",
         "Y:T8",
         {"T8": CODES, "TF": FLOAT, "TV": f"{CODES} {FLOAT}"},
-        axis=(_INT, REQUIRED),
+        axis=(INTEGER, REQUIRED),
     ),
     facts(
         "QLinearConv",
@@ -181,9 +194,9 @@ LAYERS = (
         "y_scale:tensor(float) y_zero_point:T3 B?:T4",
         "y:T3",
         {"T1": CODES, "T2": CODES, "T3": CODES, "T4": "tensor(int32)"},
-        channels_last=(_INT, 0),
-        dilations=_INTS,
-        group=(_INT, 1),
+        channels_last=(INTEGER, 0),
+        dilations=INTEGERS,
+        group=(INTEGER, 1),
         **_WINDOWS,
     ),
     facts(
@@ -191,9 +204,9 @@ LAYERS = (
         "X:T x_scale:tensor(float) x_zero_point:T y_scale:tensor(float) y_zero_point:T",
         "Y:T",
         {"T": CODES},
-        channels_last=(_INT, 0),
+        channels_last=(INTEGER, 0),
     ),
-    facts("QLinearLeakyRelu", _UNARY, "Y:T", {"T": CODES}, alpha=(_FLOAT, 0.01)),
+    facts("QLinearLeakyRelu", _UNARY, "Y:T", {"T": CODES}, alpha=(NUMBER, 0.01)),
     facts("QLinearMul", _BINARY, "C:T", {"T": CODES}),
     facts(
         "QLinearReduceMean",
@@ -201,8 +214,8 @@ LAYERS = (
         "reduced_zero_point?:T",
         "reduced:T",
         {"T": CODES},
-        axes=(_INTS, REQUIRED),
-        keepdims=(_INT, REQUIRED),
+        axes=(INTEGERS, REQUIRED),
+        keepdims=(INTEGER, REQUIRED),
     ),
     facts("QLinearSigmoid", _UNARY, "Y:T", {"T": CODES}),
     facts(
@@ -210,8 +223,8 @@ LAYERS = (
         "X:T X_scale:tensor(float) x_zero_point?:T y_scale:tensor(float) y_zero_point:T",
         "Y:T",
         {"T": CODES},
-        axis=(_INT, -1),
-        opset=(_INT, REQUIRED),
+        axis=(INTEGER, -1),
+        opset=(INTEGER, REQUIRED),
     ),
     facts(
         "QLinearWhere",
@@ -228,15 +241,15 @@ LAYERS = (
             "T1": _SIXTEEN,
             "T2": f"{CODES} tensor(int16) tensor(uint16) tensor(int4) tensor(uint4)",
         },
-        axis=_INT,
+        axis=INTEGER,
     ),
     facts(
         "RelativePositionBias",
         "bias_table:T query_length:U key_length:U",
         "output:T",
         {"T": _SIXTEEN, "U": "tensor(int64)"},
-        is_bidirectional=(_INT, 0),
-        max_distance=(_INT, REQUIRED),
+        is_bidirectional=(INTEGER, 0),
+        max_distance=(INTEGER, REQUIRED),
     ),
     facts("SkipGroupNorm", "X:T gamma:M beta:M skip:T bias?:T", "Y:T S?:T", _GROUPED, **_GROUPS),
     facts(
@@ -244,9 +257,9 @@ LAYERS = (
         "A:T B:T",
         "Y:T",
         {"T": FLOATS},
-        alpha=(_FLOAT, 1.0),
-        transA=(_INT, 0),
-        transB=(_INT, 0),
+        alpha=(NUMBER, 1.0),
+        transA=(INTEGER, 0),
+        transB=(INTEGER, 0),
     ),
 )
 """Of `com.microsoft`, in the order of the names."""
