@@ -42,7 +42,7 @@ class BenchRequest:
         dims: Sizes of symbolic dimensions.
     """
 
-    models: tuple[str, ...] = ()
+    models: tuple[str, ...]
     prompt: int = 64
     tokens: int = 32
     context: int | None = None

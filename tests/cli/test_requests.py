@@ -10,6 +10,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.cli.app import COMMANDS
+from onnx_kvtool.commands.bench import BenchRequest
 from onnx_kvtool.commands.check import CheckRequest
 from onnx_kvtool.commands.evaluate import EvalRequest
 from onnx_kvtool.commands.infer import InferRequest
@@ -21,6 +22,7 @@ from onnx_kvtool.commands.rule import RuleRequest
 from onnx_kvtool.commands.verify import VerifyRequest
 
 REQUESTS: dict[str, Any] = {
+    "bench": BenchRequest,
     "check": CheckRequest,
     "eval": EvalRequest,
     "infer": InferRequest,
