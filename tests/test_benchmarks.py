@@ -5,6 +5,7 @@ Nothing here looks at how long anything takes.
 
 from __future__ import annotations
 
+import json
 import platform
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import page, sections, store
+from benchmarks import compatibility, page, sections, store
 from benchmarks.__main__ import main
 from benchmarks.processes.run import reason, run
 from benchmarks.results import Cell, Line, Section, Table, Target, ratio_cell
@@ -187,3 +188,11 @@ def test_a_section_that_was_measured_elsewhere_says_so(tmp_path: Path) -> None:
     assert "This section was measured elsewhere: cores 4." in text
     again = moved.with_section("own", [[SLOW, FAST]], {"cores": "2"}, {"onnx": "1"})
     assert "elsewhere" not in page.page(again, [SECTION])
+
+
+def test_the_page_of_compatibility_is_made_of_what_was_measured(root: Path) -> None:
+    """`python -m benchmarks compatibility` writes both."""
+    found = json.loads(compatibility.STORE.read_text(encoding="utf-8"))
+    written = (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    assert written == compatibility.page(found)
+    assert not [cell for row in found.values() for cell in row.values() if "wrong" in cell]

@@ -144,7 +144,9 @@ def _undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     copied = {axis for axis, size in enumerate(sizes) if size == 0}
     rest = [dim for axis, dim in enumerate(dims) if axis not in copied]
     known = math.prod(dim for dim in rest if isinstance(dim, int))
-    wanted = math.prod(size for size in sizes if size > 0)
+    wanted = math.prod(int(size) for size in sizes if size > 0)
+    if None in rest:
+        return wanted != 1
     return not all(isinstance(dim, int) for dim in rest) and known % wanted != 0
 
 
@@ -204,6 +206,31 @@ def _short_mask(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool
 def _window(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     view = Attention(node, opset)
     return view.left_window >= 0 or view.right_window >= 0
+
+
+def _computed_heads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether heads are grouped in 4-D, and the shape of an operand is computed."""
+    view = Attention(node, opset)
+    dims = [dims_of(value) for value in (view.query, view.key)]
+    if any(one is not None and len(one) == 3 for one in dims):
+        return False  # attributes give the numbers
+    query, key = (None if one is None else one[1] for one in dims)
+    if isinstance(query, int) and query == key:
+        return False
+    before: list[ir.Value | None] = [view.query, view.key, view.value]
+    steps = 0
+    while before and steps < _LONG_WAY:
+        value = before.pop()
+        producer = None if value is None else value.producer()
+        if producer is None:
+            continue
+        if producer.op_type == "Reshape":
+            if folder.integers(producer.inputs[1]) is None:
+                return True
+        elif producer.op_type not in ("MatMul", "Gemm", "TensorScatter", "ScatterND"):
+            before += producer.inputs
+        steps += 1
+    return bool(before)
 
 
 def _no_plain_4d(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -274,6 +301,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("masked-score-output", _masked_score_output),
         ("short-mask", _short_mask),
         ("window", _window),
+        ("computed-heads", _computed_heads),
         ("no-plain-4d", _no_plain_4d),
         ("no-kv-cache-update", _no_kv_cache_update),
     ],

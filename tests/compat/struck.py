@@ -5,7 +5,7 @@ A limit that strikes every node of its operator takes a case of onnx's own backe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -50,6 +50,21 @@ def attention(
     return _model([node], shapes, [name for name in outputs if name], opset, constants)
 
 
+def computed_heads() -> onnx.ModelProto:
+    """Return Attention of grouped heads, 4-D, whose query gets its shape from computed sizes."""
+    heads = onnx.numpy_helper.from_array(np.array([-1, D]), "heads")
+    nodes = [
+        helper.make_node("Shape", ["Q"], ["sizes"], start=0, end=2),
+        helper.make_node("Concat", ["sizes", "heads"], ["split"], axis=0),
+        helper.make_node("Reshape", ["Q", "split"], ["rows"]),
+        helper.make_node("Transpose", ["rows"], ["query"], perm=[0, 2, 1, 3]),
+        helper.make_node("Attention", ["query", "K", "V"], ["Y"], name="attention"),
+    ]
+    keys: list[int | str] = ["batch", H, KEYS, D]
+    shapes = {"Q": ["batch", "rows", 2 * H * D], "K": keys, "V": keys}
+    return _model(nodes, shapes, ["Y"], 23, [heads])
+
+
 def scatter(cache: int = T.FLOAT) -> onnx.ModelProto:
     """Return TensorScatter of an element type, between Casts from and to float."""
     nodes = [
@@ -76,7 +91,7 @@ def half(op_type: str) -> onnx.ModelProto:
 
 def _model(
     nodes: list[onnx.NodeProto],
-    shapes: dict[str, list[int]],
+    shapes: Mapping[str, Sequence[int | str]],
     outputs: list[str],
     opset: int,
     constants: list[onnx.TensorProto],
@@ -99,7 +114,7 @@ def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(5)
     return {
         value.name: rng.standard_normal(
-            [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+            [dim.dim_value or B for dim in value.type.tensor_type.shape.dim]
         ).astype(np.float32)
         for value in model.graph.input
     }
@@ -135,6 +150,7 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     ),
     "attention-short-mask": lambda: attention(2, 24, mask=[MASK[:4], MASK[:4]], nonpad=[4, 3]),
     "attention-window": lambda: attention(2, 25, left_window_size=1),
+    "attention-computed-heads": computed_heads,
     "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),
 }
 """Limit -> model, whose native form a release with that limit refuses or computes wrongly."""
