@@ -28,6 +28,8 @@ def modulo(of: Expr, by: Expr, facts: Facts) -> Expr:
     of = _without_multiples(of, by)
     if at_least(of, ZERO, facts) and below(of, by, facts):
         return of
+    if len(by.terms) > 1 and (whole := _whole_sums(of, by, facts)) is not None:
+        return of - whole * by
     return variable(Modulo(of, by))
 
 
@@ -50,6 +52,20 @@ def _without_multiples(of: Expr, by: Expr) -> Expr:
     return result
 
 
+def _whole_sums(of: Expr, by: Expr, facts: Facts) -> Expr | None:
+    """Return how often a sum goes into `of`, where what is left is certain to be less than it.
+
+    `b * (P + L) + j` holds `P + L` b times where j is below it. As many times as one of its terms
+    goes into terms of `of` is tried; None where none of them leaves such a rest.
+    """
+    for factor, k in by.terms:
+        whole = Expr.of({m - factor: c // k for m, c in of.terms if factor <= m and c % k == 0})
+        rest = of - whole * by
+        if factor and at_least(rest, ZERO, facts) and below(rest, by, facts):
+            return whole
+    return None
+
+
 def _divides(by: Expr, other: Expr) -> bool:
     if by == other:
         return True
@@ -70,6 +86,8 @@ def divided(of: Expr, by: Expr, facts: Facts) -> Expr:
         ((factor, k),) = by.terms
         whole = Expr.of({m - factor: c // k for m, c in of.terms if factor <= m and c % k == 0})
         rest = Expr.of({m: c for m, c in of.terms if not (factor <= m and c % k == 0)})
+    elif (sums := _whole_sums(of, by, facts)) is not None:
+        return sums
     else:
         whole, rest = (ONE, ZERO) if of == by else (ZERO, of)
     if at_least(rest, ZERO, facts) and below(rest, by, facts):

@@ -92,7 +92,9 @@ def _written(data: st.DataObject, depth: int, facts: Facts) -> _Written:
     a, mean_a = _written(data, depth - 1, facts)
     b, mean_b = _written(data, depth - 1, facts)
     kind = data.draw(
-        st.sampled_from(["+", "-", "*", "max", "min", "mod", "div", "if", "wrap", "guard", "last"])
+        st.sampled_from(
+            ["+", "-", "*", "max", "min", "mod", "div", "rows", "if", "wrap", "guard", "last"]
+        )
     )
     n = data.draw(st.integers(1, 4))
     zero = integer(0)
@@ -113,6 +115,16 @@ def _written(data: st.DataObject, depth: int, facts: Facts) -> _Written:
             return modulo(a, integer(n), facts), lambda p: mean_a(p) % n
         case "div":
             return divided(a, integer(n), facts), lambda p: mean_a(p) // n
+        case "rows":  # a flat index, taken apart by a size that is a sum
+            width = _L + _S + n
+            flat = a * width + b if data.draw(st.booleans()) else coordinate(2) * width + a
+
+            def place(p: _Place) -> int:
+                return evaluate(flat, p.at, p.world)
+
+            if data.draw(st.booleans()):
+                return modulo(flat, width, facts), lambda p: place(p) % (p.length + p.capacity + n)
+            return divided(flat, width, facts), lambda p: place(p) // (p.length + p.capacity + n)
         case "wrap":
             wrapped = choose(is_less(a, zero, facts), a + _S, a, facts)
             return wrapped, lambda p: mean_a(p) + p.capacity if mean_a(p) < 0 else mean_a(p)

@@ -24,6 +24,7 @@ from onnx_kvtool.analysis.attention.conditions import (
     shows_all,
 )
 from onnx_kvtool.analysis.attention.frame import BATCH, Frame
+from onnx_kvtool.analysis.attention.mask_function import MaskFunction, mask_function
 from onnx_kvtool.analysis.attention.operands import scaled_above
 from onnx_kvtool.analysis.attention.scores import Hidden, Mask, Scores
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
@@ -70,12 +71,15 @@ class Masking:
             other; None where they may show others.
         as_bool: Whether the mask may be one of bools.
         sentences: What is to be said of it.
+        function: What they hold, from which they can be written for other keys; None where that is
+            not known.
     """
 
     parts: tuple[MaskPart, ...]
     causal: Causality | None
     as_bool: bool
     sentences: tuple[str, ...]
+    function: MaskFunction | None = None
 
 
 def masking(
@@ -128,7 +132,8 @@ def masking(
         sentences.append("a row that the mask hides from every key is zero if it was no number")
     as_bool = isinstance(alone, Hidden) and (alive or alone.fill == -math.inf)
     causal = None if told is None else told[0]
-    return Masking(tuple(parts), causal, as_bool, tuple(sentences))
+    function = None if alone is None or element is None else mask_function(alone, frame, sight)
+    return Masking(tuple(parts), causal, as_bool, tuple(sentences), function)
 
 
 def _check_fill(

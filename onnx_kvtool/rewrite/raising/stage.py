@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.mask_function import MaskFunction
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice
@@ -19,6 +20,7 @@ from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = ["RaiseOutcome", "RaiseSettings", "scopes_of", "token_count", "without_capacity"]
 
@@ -61,12 +63,15 @@ class RaiseOutcome(RaiseReport):
         positions: Values that are assumed to hold positions which count up by one.
         rotated: Windows that became circular caches.
         equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
+        masks: Of each Attention that was written, what its mask holds and how many queries it has,
+            where that is known.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
     """
 
     positions: list[str] = field(default_factory=list)
     rotated: list[RotatedCache] = field(default_factory=list)
     equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
+    masks: dict[ir.Node, tuple[MaskFunction, Expr]] = field(default_factory=dict)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
 
     @staticmethod

@@ -9,7 +9,6 @@ import onnx_ir as ir
 from onnx_kvtool.rewrite.fixing.around import folded_note
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes
-from onnx_kvtool.rewrite.raising.mask_lengths import masks_of_capacity
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.sizes import names_in
@@ -44,12 +43,6 @@ def fix_raised(
     grown = _grown(before, input_shapes(model), outcome)
     dims = {name: size for name, size in settings.dims.items() if name not in grown}
     fixed = fix_sizes(model, dims, one_opset=True)
-    if settings.static and not fixed.refused:
-        lengths = masks_of_capacity(model, settings.capacity, grown, outcome)
-        if lengths:
-            again = fix_sizes(model, lengths, one_opset=True)
-            again.folded += fixed.folded
-            fixed = again
     outcome.blocked += fixed.refused
     outcome.notes += [*folded_note(fixed), *fixed.notes]
     if settings.static and fixed.inference is not None:

@@ -22,6 +22,7 @@ __all__ = [
     "gather",
     "gather_elements",
     "gather_nd",
+    "gather_nd_elements",
     "scattered_elements",
 ]
 
@@ -93,6 +94,24 @@ def gather_elements(site: ElementSite) -> IndexMap | None:
         return site.opaque()
     parts = [pick(data.parts[0], index) for index in indices.parts]
     return site.stacked(indices.axis + axis, parts)
+
+
+def gather_nd_elements(site: ElementSite) -> IndexMap | None:
+    """GatherND-11/12/13 without batch axes; an index may count from the end, and is in range."""
+    data, indices = site.input("data"), site.input("indices")
+    if data is None or indices is None or data.shape is None or indices.shape is None:
+        return None
+    rank = len(indices.shape)
+    taken = indices.along(rank - 1) if rank else None
+    element = data.element
+    if taken is None or element is None or site.number("batch_dims", 0) != 0:
+        return site.opaque()
+    facts = Facts(site.shape)
+    places = {i: coordinate(i - len(taken) + rank - 1) for i in range(len(taken), len(data.shape))}
+    for axis, index in enumerate(taken):
+        size = data.shape[axis]
+        places[axis] = choose(is_less(index, ZERO, facts), index + size, index, facts)
+    return site.whole(substitute(element, places, facts))
 
 
 def _picked(site: ElementSite, data: IndexMap, indices: IndexMap, axis: int) -> IndexMap:

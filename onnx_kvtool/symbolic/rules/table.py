@@ -101,7 +101,7 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("Flatten", movement.flatten, reshape.flatten_elements, fold=folding_whole.flatten),
         _of("Gather", select.gather, select.gather_elements, fold=folding.gather),
         _of("GatherElements", elementwise.like(1)),
-        _of("GatherND", select.gather_nd),
+        _of("GatherND", select.gather_nd, select.gather_nd_elements),
         _of("Gemm", linear.gemm),
         _of(
             "Greater",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -12,6 +13,7 @@ from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.model import read
 from onnx_kvtool.rewrite.report import Refused
+from onnx_kvtool.runtime.decoding.decoder import Decoder
 from onnx_kvtool.symbolic.dims import dims_of
 from tests.grids import part
 from tests.rewrite.fixing.test_fixtures import assert_static
@@ -59,35 +61,41 @@ def test_a_name_along_which_a_cache_grows_is_no_number() -> None:
 
 
 _GROWING = [
-    "llama__optimum",
-    "gpt2__optimum_op18",
-    "gemma2__optimum",
-    "gemma3__optimum_op18",
-    "gpt_neox__optimum",
-    "mistral__optimum",
-    "phi3__optimum_op18",
-    "qwen2__optimum_op18",
-    "qwen3__optimum_op18",
-    "qwen3__optimum_op18__onnxsim",
+    ("llama__optimum", {"batch_size": 2, "sequence_length": 3}),
+    ("gpt2__optimum_op18", {"batch_size": 1, "sequence_length": 1}),
+    ("gemma2__optimum", {"batch_size": 3, "sequence_length": 2}),
+    ("gemma3__optimum_op18", {"batch_size": 1, "sequence_length": 1}),
+    ("gpt_neox__optimum", {"batch_size": 2, "sequence_length": 1}),
+    ("qwen3__optimum_op18__onnxsim", {"batch_size": 1, "sequence_length": 1}),
+    ("gemma2_eager_dynamo18", {"batch": 1, "seq": 2}),
+    ("llama_eager_dynamo18", {"batch": 2, "seq": 1}),
+    ("falcon__dynamo_op18", {"s14": 3, "s87": 3, "s0": 2}),
+    ("mixtral__dynamo_op18", {"s14": 1, "s87": 1, "s0": 1}),
 ]
 
 
 @pytest.mark.long
 @part(5)
-@pytest.mark.parametrize("name", _GROWING)
-def test_a_decoder_whose_caches_grow(name: str) -> None:
+@pytest.mark.parametrize(("name", "dims"), _GROWING, ids=str)
+def test_a_decoder_whose_caches_grow(name: str, dims: dict[str, int]) -> None:
     """The mask is as long as the caches; what it says of rows that are not in use is nothing."""
     path = _FIXTURES / "growing" / f"{name}.onnx"
-    dims = {"batch_size": 3, "sequence_length": 2}
-    model, report = raise_(str(path), capacity=16, dims=dims, static=True)
+    model, report = raise_(str(path), capacity=11, dims=dims, static=True)
     assert_static(model)
     shapes = {value.name: dims_of(value) for value in model.graph.inputs}
-    assert shapes["attention_mask"] == (3, 16)
+    batch, length = (dims_of(model.graph.inputs[0]) or ())[:2]
+    assert shapes["attention_mask"] == (batch, 11)
     assert shapes["past_length"] == (1,)
     assert not [node for node in model.graph if node.op_type in ("Range", "Pad")]
     assert report.verification.status == "equal"
     assert report.verification.steps > 10
     assert {done.form for done in report.attention} == {"full"}
+    prompt = np.arange(batch * length).reshape(batch, length) % 7
+    logits = []
+    for decoder in (Decoder(model, threads=1), Decoder(str(path), threads=1)):
+        steps = [decoder.prefill(prompt), decoder.step(prompt[::-1]), decoder.step(prompt)]
+        logits.append(np.concatenate(steps))
+    np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-4)
 
 
 _DECODER = """<ir_version: 8, opset_import: ["" : 17]>
@@ -98,7 +106,7 @@ main (float[2, 3, sequence, 4] q, float[2, 3, sequence, 4] k, float[2, 3, sequen
     more = Neg (v)  nv = Concat <axis = 2> (pv, more)
     turned = Transpose <perm = [0, 1, 3, 2]> (nk)  products = MatMul (q, turned)
     axes = Constant <value = int64[2] {1, 2}> ()  zero = Constant <value = int64 {0}> ()
-    low = Constant <value = float {-10000}> ()  none = Constant <value = float {0}> ()
+    low = Constant <value = float {-3.0e38}> ()  none = Constant <value = float {0}> ()
     shown = MASK  wide = Unsqueeze (shown, axes)  hidden = Equal (wide, zero)
     bias = Where (hidden, low, none)  scores = Add (products, bias)
     p = Softmax <axis = -1> (scores)  found = MatMul (p, nv)

@@ -46,6 +46,32 @@ _CASES: dict[str, tuple[str, str, str]] = {
     ),
     "an input is a symbol": ("y = Identity(grid)", "B, L", "grid[i, j]"),
     "a coordinate on an axis of size 1 is 0": ("y = Identity(one)", "1", "one[0]"),
+    "Flatten of a matrix": (
+        "y = Flatten<axis = 2>(grid)",
+        "B * L, 1",
+        "grid[div(i, L), mod(i, L)]",
+    ),
+    "Flatten of a counter": (
+        "c = Constant<value = int64[2, 3] {0, 1, 2, 3, 4, 5}>()  y = Flatten<axis = 2>(c)",
+        "6, 1",
+        "i",
+    ),
+    "GatherND": (
+        (
+            "a = Constant<value = int64[2, 2] {1, 0, 1, 1}>()"
+            "c = Constant<value = int64[2, 3] {0, 1, 2, 3, 4, 5}>()  y = GatherND(c, a)"
+        ),
+        "2",
+        "i + 3",
+    ),
+    "GatherND of rows, from the end": (
+        (
+            "a = Constant<value = int64[2, 1] {-1, -2}>()"
+            "c = Constant<value = int64[2, 3] {0, 1, 2, 3, 4, 5}>()  y = GatherND(c, a)"
+        ),
+        "2, 3",
+        "j - 3 * i + 3",
+    ),
     "Shape": ("y = Shape(cache)", "4", "B | 3 | S | 5"),
     "Shape, a part": ("y = Shape<start = -2, end = 3>(cache)", "1", "S"),
     "Size": ("y = Size(upd)", "", "15 * B * L"),

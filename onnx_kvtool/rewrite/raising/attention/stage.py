@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.frame import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes, values
@@ -14,16 +15,19 @@ from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention
+from onnx_kvtool.rewrite.raising.attention.fixed_mask import FIXED, emit_fixed_mask
 from onnx_kvtool.rewrite.raising.attention.functions import open_functions
 from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, WHY_WHOLE, read_in_use
 from onnx_kvtool.rewrite.raising.attention.proving import prove_all
-from onnx_kvtool.rewrite.raising.attention.whole import read_whole
+from onnx_kvtool.rewrite.raising.attention.whole import WholeMask, read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.in_functions import remove_tags
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import Writer
+from onnx_kvtool.symbolic.sizes import bind_dim
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["keep_mask_shapes", "raise_attention", "raise_growing_attention"]
 
@@ -153,6 +157,8 @@ def _edit(
             moved[result] = uses[0].node.inputs[uses[0].idx]
         old += unread
         outcome.places = {**outcome.places, attention: place}
+        if fusion.masking.function is not None:
+            outcome.masks[attention] = fusion.masking.function, fusion.frame.sizes[QUERY]
     outcome.attention += [
         RaisedAttention(place, one.form, one.mask, (*one.sentences, *_why(one, settings)))
         for place, one in proven
@@ -193,7 +199,7 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
         number = rows.get(outcome.places[node]) if node in outcome.places else None
         if number is None or node.op_type != "Attention" or node.graph not in scopes:
             continue
-        unread = read_whole(node, target, scopes[node.graph], bounded=settings.static)
+        unread = read_whole(node, target, scopes[node.graph], _fixed_mask(node, settings, outcome))
         if unread is not None:
             old += unread
             done = outcome.attention[number]
@@ -201,4 +207,55 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
             sentence = f"rows of the caches that are not in use are hidden by the {how}"
             outcome.attention[number] = replace(done, form="full", proof=(*done.proof, sentence))
     outcome.removed += remove_dead(old)
+    _fix_columns(model, settings, outcome)
     return bool(old)
+
+
+def _fixed_mask(node: ir.Node, settings: RaiseSettings, outcome: RaiseOutcome) -> WholeMask | None:
+    """Return what writes the mask of an Attention with fixed sizes; None where nothing does."""
+    capacity, known = settings.capacity, outcome.masks.get(node)
+    if not settings.static or known is None or not isinstance(capacity, int):
+        return None
+    function, queries = known
+    length = bind_dim(queries.number or text(queries), settings.dims)
+    if not isinstance(length, int):
+        return None  # which is refused, as every size that is no number
+
+    def write_mask(mask: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
+        return emit_fixed_mask(function, mask, capacity, length, count, em)
+
+    return write_mask
+
+
+def _is_read(node: ir.Node) -> bool:
+    """Return whether an output of a graph depends on a node."""
+    waiting, seen = [node], {node}
+    while waiting:
+        one = waiting.pop()
+        for value in one.outputs:
+            if value.is_graph_output():
+                return True
+            users = {user for user, _ in value.uses()} - seen
+            seen |= users
+            waiting += users
+    return False
+
+
+def _fix_columns(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> None:
+    """Give inputs that say which rows hold tokens a column for each row of a cache.
+
+    Those that something else reads as well stay as long as the rows in use, and are refused.
+    """
+    capacity = settings.capacity
+    if not settings.static or not isinstance(capacity, int):
+        return
+    masks = {value for function, _ in outcome.masks.values() for value in function.inputs}
+    for value in model.graph.inputs:
+        if value not in masks or value.shape is None:
+            continue
+        if all(n.metadata_props.get(FIXED) or not _is_read(n) for n, _ in value.uses()):
+            value.shape = ir.Shape([value.shape[0], capacity])
+            what = "what it says of rows that are not in use is nothing"
+            outcome.notes.append(f"`{value.name}` is {capacity} long: {what}")
+    for _, _, node in nodes(model):
+        node.metadata_props.pop(FIXED, None)

@@ -16,6 +16,7 @@ with caches of zeros.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,7 @@ from onnx_kvtool.rewrite.raising.cuts import bounds_along, constants
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.expression import integer
 
-__all__ = ["read_whole"]
+__all__ = ["WholeMask", "read_whole"]
 
 _ROWS = 2
 _MASK, _COUNT = 3, 6
@@ -49,8 +50,12 @@ class _Part:
     count: ir.Value
 
 
+WholeMask = Callable[[ir.Value, ir.Value, Emitter], ir.Value]
+"""Writes a mask over all rows of a cache, given that over the rows in use and their number."""
+
+
 def read_whole(
-    node: ir.Node, opset: int, scope: ScopedValues, *, bounded: bool = False
+    node: ir.Node, opset: int, scope: ScopedValues, mask_of: WholeMask | None = None
 ) -> list[ir.Node] | None:
     """Let an Attention read caches whole, in place.
 
@@ -58,7 +63,7 @@ def read_whole(
         node: An Attention whose mask, if it has one, is as long as its keys.
         opset: Version of the default domain of the result.
         scope: The scope of its graph.
-        bounded: Whether a mask that has more columns than there are rows in use hides these too.
+        mask_of: What writes the mask; None for one that is padded.
 
     Returns:
         The nodes that may be read by nobody now; None where it reads no first rows of linear
@@ -78,9 +83,9 @@ def read_whole(
     if view.attn_mask is not None:
         if view.is_causal or view.nonpad_kv_seqlen is not None or view.attn_mask.dtype is None:
             return None
-        last = _MASK, _padded(view.attn_mask, keys, em)
-        if bounded:
-            last = _MASK, _bounded(last[1], keys, em)
+        mask = view.attn_mask
+        made = _padded(mask, keys, em) if mask_of is None else mask_of(mask, keys.count, em)
+        last = _MASK, made
     elif _is_counted(view, keys, opset):
         batch = (dims_of(keys.cache) or (None,))[0]
         size = integer(batch) if isinstance(batch, int) else batch
@@ -89,7 +94,7 @@ def read_whole(
         return None
     graph = node.graph
     assert graph is not None
-    before = (view.key, view.value, view.nonpad_kv_seqlen)
+    before = (view.key, view.value, view.nonpad_kv_seqlen, view.attn_mask)
     old = [p for value in before if value is not None and (p := value.producer()) is not None]
     graph.insert_before(node, em.commit())
     node.resize_inputs(max(len(node.inputs), last[0] + 1))
@@ -146,22 +151,3 @@ def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
         return em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
 
     return em.once(("whole mask", mask, keys.count), build)
-
-
-def _bounded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
-    """Return a mask that hides the rows not in use, whatever it says of them."""
-    dtype, rows = mask.dtype, (dims_of(keys.cache) or (None,) * 3)[_ROWS]
-    if dtype is None or not isinstance(rows, int):
-        return mask
-
-    def build() -> ir.Value:
-        numbers = em.constant(np.arange(rows, dtype=np.int64), "rows")
-        used = em.op("Less", numbers, keys.count, dtype=ir.DataType.BOOL, hint="in_use")
-        if dtype == ir.DataType.BOOL:
-            return em.op("And", mask, used, dtype=dtype, hint="bounded_mask")
-        hidden = em.constant(np.array([-np.inf]).astype(dtype.numpy()), "hidden")
-        nothing = em.constant(np.zeros(1, dtype.numpy()), "shown")
-        shown = em.op("Where", used, nothing, hidden, dtype=dtype, hint="unused")
-        return em.op("Add", mask, shown, dtype=dtype, hint="bounded_mask")
-
-    return em.once(("bounded mask", mask, keys.count), build)
