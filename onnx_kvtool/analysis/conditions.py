@@ -150,6 +150,10 @@ def _undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return not all(isinstance(dim, int) for dim in rest) and known % wanted != 0
 
 
+def _tanh(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    return NodeView(node, opset).attribute("approximate") == "tanh"
+
+
 def _constant_batches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     operand = node.inputs[1]
     dims = dims_of(operand)
@@ -292,6 +296,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("dynamic-input", _dynamic_input),
         ("shape-of-values", _shape_of_values),
         ("undivided", _undivided),
+        ("tanh", _tanh),
         ("constant-batches", _constant_batches),
         ("nonpad", _nonpad),
         ("causal-nonpad-rows", _causal_nonpad_rows),

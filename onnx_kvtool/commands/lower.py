@@ -316,13 +316,17 @@ def _lower(
         outcome = Outcome(source_opset, min(opset, source_opset), refused=change.refused)
     else:
         with collector_paused():
-            if request.dims or request.static:
+            asks = (
+                "" if release is None or release.static is None else f"{release} {release.static}"
+            )
+            if request.dims or request.static or asks:
                 outcome = rewrite_fixed(
                     model,
                     request.dims,
                     opset,
                     lowered,
-                    static=request.static,
+                    static=request.static or bool(asks),
+                    asks="" if request.static else asks,
                     keeps_opset=bool(request.only),
                 )
             else:

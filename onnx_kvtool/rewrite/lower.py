@@ -154,7 +154,7 @@ def _legalise(
     annotations.remove()
     if release is not None and release.bare:
         _leave_out_inner_shapes(model)
-    if any(done.location.op == "TensorScatter" for done in outcome.lowered):
+    elif any(done.location.op == "TensorScatter" for done in outcome.lowered):
         declare()
     return outcome
 

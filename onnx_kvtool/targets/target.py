@@ -93,6 +93,8 @@ class Release:
             a target.
         bare: Whether shapes of inner values have to be left out: it takes them for facts, where
             exporters write several names for one dimension, and some that are stale.
+        static: Why it is given models of fixed sizes only, a clause that follows its name; None
+            where it takes symbolic dimensions.
         functions: Whether it calls functions of the model.
         explicit: Attributes (operator, name) that must not be written out, even at their default.
         contrib: Operators that ONNX does not define, of `com.microsoft` or put into the default
@@ -115,6 +117,7 @@ class Release:
     notes: str
     unsupported: str | None = None
     bare: bool = False
+    static: str | None = None
     functions: bool = True
     narrower: Mapping[str, Known] = field(default_factory=dict)
 
@@ -322,6 +325,7 @@ def _release(
         notes=line["notes"],
         unsupported=line.get("unsupported"),
         bare=line.get("bare", False),
+        static=line.get("static"),
         functions=line.get("functions", True),
         narrower=_known(line, steps),
     )

@@ -179,6 +179,13 @@ CASES: list[Case] = [
         ),
     ),
     (
+        "gelu-tanh",
+        "iree",
+        20,
+        'g (float[2, 3] x) => (float[2, 3] z) { z = Gelu <approximate: string = "tanh"> (x) }',
+        "g (float[2, 3] x) => (float[2, 3] z) { z = Gelu (x) }",
+    ),
+    (
         "lacks-Compress",
         "tract",
         18,
@@ -260,6 +267,38 @@ def test_functions_are_inlined_and_inner_shapes_left_out_for_a_runtime_that_want
     assert all(value.shape is None for value in model.graph.node(0).outputs)
     kept, _ = kv.lower(onnx.parser.parse_model(text), target="onnxruntime", verify=False)
     assert kept.functions
+
+
+def test_no_shape_of_an_update_is_declared_for_a_runtime_that_takes_it_for_a_fact() -> None:
+    text = """
+        g (float[n, 2, 5, 7] past, float[n, s, 14] new, int64[4] to, int64[n] at)
+        => (float[n, 2, 5, 7] z) {
+            split = Reshape (new, to)
+            update = Transpose <perm = [0, 2, 1, 3]> (split)
+            z = TensorScatter (past, update, at)
+        }
+    """
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", "24") + text)
+    model, _ = kv.lower(model, target="tract", verify=False)
+    inner = [value for node in model.graph for value in node.outputs if not value.is_graph_output()]
+    assert len(inner) > 2
+    assert {value.shape for value in inner} == {None}
+
+
+def test_a_runtime_that_broadcasts_unknown_sizes_wrongly_is_given_fixed_ones_only() -> None:
+    text = "g (float[n, s] x, float[m, s] y) => (float[k, s] z) { z = Add (x, y) }"
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", "18") + text)
+    with pytest.raises(Refused) as refused:
+        kv.lower(model, target="iree", dims={"s": 5}, verify=False)
+    first = refused.value.report.refused[0]
+    assert first.code == "symbolic-dimension"
+    assert "iree 3.13.0 computes operators that broadcast" in first.message
+    assert first.help == "fix it with `--dim n=N`"
+    sizes = {"n": 2, "m": 1, "s": 5}
+    fixed, _ = kv.lower(model, target="iree", dims=sizes, verify=False)
+    assert fixed.graph.outputs[0].shape == [2, 5]
+    spared, _ = kv.lower(model, target="tract", verify=False)
+    assert not spared.graph.inputs[0].shape.is_static()
 
 
 def test_a_model_below_the_lowest_opset_of_a_release_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -23,6 +24,7 @@ def rewrite_fixed(
     rewrite: Callable[[], Outcome],
     *,
     static: bool,
+    asks: str = "",
     keeps_opset: bool = False,
 ) -> Outcome:
     """Fix sizes of a model and lower it, in place.
@@ -33,6 +35,7 @@ def rewrite_fixed(
         opset: The opset that the rewrite would lead to, for a refusal before it.
         rewrite: Rewrites the model in place.
         static: Whether every size of the result has to be a number.
+        asks: Who asks for numbers, and why, where that is not the user.
         keeps_opset: Whether nodes stay at the opset of the model, so that functions built on
             another one cannot be opened.
 
@@ -54,7 +57,9 @@ def rewrite_fixed(
         after = fix_sizes(model, {}, one_opset=True)
         outcome.refused += after.refused
         if static and after.inference is not None:
-            outcome.refused += dynamic_parts(model, after.inference)
+            found = dynamic_parts(model, after.inference)
+            told = f"{asks}: " if asks else ""
+            outcome.refused += [replace(one, message=told + one.message) for one in found]
         outcome.notes[:0] = [*folded_note(before, after), *before.notes]
     labels.remove()
     return outcome
