@@ -111,7 +111,9 @@ def test_no_malformed_model_makes_a_command_crash(
         if result.exit_code == 3:
             assert "kvtool: error: " in result.stderr or name == "verify"
         codes.add(result.exit_code)
-    assert len(codes) > 1 or name in ("ops", "rule"), "everything ends alike: nothing is tested"
+    assert len(codes) > 1 or name in ("ops", "rule", "targets"), (
+        "everything ends alike: nothing is tested"
+    )
 
 
 def _calls(models: list[onnx.ModelProto]) -> Iterator[tuple[int, str]]:

@@ -29,7 +29,7 @@ Exit codes:
 Examples:
   kvtool inspect decoder.onnx                 summary and cache table
   kvtool inspect decoder.onnx --dim batch=4   with the bytes of four sequences
-  kvtool inspect decoder.onnx --capacity 32768 --cache-dtype float16 --memory 24GiB
+  kvtool inspect decoder.onnx --capacity 32768 --memory 24GiB
   kvtool inspect decoder.onnx --nodes         with every cache and every node
   kvtool inspect decoder.onnx --format html -o decoder.html
   kvtool inspect decoder.onnx --format mermaid

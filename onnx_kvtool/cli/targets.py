@@ -20,7 +20,7 @@ Exit codes:
 \b
 Examples:
   kvtool targets                    a line for each release
-  kvtool targets tensorrt           those of a runtime, and what their limits mean
+  kvtool targets tensorrt           those of a runtime, with limits in words
   kvtool targets onnxruntime@1.17   one release
   kvtool targets --format json      with notes and sources
 

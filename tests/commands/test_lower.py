@@ -221,7 +221,7 @@ _WRONG: dict[str, Callable[[Path], LowerRequest]] = {
     "the output is the input": lambda p: LowerRequest(model=str(p), output=str(p)),
     "the output is a link to the input": lambda p: LowerRequest(model=str(p), output=str(_link(p))),
     "an opset above 23": lambda p: LowerRequest(model=str(p), opset=24),
-    "an opset below 11": lambda p: LowerRequest(model=str(p), opset=10),
+    "an opset below 9": lambda p: LowerRequest(model=str(p), opset=8),
     "only with an opset": lambda p: LowerRequest(model=str(p), opset=18, only=("TensorScatter",)),
     "int32 with ScatterND": lambda p: LowerRequest(
         model=str(p), index_dtype="int32", via="scatternd"
