@@ -88,6 +88,17 @@ def _other_element_type(node: ir.Node, opset: int, limit: Limit, folder: Folder)
     return _type_of(node) not in limit.types
 
 
+def _infinite(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the input may hold infinities, and its element type is not spared."""
+    data = node.inputs[0]
+    producer = None if data is None else data.producer()
+    if producer is not None and producer.op_type == "Cast":
+        given = producer.inputs[0]
+        if given is not None and given.dtype is not None and given.dtype.name == "BOOL":
+            return False
+    return _type_of(node) not in limit.types
+
+
 def _further_outputs(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return any(output.name for output in node.outputs[1:])
 
@@ -289,6 +300,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
     [
         ("always", _always),
         ("other-element-type", _other_element_type),
+        ("infinite", _infinite),
         ("further-outputs", _further_outputs),
         ("reduction", _reduction),
         ("dynamic-axes", _dynamic_axes),

@@ -13,13 +13,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["ONLY_LOAD", "RuntimeFailed", "environment", "installed", "run_in"]
+__all__ = ["ONLY_LOAD", "RuntimeFailed", "environment", "installed", "run_in", "running"]
 
 _RUNNER = Path(__file__).with_name("run_model.py")
 
@@ -72,12 +73,49 @@ def run_in(
             command += [inputs, outputs]
         result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if result.returncode != 0:
-            lines = [line for line in result.stderr.splitlines() if line.strip()]
-            raise RuntimeFailed(lines[-1] if lines else f"exit code {result.returncode}")
+            raise _failure(result.stderr, result.returncode)
         if feeds is ONLY_LOAD:
             return []
-        with np.load(outputs) as arrays:
-            return [arrays[str(index)] for index in range(len(arrays.files))]
+        return _arrays(outputs)
+
+
+@contextmanager
+def running(
+    runtime: str, version: str | None, model: Path
+) -> Iterator[Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
+    """Give what runs a model that a release has loaded once, as `run_in` does.
+
+    It raises RuntimeFailed where the release does not load the model, or does not run it.
+    """
+    command = [installed(runtime, version), "-I", _RUNNER, runtime, model, "-"]
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as errors:
+        inputs, outputs = Path(directory, "inputs.npz"), Path(directory, "outputs.npz")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+        with subprocess.Popen(command, text=True, **pipes) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+
+            def run(feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+                np.savez(inputs, **feeds)
+                with suppress(BrokenPipeError):  # it has ended, and said why
+                    process.stdin.write(f"{inputs}\n{outputs}\n")
+                    process.stdin.flush()
+                if not any(line == "done\n" for line in process.stdout):
+                    errors.seek(0)
+                    raise _failure(errors.read(), process.wait())
+                return _arrays(outputs)
+
+            yield run
+
+
+def _failure(errors: str, code: int) -> RuntimeFailed:
+    lines = [line for line in errors.splitlines() if line.strip()]
+    return RuntimeFailed(lines[-1] if lines else f"exit code {code}")
+
+
+def _arrays(path: Path) -> list[np.ndarray]:
+    with np.load(path) as arrays:
+        return [arrays[str(index)] for index in range(len(arrays.files))]
 
 
 @cache

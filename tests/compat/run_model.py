@@ -1,11 +1,13 @@
 """Runs models in the runtime of the interpreter that executes this file.
 
     python run_model.py RUNTIME MODEL [INPUTS OUTPUTS]...
+    python run_model.py RUNTIME MODEL -
 
 INPUTS is an .npz with one array per graph input, by name. OUTPUTS becomes an .npz with one array
 per graph output, called `0`, `1`, ... in the order of the graph. Without the two the model is only
-loaded; with several pairs it is run once for each. The file imports numpy, the runtime and nothing
-else, because it runs where kvtool is not installed.
+loaded; with several pairs it is run once for each. With `-` the pairs are read from standard input,
+one path per line, and `done` is written behind each pair: what is fed may depend on what was found.
+The file imports numpy, the runtime and nothing else, because it runs where kvtool is not installed.
 """
 
 from __future__ import annotations
@@ -191,12 +193,20 @@ LOADERS: dict[str, Callable[[str], Run]] = {
 }
 
 
+DONE = "done"
+
+
 def main(runtime: str, path: str, *files: str) -> None:
     run = LOADERS[runtime](path)
-    for inputs, outputs in zip(files[::2], files[1::2], strict=True):
+    is_asked = files == ("-",)
+    paths = (line.rstrip("\n") for line in sys.stdin) if is_asked else iter(files)
+    for inputs, outputs in zip(paths, paths, strict=True):
         with np.load(inputs) as arrays:
             feeds = {name: arrays[name] for name in arrays.files}
         np.savez(outputs, **{str(index): array for index, array in enumerate(run(feeds))})
+        if is_asked:
+            sys.stdout.write(f"{DONE}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -50,6 +50,20 @@ def attention(
     return _model([node], shapes, [name for name in outputs if name], opset, constants)
 
 
+def lost_infinity(op_type: str, hidden: float) -> onnx.ModelProto:
+    """Return a reduction of rows of which one holds nothing but infinities."""
+    numbers = np.array([[0], [hidden]], np.float32)
+    constants = [
+        onnx.numpy_helper.from_array(numbers, "numbers"),
+        onnx.numpy_helper.from_array(np.array([-1]), "last"),
+    ]
+    nodes = [
+        helper.make_node("Add", ["X", "numbers"], ["rows"]),
+        helper.make_node(op_type, ["rows", "last"], ["Y"]),
+    ]
+    return _model(nodes, {"X": [2, KEYS]}, ["Y"], 24, constants)
+
+
 def computed_heads() -> onnx.ModelProto:
     """Return Attention of grouped heads, 4-D, whose query gets its shape from computed sizes."""
     heads = onnx.numpy_helper.from_array(np.array([-1, D]), "heads")
@@ -151,6 +165,8 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "attention-short-mask": lambda: attention(2, 24, mask=[MASK[:4], MASK[:4]], nonpad=[4, 3]),
     "attention-window": lambda: attention(2, 25, left_window_size=1),
     "attention-computed-heads": computed_heads,
+    "reduce-max-infinite": lambda: lost_infinity("ReduceMax", -np.inf),
+    "reduce-min-infinite": lambda: lost_infinity("ReduceMin", np.inf),
     "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),
 }
 """Limit -> model, whose native form a release with that limit refuses or computes wrongly."""

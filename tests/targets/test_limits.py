@@ -101,6 +101,23 @@ CASES: list[Case] = [
         ),
     ),
     (
+        "reduce-max-infinite",
+        "openvino",
+        24,
+        (
+            "g (float[2, 3, 5] x) => (float[3] z) <int64[2] a = {0, -1}> "
+            "{ z = ReduceMax <keepdims: int = 0> (x, a) }"
+        ),
+        ("g (bool[2, 3] x) => (float[1, 1] z) { y = Cast <to: int = 1> (x)  z = ReduceMax (y) }"),
+    ),
+    (
+        "reduce-min-infinite",
+        "openvino",
+        13,
+        ("g (float[2, 3, 5] x) => (float[2, 3, 1] z) { z = ReduceMin <axes: ints = [-1]> (x) }"),
+        "g (int64[2, 3] x) => (int64[1, 1] z) { z = ReduceMin (x) }",
+    ),
+    (
         "swish",
         "tensorrt@10.15",
         24,

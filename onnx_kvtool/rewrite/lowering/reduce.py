@@ -1,11 +1,16 @@
-"""Reductions with axes from an input, or on bool, for opsets where they lack one or the other."""
+"""Reductions with axes from an input, or on bool, for opsets where they lack one or the other.
+
+ReduceMax and ReduceMin also become TopK, for runtimes that lose infinities in them.
+"""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import squeeze
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, count_of, switch
@@ -40,6 +45,9 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     Refuses run-time axes when the rank is unknown, when their number is unknown and decides
     whether dimensions are dropped, and for several axes of integers where the result is rounded
     once, as a mean is.
+
+    Where the release must not be given a ReduceMax or ReduceMin, or the target has this form of it
+    and it is asked to go, it becomes one TopK for each axis; axes that are not known are refused.
     """
     view = NodeView(node, context.opset_of(node))
     data = view.required("data")
@@ -53,18 +61,61 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     else:
         axes = view.input("axes")
         known = context.folder.integers(axes)
-        if known is not None:
-            axes = tuple(int(a) for a in known.ravel())
+        numbers = None if known is None else tuple(int(a) for a in known.ravel())
+        if numbers is None:  # an emitted constant was no initializer when the folder met it
+            numbers = constant_integers(axes)
+        if numbers is not None:
+            axes = numbers
         elif axes is not None and count_of(axes) == 0:
             axes = ()
     if not axes and not isinstance(axes, ir.Value):
         axes = () if noop else None
     op = node.op_type
+    limits = context.limits
+    is_struck = limits is not None and limits.problem(node, context.opset_of(node), context.folder)
+    if op in ("ReduceMax", "ReduceMin") and (is_struck or em.opset >= 20):
+        return Replacement((_first_of_sorted(em, op, data, axes, keepdims),))
     if data.dtype is None:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     if data.dtype == _BOOL and op in ("ReduceMax", "ReduceMin"):
         return Replacement((_on_bool(em, data, axes, keepdims, noop, op == "ReduceMin"),))
     return Replacement((_reduce(em, op, data, axes, keepdims, noop),))
+
+
+def _first_of_sorted(
+    em: Emitter,
+    op: str,
+    data: ir.Value,
+    axes: ir.Value | tuple[int, ...] | None,
+    keepdims: bool,
+) -> ir.Value:
+    """Return the maximum or minimum along each axis as the first of one TopK; not of bool.
+
+    An axis without elements fails at run time, where the reduction gives the lowest number.
+    """
+    dims, dtype = dims_of(data), data.dtype or ir.DataType.UNDEFINED
+    if axes is None and dims is not None:
+        axes = tuple(range(len(dims)))
+    if not isinstance(axes, tuple) or dtype == _BOOL:
+        what = "its element type is bool" if dtype == _BOOL else "its axes are not known"
+        raise Refusal(
+            "dynamic-input",
+            f"`{op}` cannot become TopK: {what}",
+            help="make the axes constant, and declare the shape",
+        )
+    reduced = data
+    for axis in axes:
+        attributes = {"axis": axis, "largest": int(op == "ReduceMax")}
+        reduced, _ = em.multi(
+            "TopK",
+            reduced,
+            em.constant([1], "one"),
+            attributes=attributes,
+            dtypes=(dtype, _INT64),
+        )
+    if not axes:
+        return em.op("Identity", data, dtype=dtype)
+    return reduced if keepdims else squeeze(em, reduced, axes)
 
 
 def _on_bool(

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import onnx_kvtool as kv
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.runtime import reference
 from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
@@ -125,3 +128,22 @@ def test_what_is_rounded_once_is_refused_for_integers(op: str) -> None:
     inputs = {"data": np.arange(6).reshape(2, 3), "axes": _axes(0, 1)}
     found = refusal(one_node(op, inputs, [np.int64], opset=18), 17)
     assert (found.code, found.lowest_opset) == ("dynamic-input", 18)
+
+
+@pytest.mark.parametrize("opset", [20, 18, 13])
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [(1,), (0, -1), ()], ids=str)
+@pytest.mark.parametrize(("op", "nothing"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
+def test_infinities_stay_where_a_release_loses_them(
+    op: str, nothing: float, axes: tuple[int, ...], keepdims: int, opset: int
+) -> None:
+    data = _X.copy()
+    data[0] = data[:, :, 2] = nothing
+    inputs = {"data": data, **({"axes": _axes(*axes)} if axes else {})}
+    model = one_node(op, inputs, [np.float32], opset=20, constants=[*inputs][1:], keepdims=keepdims)
+    lowered, _ = kv.lower(model, target="openvino", opset=opset, verify=False)
+    assert op not in {node.op_type for node in lowered.graph}
+    (found,) = reference.Session(serialize(lowered), "").run({"data": data}).values()
+    reduce = np.max if op == "ReduceMax" else np.min
+    expected = reduce(data, axis=axes or None, keepdims=bool(keepdims))
+    assert np.array_equal(found, expected)
