@@ -43,6 +43,15 @@ def emit_mask(
     key = ("attention mask", found.parts, found.as_bool, dtype, frame.sizes[QUERY:])
 
     def build() -> ir.Value:
+        whole = together()
+        if whole.shape is None:
+            # Whoever lowers Attention wants to know whether heads of one group share the mask.
+            axes = [[part.axes[role] for part in found.parts] for role in (BATCH, HEAD)]
+            ones = [1 if all(axis is None for axis in each) else None for each in axes]
+            whole.shape = ir.Shape([*ones, None, None])
+        return whole
+
+    def together() -> ir.Value:
         parts = [_emit_part(part, dtype, em, as_bool=found.as_bool) for part in found.parts]
         whole = parts[0]
         for part in parts[1:]:

@@ -148,6 +148,10 @@ def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
         pads = em.op("Concat", nothing, rest, attributes={"axis": 0}, hint="pads")
         lowest = False if dtype == ir.DataType.BOOL else -np.inf
         hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
-        return em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+        whole = em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+        dims = dims_of(mask)
+        if dims is not None:
+            whole.shape = ir.Shape([*dims[:-1], None])
+        return whole
 
     return em.once(("whole mask", mask, keys.count), build)

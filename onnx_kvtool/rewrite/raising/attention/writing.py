@@ -33,6 +33,11 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
             assert operand.heads.number is not None
             attributes[name] = operand.heads.number
     queries, attributes["scale"] = scaled_queries(em, queries, fusion.dtype, fusion.scale)
+    if not packed:
+        for operand, value in zip(fusion.operands, (queries, keys, values), strict=True):
+            if value.shape is None:  # whoever lowers Attention wants to know its heads
+                heads, width = operand.heads.number, operand.width.number
+                value.shape = ir.Shape([None, heads, None, width])
     inputs: list[ir.Value | None] = [queries, keys, values]
     rows = Rows(queries, keys, 1 if packed else 2)
     if fusion.masking.causal is not None:
