@@ -75,6 +75,16 @@ def test_a_process_that_ends_is_a_failure(root: Path) -> None:
     worker.close()
 
 
+def test_a_model_that_does_not_load_leaves_no_process(root: Path, monkeypatch) -> None:
+    closed = []
+    close = Worker.close
+    monkeypatch.setattr(Worker, "close", lambda self: (closed.append(self), close(self)))
+    with pytest.raises(kv.KvtoolError, match="cannot load the model"):
+        Worker(str(root / BROKEN), "a model", capacity=9, threads=1, dims={})
+    (worker,) = closed
+    assert worker._process.returncode is not None
+
+
 WRONG = [
     ({"prompt": 0}, "`prompt` is 0"),
     ({"tokens": 1}, "`tokens` is 1, expected at least 2"),

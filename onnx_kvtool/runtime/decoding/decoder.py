@@ -17,6 +17,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.runtime.decoding.bound import BoundSession, Buffer
 from onnx_kvtool.runtime.decoding.feeds import Feeder, Tokens
+from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.inputs.pairs import CachePair
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
@@ -305,7 +306,14 @@ def _form(holds: list[_Hold]) -> Form:
 
 
 def likeliest(logits: Array) -> Tokens:
-    """Return the likeliest token of each sequence, (B,), by its last logits (B, S, V) or (B, V)."""
+    """Return the likeliest token of each sequence, (B,), by its last logits (B, S, V) or (B, V).
+
+    Raises:
+        RunFailed: If the logits are of another rank, or of no size.
+    """
+    if logits.ndim not in (2, 3) or not logits.size:
+        text = f"the logits are of shape {logits.shape}, expected (B, S, V) or (B, V)"
+        raise RunFailed(text)
     last = logits[:, -1] if logits.ndim > 2 else logits
     return np.asarray(np.argmax(last.astype(np.float32), axis=-1), np.int64)
 

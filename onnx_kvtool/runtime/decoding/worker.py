@@ -92,7 +92,11 @@ class Worker:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
         )
-        self.loaded: Loaded = self._ask((model, capacity, threads, dict(dims)))
+        try:
+            self.loaded: Loaded = self._ask((model, capacity, threads, dict(dims)))
+        except BaseException:
+            self.close()
+            raise
 
     def round(self, ids: Tokens, context: int, steps: int) -> Round:
         """Take in a prompt, go on to a context, and make tokens.

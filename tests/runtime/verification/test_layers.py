@@ -119,7 +119,9 @@ def test_a_fault_in_one_layer_stays(fault: Callable[[ir.Model], None], is_lowere
     fault(wrong)
     if is_lowered:
         wrong, _ = kv.lower(wrong, opset=18, verify=False)
-    assert compared(source, wrong).status == "different"
+    # A layer that nobody reads is struck, with weights that a copy of the source still has.
+    is_struck = is_lowered and fault is leave_out_a_layer
+    assert compared(source, wrong).status == ("unrunnable" if is_struck else "different")
 
 
 def test_a_constant_of_one_layer_stays() -> None:
