@@ -33,6 +33,7 @@ RUNS = [
     "raise exported.onnx --assume contiguous --assume in-range --no-verify",
     "eval decoder.onnx --random",
     "ops TensorScatter",
+    "bench decoder.onnx --prompt 3 --tokens 2 --rounds 1",
     "rule KV001",
     "targets",
     "help lower",
