@@ -185,7 +185,10 @@ def serialize(model: ir.Model) -> bytes:
         message.training_info.extend(known.training)
         data: bytes = message.SerializeToString(deterministic=True)
     except EncodeError as error:
-        raise _too_large() from error
+        if message.ByteSize() > MAX_MESSAGE_BYTES:
+            raise _too_large() from error
+        # protobuf has no other words for it
+        raise MemoryError("there is no memory for the bytes of the model") from error
     except (ir.serde.SerdeError, TypeError, ValueError) as error:
         raise KvtoolError(f"the model cannot be written: {reason(error)}") from error
     if len(data) > MAX_MESSAGE_BYTES:

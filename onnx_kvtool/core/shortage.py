@@ -8,6 +8,10 @@ from onnx_kvtool.core.errors import KvtoolError, Shortage
 
 __all__ = ["as_shortage"]
 
+_PROTOBUF_SAYS = ("Arena alloc failed", "to serialize proto")
+"""What protobuf 6 says, as an error about the message, where it gets no memory for one that is not
+too large."""
+
 
 def as_shortage(error: Exception) -> KvtoolError | None:
     """Return what to tell the user of an exception that the machine is to blame for.
@@ -16,8 +20,10 @@ def as_shortage(error: Exception) -> KvtoolError | None:
         An error about memory that could not be had, or about a library that does not load, as
         happens when memory is short; None for any other exception.
     """
-    if isinstance(error, MemoryError) or (
-        isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or any(text in str(error) for text in _PROTOBUF_SAYS)
     ):
         return Shortage(
             "there is not enough memory",
