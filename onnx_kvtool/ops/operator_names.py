@@ -44,7 +44,8 @@ REPLACEABLE = tuple(
     GroupNormalization HammingWindow HannWindow HardSigmoid HardSwish LayerNormalization
     LeakyRelu LessOrEqual LinearAttention LogSoftmax MeanVarianceNormalization Mish
     NegativeLogLikelihoodLoss PRelu RMSNormalization Range ReduceL1 ReduceL2 ReduceLogSum
-    ReduceLogSumExp ReduceSumSquare Relu RotaryEmbedding Selu SequenceMap Shrink Softmax
+    ReduceLogSumExp ReduceMax ReduceMin ReduceSumSquare Relu RotaryEmbedding
+    Selu SequenceMap Shrink Softmax
     SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth SwiGLU Swish TensorScatter
     ThresholdedRelu
     """.split()  # noqa: SIM905 - a list of 49 strings takes 49 lines
