@@ -116,7 +116,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("Einsum", Lowering("einsum", 12, lower_einsum_12)),
         ("GRU", Lowering("recurrent", 14, lower_recurrent_14)),
         ("GatherND", Lowering("gather_nd", 12, lower_gather_nd_12)),
-        ("GridSample", Lowering("grid_sample", 20, lower_grid_sample_20)),
+        ("GridSample", Lowering("grid_sample", 20, lower_grid_sample_20, reads=16)),
         ("HammingWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
         ("HannWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
         ("Hardmax", Lowering("softmax", 13, lower_softmax_13)),
