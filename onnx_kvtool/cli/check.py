@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.failure import show_failure
 from onnx_kvtool.cli.options import budget_option, dim_option
-from onnx_kvtool.cli.output import write_data
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
-
-if TYPE_CHECKING:
-    from onnx_kvtool.commands.check_settings import Settings
-    from onnx_kvtool.lint.report import CheckReport
 
 __all__ = ["check"]
 
@@ -235,90 +229,23 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     standard error. Nothing is changed without --fix. A finding is silenced by --ignore, by the
     configuration, by a baseline, or by `kvtool.ignore` in the metadata of a node, graph or model.
     """
+    from onnx_kvtool.cli.findings import ShownFindings
     from onnx_kvtool.cli.progress import shown_progress
-    from onnx_kvtool.commands.check import CheckRequest, run
+    from onnx_kvtool.commands.check import CheckRequest, stream
     from onnx_kvtool.commands.check_settings import resolve
 
     request = CheckRequest(**options)
     settings = resolve(request)
-    # Nothing but this has run in this process, and the display has a thread from its first word on.
-    with shown_progress(enabled=not quiet, at_once=False) as progress:
-        report = run(request, progress, settings=settings, may_copy=True)
-    from onnx_kvtool.report.findings.github import step_outputs, step_summary
-
-    _write(report, settings, options["output"], context.color, verbose=verbose)
-    if settings.output_format == "github":
-        _append_for_github("GITHUB_STEP_SUMMARY", "step summary", step_summary(report))
-    _append_for_github("GITHUB_OUTPUT", "outputs of the step", step_outputs(report))
-    exit_code = 0 if settings.exit_zero and not report.failures else report.exit_code
-    if not quiet:
-        from onnx_kvtool.report.findings.text import closing, remarks
-        from onnx_kvtool.report.text import print_talk
-
-        print_talk(remarks(report, verbose=verbose), color=context.color)
-        last = closing(report, fails=exit_code > 0, offers_fixes=settings.fix != "show")
-        print_talk(last, color=context.color)
+    with ShownFindings(settings, options["output"], context.color, quiet, verbose) as shown:
+        # Nothing but this has run in this process, and the display has a thread from its first
+        # word on.
+        with shown_progress(enabled=not quiet, at_once=False) as progress:
+            tally = shown.tally
+            stream(request, shown.file, progress, settings=settings, tally=tally, may_copy=True)
+        shown.end()
+    exit_code = 0 if settings.exit_zero and not tally.failures else tally.exit_code
+    shown.close(fails=exit_code > 0)
     assert context.parent is not None
-    for path, failure in report.failures:
+    for path, failure in tally.failures:
         show_failure(path, failure, debug=context.parent.params["debug"])
     context.exit(exit_code)
-
-
-def _write(
-    report: CheckReport,
-    settings: Settings,
-    output: str | None,
-    color: bool | None,
-    *,
-    verbose: bool,
-) -> None:
-    """Write the report to a file, or print it."""
-    to_stdout = output in (None, "-")
-    if settings.output_format == "text" and settings.fix != "show":
-        from onnx_kvtool.report.findings.text import blocks, counts
-        from onnx_kvtool.report.text import print_blocks, text_of_blocks
-
-        found = counts(report) if settings.statistics else blocks(report, verbose=verbose)
-        if to_stdout:
-            print_blocks(found, color=color)
-            return
-        text = text_of_blocks(found).rstrip("\n")
-    else:
-        text = _data(report, settings)
-    if not to_stdout:
-        from onnx_kvtool.core.files.atomic import write_bytes
-
-        assert output is not None
-        write_bytes(output, (f"{text}\n" if text else "").encode())
-    elif text:
-        write_data(text)
-
-
-def _data(report: CheckReport, settings: Settings) -> str:
-    """Return the report in a format that is data: a diff, or one for programs."""
-    if settings.output_format == "text":
-        from onnx_kvtool.report.findings.text import changes
-
-        return changes(report).rstrip("\n")
-    from onnx_kvtool.report.findings.json import to_check_json
-    from onnx_kvtool.report.findings.table import RENDERERS
-
-    if settings.output_format == "json":
-        return to_check_json(report, statistics=settings.statistics)
-    return RENDERERS[settings.output_format](report)
-
-
-def _append_for_github(variable: str, what: str, text: str) -> None:
-    """Add a text to a file of GitHub Actions; nothing where the variable that names it is unset."""
-    path = os.environ.get(variable)
-    if not path:
-        return
-    from onnx_kvtool.core.errors import UnwritableOutput
-
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise UnwritableOutput(
-            f"cannot write the {what} `{path}`: {error.strerror or error}"
-        ) from error

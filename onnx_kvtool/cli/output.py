@@ -12,18 +12,23 @@ from onnx_kvtool.core.errors import UnwritableOutput, UsageError
 if TYPE_CHECKING:
     from onnx_kvtool.report.json import JsonReport
 
-__all__ = ["as_unwritable", "refuse_stdout", "write_data", "write_json"]
+__all__ = ["as_unwritable", "refuse_stdout", "write_data", "write_json", "write_text"]
 
 
 def write_data(text: str) -> None:
-    """Write `text` and a line end to standard output, at once.
+    """Write `text` and a line end to standard output, at once; see `write_text`."""
+    write_text(f"{text}\n")
+
+
+def write_text(text: str) -> None:
+    """Write `text` to standard output, at once.
 
     Raises:
         BrokenPipeError: If the reader has gone.
         UnwritableOutput: If the system refuses otherwise, as when the disk is full.
     """
     try:
-        click.echo(text)
+        click.echo(text, nl=False)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -20,13 +20,14 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import watch
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
-from onnx_kvtool.lint.report import CheckReport, FileReport
-from onnx_kvtool.lint.settings.baseline import write_baseline
+from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
+from onnx_kvtool.lint.settings.baseline import NewBaseline
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 
-__all__ = ["CheckRequest", "check", "run"]
+__all__ = ["CheckRequest", "check", "run", "stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,31 +158,51 @@ def check(
     )
     if isinstance(model, ir.Model | onnx.ModelProto):
         settings = resolve(request)
-        files = (check_model(held(model), settings),)
-        _check_dims(files)
-        return CheckReport(files, settings.fail_on)
+        file = check_model(held(model), settings)
+        sizes = _Sizes()
+        sizes.check(file)
+        sizes.check_all()
+        return CheckReport((file,), settings.fail_on)
     if not paths:
         return CheckReport((), resolve(request).fail_on)
     return run(replace(request, fix=False))
 
 
-def run(
+def run(request: CheckRequest) -> CheckReport:
+    """Carry out `kvtool check` and keep all reports; see `stream`."""
+    files: list[FileReport] = []
+    tally = stream(request, files.append)
+    return CheckReport(tuple(files), tally.fail_on, tally.notes)
+
+
+def stream(
     request: CheckRequest,
+    take: Callable[[FileReport], None],
     progress: Progress = silent,
     *,
     settings: Settings | None = None,
+    tally: Tally | None = None,
     may_copy: bool = False,
-) -> CheckReport:
+) -> Tally:
     """Carry out `kvtool check`, but for the writing of the report.
+
+    Reports are handed on and not kept: what this needs in memory does not grow with the number of
+    files, but for their names.
 
     Args:
         request: What to do.
+        take: Gets the report of each file, in order, as soon as it is there.
         progress: Told of each file that is begun, when worker processes are up.
         settings: What the request comes to with the configuration; None to `resolve` it.
+        tally: What counts the files, each before it is handed on; None for a new one.
         may_copy: Whether worker processes may be copies of this one, as for `run_jobs`.
 
+    Returns:
+        The tally, when it is complete.
+
     Raises:
-        UsageError: If the flags or the configuration are wrong or contradict each other.
+        UsageError: If the flags or the configuration are wrong or contradict each other; for a
+            size of a dimension that no model has, when all were read.
         UnreadableModel: If the only file cannot be read.
         UnwritableOutput: If a fixed model or the baseline cannot be written.
     """
@@ -193,35 +214,42 @@ def run(
         paths = take_shard(paths, parse_shard(request.shard))
     _spare_models(request, paths)
     settings = replace(settings, several=several)
-    files = tuple(_run(paths, settings, progress, may_copy))
-    _check_dims(files)
-    notes: tuple[str, ...] = ()
-    if not files:
+    tally = tally or Tally(settings.fail_on)
+    sizes = _Sizes()
+    baseline = None if request.write_baseline is None else NewBaseline(request.write_baseline)
+    for found in _each(paths, settings, progress, may_copy):
+        sizes.check(found)
+        file = found
+        if baseline is not None:
+            baseline.add(found)
+            file = replace(found, findings=(), baselined=len(found.findings))
+        tally.add(file)
+        take(file)
+    sizes.check_all()
+    if not paths:
         where = ", ".join(f"`{path}`" for path in request.paths) or "the current directory"
-        notes = (f"there is no model in {where}",)
-    if request.write_baseline is not None:
-        count = write_baseline(request.write_baseline, files)
-        noun = "finding" if count == 1 else "findings"
-        notes = (*notes, f"{count} {noun} written to the baseline `{request.write_baseline}`")
-        files = tuple(replace(file, findings=(), baselined=len(file.findings)) for file in files)
-    return CheckReport(files, settings.fail_on, notes)
+        tally.notes = (*tally.notes, f"there is no model in {where}")
+    if baseline is not None:
+        count = counted(baseline.write(), "finding")
+        written = f"{count} written to the baseline `{request.write_baseline}`"
+        tally.notes = (*tally.notes, written)
+    return tally
 
 
-def _run(
+def _each(
     paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool
-) -> list[FileReport]:
+) -> Iterator[FileReport]:
+    """Yield the report of each file, in order."""
     jobs = 1 if "-" in paths else settings.jobs  # workers have another standard input
     work = functools.partial(check_file, settings=settings)
     if jobs > 1 and settings.fix == "apply":
         for path in paths:  # which other processes will write
             watch(path)
-    reports: list[FileReport] = []
     dead = functools.partial(died, settings=settings)
     with run_jobs(work, paths, jobs, dead, may_copy=may_copy) as results:
-        while len(reports) < len(paths):
-            progress("checking, model", len(reports) + 1, len(paths))
-            reports.append(next(results))
-    return reports
+        for number in range(1, len(paths) + 1):
+            progress("checking, model", number, len(paths))
+            yield next(results)
 
 
 def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
@@ -250,14 +278,28 @@ def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:
             )
 
 
-def _check_dims(files: Sequence[FileReport]) -> None:
-    """Refuse a size for a dimension that no input of any model has, or that cannot be in one."""
-    read = [file for file in files if file.is_read]
-    for file in read:
+class _Sizes:
+    """Whether the sizes that were given are those of dimensions, model by model."""
+
+    def __init__(self) -> None:
+        self._unknown: set[str] | None = None
+        self._known: set[str] = set()
+
+    def check(self, file: FileReport) -> None:
+        """Refuse a size that cannot be in an input of this model."""
+        if not file.is_read:
+            return
         if file.impossible_size is not None:
             raise UsageError(f"`{file.path}`: {file.impossible_size}")
-    unknown = set.intersection(*(set(file.unknown_dims) for file in read)) if read else set()
-    if unknown:
-        name = min(unknown)
-        names = sorted({known for file in read for known in file.dims})
-        raise unknown_name(f"no input has a dimension called `{name}`", name, names)
+        unknown = set(file.unknown_dims)
+        if unknown and (self._unknown is None or self._unknown):
+            self._known.update(file.dims)
+        self._unknown = unknown if self._unknown is None else self._unknown & unknown
+
+    def check_all(self) -> None:
+        """Refuse a size for a dimension that no input of any model has."""
+        if self._unknown:
+            name = min(self._unknown)
+            raise unknown_name(
+                f"no input has a dimension called `{name}`", name, sorted(self._known)
+            )

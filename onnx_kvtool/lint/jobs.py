@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +18,10 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.worker import begin, ended_with
 
 __all__ = ["run_jobs"]
+
+_AHEAD = 64
+"""Items for each worker that are submitted ahead of the result that is waited for, so that one that
+takes long keeps no other worker idle, and ten thousand results are never held at once."""
 
 T = TypeVar("T")
 
@@ -92,17 +98,24 @@ def _pool(
     count = min(jobs, len(items))
     with ProcessPoolExecutor(count, context, initializer=begin, initargs=(is_up,)) as executor:
         try:
-            futures: list[Future[T]] = []
-            with contextlib.suppress(BrokenProcessPool):  # which the futures know as well
-                for item in items:
-                    futures.append(executor.submit(ended_with, work, item))  # noqa: PERF401
-            yield _finished(futures, is_up)
+            submitted = _submitted(executor, work, items)
+            begun = deque(itertools.islice(submitted, _AHEAD * count))
+            yield _finished(begun, submitted, is_up)
         except BaseException:
             # An interrupt: nobody waits for what the workers are at. The pool finds them gone and
             # settles what was submitted, which must not have been cancelled then (Python 3.11).
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+def _submitted(
+    executor: ProcessPoolExecutor, work: Callable[[str], T], items: Sequence[str]
+) -> Iterator[Future[T]]:
+    """Submit an item each time one is asked for; none any more once a worker has died."""
+    with contextlib.suppress(BrokenProcessPool):  # which the futures know as well
+        for item in items:
+            yield executor.submit(ended_with, work, item)
 
 
 def _is_alone() -> bool:
@@ -113,15 +126,17 @@ def _is_alone() -> bool:
     return threading.active_count() == 1
 
 
-def _finished(futures: Sequence[Future[T]], is_up: Event) -> Iterator[T]:
-    """Yield results until a worker has died.
+def _finished(begun: deque[Future[T]], submitted: Iterator[Future[T]], is_up: Event) -> Iterator[T]:
+    """Yield results until a worker has died; no more are held than were begun at first.
 
     Raises:
         UsageError: If it died before any was ready for work: no item is to blame.
     """
     try:
-        for future in futures:
-            yield future.result()
+        while begun:
+            result = begun.popleft().result()
+            begun.extend(itertools.islice(submitted, 1))
+            yield result
     except BrokenProcessPool as error:
         if is_up.is_set():
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.lint.finding import Finding
 
-__all__ = ["RANK", "Applied", "CheckReport", "Failure", "FileReport", "Summary"]
+__all__ = ["RANK", "Applied", "CheckReport", "Failure", "FileReport", "Summary", "Tally"]
 
 RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 """Order of the severities, the worst first."""
@@ -138,6 +138,99 @@ class Summary:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+@dataclass(slots=True)
+class _Count:
+    """What one rule has found so far."""
+
+    name: str
+    worst: Severity
+    found: int = 0
+    fixable: int = 0
+
+
+class Tally:
+    """Counts over all files, to which one is added after the other; it keeps no findings.
+
+    Args:
+        fail_on: Severity from which on a finding makes the answer no.
+        files: Reports to begin with.
+        notes: Remarks for people about the whole run.
+
+    Attributes:
+        fail_on: As given.
+        notes: As given; more may be added.
+        failures: Files that were not checked to the end, and why.
+        would_change: Whether fixes that were not written would change a model.
+    """
+
+    def __init__(
+        self,
+        fail_on: Severity = "error",
+        files: Iterable[FileReport] = (),
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.fail_on: Severity = fail_on
+        self.notes = notes
+        self.failures: list[tuple[str, Failure]] = []
+        self.would_change = False
+        self._totals: Counter[str] = Counter()
+        self._rules: dict[str, _Count] = {}
+        for file in files:
+            self.add(file)
+
+    def add(self, file: FileReport) -> None:
+        """Count one more file."""
+        if file.failure is not None:
+            self.failures.append((file.path, file.failure))
+        self.would_change |= bool(file.diff) and not file.written
+        self._totals["files"] += 1
+        self._totals["fixed"] += len(file.fixed)
+        self._totals["suppressed"] += file.suppressed
+        self._totals["baselined"] += file.baselined
+        for finding in file.findings:
+            self._add(finding)
+
+    def _add(self, finding: Finding) -> None:
+        self._totals[finding.severity] += 1
+        rule = self._rules.setdefault(finding.code, _Count(finding.name, finding.severity))
+        rule.worst = min(rule.worst, finding.severity, key=RANK.__getitem__)
+        rule.found += 1
+        if finding.fix is not None:
+            rule.fixable += 1
+            safe = finding.fix.applicability == "safe"
+            self._totals["fixable" if safe else "unsafe_fixable"] += 1
+
+    @property
+    def summary(self) -> Summary:
+        """The counts so far."""
+        return Summary(**{name: self._totals[name] for name in Summary.__slots__})
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command line, but for `--exit-zero`; see `CheckReport.exit_code`."""
+        if self.failures:
+            return max(failure.exit_code for _, failure in self.failures)
+        failing = any(self._totals[name] for name in RANK if RANK[name] <= RANK[self.fail_on])
+        return int(self.would_change or failing)
+
+    def fails(self, finding: Finding) -> bool:
+        """Return whether a finding is at or above `fail_on`."""
+        return RANK[finding.severity] <= RANK[self.fail_on]
+
+    def counts(self) -> list[tuple[str, str, Severity, int, int]]:
+        """Return code, name, worst severity, findings and findings with a fix, the most first."""
+        rows = [
+            (code, rule.name, rule.worst, rule.found, rule.fixable)
+            for code, rule in self._rules.items()
+        ]
+        return sorted(rows, key=lambda row: (-row[3], row[0]))
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Return the JSON form of `counts`."""
+        keys = ("code", "name", "severity", "count", "fixable")
+        return [dict(zip(keys, row, strict=True)) for row in self.counts()]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckReport(Shown):
     """What was found in all files; a sequence of the findings.
@@ -168,31 +261,19 @@ class CheckReport(Shown):
         return list(self)[index]
 
     @property
+    def tally(self) -> Tally:
+        """What all files come to."""
+        return Tally(self.fail_on, self.files, self.notes)
+
+    @property
     def summary(self) -> Summary:
         """Counts over all files."""
-        severities = Counter(finding.severity for finding in self)
-        fixes = Counter(f.fix.applicability for f in self if f.fix is not None)
-        return Summary(
-            files=len(self.files),
-            error=severities["error"],
-            warning=severities["warning"],
-            info=severities["info"],
-            fixed=sum(len(file.fixed) for file in self.files),
-            fixable=fixes["safe"],
-            unsafe_fixable=fixes["unsafe"],
-            suppressed=sum(file.suppressed for file in self.files),
-            baselined=sum(file.baselined for file in self.files),
-        )
+        return self.tally.summary
 
     @property
     def failures(self) -> tuple[tuple[str, Failure], ...]:
         """Files that were not checked to the end, and why."""
-        return tuple((file.path, file.failure) for file in self.files if file.failure is not None)
-
-    @property
-    def would_change(self) -> bool:
-        """Whether fixes that were not written would change a model."""
-        return any(file.diff and not file.written for file in self.files)
+        return tuple(self.tally.failures)
 
     @property
     def exit_code(self) -> int:
@@ -201,38 +282,13 @@ class CheckReport(Shown):
         The highest one of the failures; else 1 for a finding at or above `fail_on`, or for a model
         that fixes would change; else 0.
         """
-        if failures := [failure.exit_code for _, failure in self.failures]:
-            return max(failures)
-        return int(self.would_change or any(self.fails(finding) for finding in self))
-
-    def fails(self, finding: Finding) -> bool:
-        """Return whether a finding is at or above `fail_on`."""
-        return RANK[finding.severity] <= RANK[self.fail_on]
-
-    def counts(self) -> list[tuple[str, str, Severity, int, int]]:
-        """Return code, name, worst severity, findings and findings with a fix, the most first."""
-        lines: dict[str, list[Finding]] = {}
-        for finding in self:
-            lines.setdefault(finding.code, []).append(finding)
-        rows = [
-            (
-                code,
-                found[0].name,
-                min((f.severity for f in found), key=RANK.__getitem__),
-                len(found),
-                sum(f.fix is not None for f in found),
-            )
-            for code, found in lines.items()
-        ]
-        return sorted(rows, key=lambda row: (-row[3], row[0]))
+        return self.tally.exit_code
 
     def to_json(self, *, statistics: bool = False) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes; with `statistics`, counts."""
+        tally = self.tally
         report: dict[str, Any] = {
             "files": [file.to_json() for file in self.files],
-            "summary": self.summary.to_json(),
+            "summary": tally.summary.to_json(),
         }
-        if statistics:
-            keys = ("code", "name", "severity", "count", "fixable")
-            report["statistics"] = [dict(zip(keys, row, strict=True)) for row in self.counts()]
-        return report
+        return {**report, "statistics": tally.statistics()} if statistics else report

@@ -59,7 +59,14 @@ def progress_line() -> Iterator[Progress]:
 
     console = Console(file=sys.stderr, markup=False)
     text = TextColumn("{task.description}", markup=False)
-    with Bars(text, BarColumn(20), TimeElapsedColumn(), console=console, transient=True) as shown:
+    with Bars(
+        text,
+        BarColumn(20),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+    ) as shown:
         task = shown.add_task("", total=None)
 
         def show(what: str, part: int = 0, parts: int = 0) -> None:
@@ -70,10 +77,16 @@ def progress_line() -> Iterator[Progress]:
         yield show
 
 
-def text_of_blocks(blocks: Iterable[Block]) -> str:
-    """Return what `print_blocks` prints where there is neither colour nor a terminal."""
+def text_of_blocks(blocks: Iterable[Block], *, color: bool | None = False) -> str:
+    """Return what `print_blocks` prints; unless `color` where there is no terminal.
+
+    Args:
+        blocks: What would be printed.
+        color: Whether it is for a terminal, with colour; None for a terminal that has colour
+            unless its user asked for none.
+    """
     text = StringIO()
-    _print_blocks(_console(False, file=text), blocks)
+    _print_blocks(_console(color, file=text, to_terminal=color is not False), blocks)
     return text.getvalue()
 
 
@@ -98,11 +111,17 @@ class _Console(Console):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
-def _console(color: bool | None, *, data: bool = False, file: TextIO | None = None) -> Console:
+def _console(
+    color: bool | None,
+    *,
+    data: bool = False,
+    file: TextIO | None = None,
+    to_terminal: bool | None = None,
+) -> Console:
     """Return what prints talk to standard error, data to standard output, or either to `file`."""
     return _Console(
         file=file or (sys.stdout if data else sys.stderr),
-        force_terminal=color,
+        force_terminal=color if to_terminal is None else to_terminal,
         no_color=None if color is None else not color,
         color_system="standard" if color else "auto",
         width=_UNLIMITED,

@@ -12,7 +12,7 @@ from onnx_kvtool.core.files.atomic import write_bytes
 from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.lint.report import FileReport
 
-__all__ = ["Baseline", "read_baseline", "write_baseline"]
+__all__ = ["Baseline", "NewBaseline", "read_baseline"]
 
 _VERSION = 1
 
@@ -74,28 +74,37 @@ def _files(path: str, data: Any) -> dict[str, list[str]]:
     return files
 
 
-def write_baseline(path: str, files: Iterable[FileReport]) -> int:
-    """Write the findings of all files to a baseline file, and return how many they are.
+class NewBaseline:
+    """A baseline file that is to be written of all findings.
 
-    Equal findings give equal bytes; each is a line of its own, so that a diff can be read.
-
-    Raises:
-        UnwritableOutput: If the system refuses.
+    Args:
+        path: The file.
     """
-    base = os.path.dirname(os.path.abspath(path))
-    lines: dict[str, list[dict[str, str]]] = {}
-    count = 0
-    for file in files:
-        found = [
-            {"code": f.code, "fingerprint": f.fingerprint, "place": str(f.location)}
-            for f in file.findings
-        ]
-        count += len(found)
-        if found:
-            lines[_relative(file.path, base)] = found
-    data = {"baseline_version": _VERSION, "files": dict(sorted(lines.items()))}
-    write_bytes(path, (json.dumps(data, indent=1) + "\n").encode())
-    return count
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._base = os.path.dirname(os.path.abspath(path))
+        self._lines: dict[str, list[dict[str, str]]] = {}
+
+    def add(self, file: FileReport) -> None:
+        """Take in the findings of one file."""
+        if file.findings:
+            self._lines[_relative(file.path, self._base)] = [
+                {"code": f.code, "fingerprint": f.fingerprint, "place": str(f.location)}
+                for f in file.findings
+            ]
+
+    def write(self) -> int:
+        """Write the file, and return how many findings it holds.
+
+        Equal findings give equal bytes; each is a line of its own, so that a diff can be read.
+
+        Raises:
+            UnwritableOutput: If the system refuses.
+        """
+        data = {"baseline_version": _VERSION, "files": dict(sorted(self._lines.items()))}
+        write_bytes(self._path, (json.dumps(data, indent=1) + "\n").encode())
+        return sum(map(len, self._lines.values()))
 
 
 def _relative(path: str, base: str) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.lint.report import CheckReport
+from onnx_kvtool.lint.report import FileReport
 from onnx_kvtool.report.escape import escape
 from onnx_kvtool.report.findings.names import qualified_name
+from onnx_kvtool.report.findings.writer import Writer
 
-__all__ = ["to_concise"]
+__all__ = ["ConciseWriter"]
 
 
-def to_concise(report: CheckReport) -> str:
-    """Return one line for each finding; "" when there is none.
+class ConciseWriter(Writer):
+    """Parts of the place that a finding does not have are left out, and names are escaped."""
 
-    Parts of the place that a finding does not have are left out, and names are escaped.
-    """
-    lines = []
-    for file in report.files:
+    in_lines = True
+
+    def file(self, file: FileReport) -> str:
+        """Return one line for each finding."""
+        text = ""
         for finding in file.findings:
             place = qualified_name(finding.location)
             where = ":".join(part for part in (file.path, place) if part)
-            lines.append(escape(f"{where}: {finding.code} {finding.message}"))
-    return "\n".join(lines)
+            text += escape(f"{where}: {finding.code} {finding.message}") + "\n"
+        return text

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.report import RANK, CheckReport
+from onnx_kvtool.lint.report import RANK, FileReport, Tally
 from onnx_kvtool.report.escape import escape
 from onnx_kvtool.report.findings.folding import folded, others_in_words
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import shown_path
+from onnx_kvtool.report.findings.writer import Spool, Writer
 
-__all__ = ["step_outputs", "step_summary", "to_github"]
+__all__ = ["GithubWriter", "StepSummary", "step_outputs"]
 
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "notice"}
 _LONGEST_SUMMARY = 500  # rows; GitHub refuses a summary above 1 MiB
 
 
-def to_github(report: CheckReport) -> str:
-    """Return one command for each group of findings, errors first: GitHub shows ten of a kind."""
-    return "\n".join(_command(*row) for row in _rows(report))
+_Row = tuple[str, Finding, list[Finding]]
+"""Path, finding, and those that are alike."""
 
 
-def _rows(report: CheckReport) -> list[tuple[str, Finding, list[Finding]]]:
-    """Return path, finding and those alike, the worst first."""
-    rows = [(file.path, *group) for file in report.files for group in folded(file.findings)]
-    return sorted(rows, key=lambda row: RANK[row[1].severity])
+class GithubWriter(Writer):
+    """One command for each group of findings, errors first: GitHub shows ten of a kind."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._spools = {severity: Spool() for severity in RANK}
+
+    def file(self, file: FileReport) -> str:
+        """Keep the commands of one file, by severity."""
+        for row in _rows(file):
+            self._spools[row[1].severity].add(_command(*row) + "\n")
+        return ""
+
+    def end(self) -> Iterator[str]:
+        """Yield the commands."""
+        for spool in self._spools.values():
+            yield from spool.pieces()
+
+
+def _rows(file: FileReport) -> Iterator[_Row]:
+    return ((file.path, *group) for group in folded(file.findings))
 
 
 def _command(path: str, finding: Finding, others: Sequence[Finding]) -> str:
@@ -52,36 +70,54 @@ def _property(text: str) -> str:
     return _data(escape(text)).replace(":", "%3A").replace(",", "%2C")
 
 
-def step_summary(report: CheckReport) -> str:
-    """Return the summary of a job in Markdown: counts, and a table of the findings."""
-    summary = report.summary
-    counts = ", ".join(
-        (
-            counted(summary.error, "error"),
-            counted(summary.warning, "warning"),
-            counted(summary.info, "remark"),
+class StepSummary:
+    """The summary of a job in Markdown: counts, and a table of the findings, the worst first."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Severity, list[_Row]] = {severity: [] for severity in RANK}
+        self._count = 0
+
+    def add(self, file: FileReport) -> None:
+        """Take in one file; no more rows are kept than are shown."""
+        for row in _rows(file):
+            self._count += 1
+            rows = self._rows[row[1].severity]
+            if len(rows) < _LONGEST_SUMMARY:
+                rows.append(row)
+
+    def text(self, tally: Tally) -> str:
+        """Return the summary, of all that was added."""
+        summary = tally.summary
+        counts = ", ".join(
+            (
+                counted(summary.error, "error"),
+                counted(summary.warning, "warning"),
+                counted(summary.info, "remark"),
+            )
         )
+        lines = ["## kvtool check", "", f"{counts} in {counted(summary.files, 'file')}.", ""]
+        if self._count:
+            lines += ["| | rule | model | place | message |", "| --- | --- | --- | --- | --- |"]
+        rows = [row for rows in self._rows.values() for row in rows][:_LONGEST_SUMMARY]
+        lines += (_table_row(*row) for row in rows)
+        if self._count > len(rows):
+            lines += ["", f"and {self._count - len(rows)} more"]
+        return "\n".join(lines) + "\n"
+
+
+def _table_row(path: str, finding: Finding, others: Sequence[Finding]) -> str:
+    alike = f" (and {counted(len(others), 'other')} alike)" if others else ""
+    cells = (
+        finding.severity,
+        f"{finding.code} {finding.name}",
+        shown_path(path),
+        qualified_name(finding.location),
+        finding.message + alike,
     )
-    lines = ["## kvtool check", "", f"{counts} in {counted(summary.files, 'file')}.", ""]
-    rows = _rows(report)
-    if rows:
-        lines += ["| | rule | model | place | message |", "| --- | --- | --- | --- | --- |"]
-    for path, finding, others in rows[:_LONGEST_SUMMARY]:
-        alike = f" (and {counted(len(others), 'other')} alike)" if others else ""
-        cells = (
-            finding.severity,
-            f"{finding.code} {finding.name}",
-            shown_path(path),
-            qualified_name(finding.location),
-            finding.message + alike,
-        )
-        lines.append("| " + " | ".join(map(_cell, cells)) + " |")
-    if len(rows) > _LONGEST_SUMMARY:
-        lines += ["", f"and {len(rows) - _LONGEST_SUMMARY} more"]
-    return "\n".join(lines) + "\n"
+    return "| " + " | ".join(map(_cell, cells)) + " |"
 
 
-def step_outputs(report: CheckReport) -> str:
+def step_outputs(report: Tally) -> str:
     """Return the counts as outputs of a step, a line for each."""
     summary = report.summary
     counts = {

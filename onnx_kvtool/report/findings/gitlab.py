@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-import json
+from collections.abc import Iterator
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.report import CheckReport
+from onnx_kvtool.lint.report import FileReport
+from onnx_kvtool.report.findings.json import ListInParts
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import shown_path
+from onnx_kvtool.report.findings.writer import Writer
 
-__all__ = ["to_gitlab"]
+__all__ = ["GitlabWriter"]
 
 _SEVERITIES: dict[Severity, str] = {"error": "major", "warning": "minor", "info": "info"}
 
 
-def to_gitlab(report: CheckReport) -> str:
-    """Return a JSON list with an object for each finding; its fingerprint is unique in the list."""
-    lines = [_line(f, shown_path(file.path)) for file in report.files for f in file.findings]
-    return json.dumps(lines, indent=2)
+class GitlabWriter(Writer):
+    """A JSON list with an object for each finding; its fingerprint is unique in the list."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._findings = ListInParts(0)
+
+    def file(self, file: FileReport) -> str:
+        """Return the findings of one file."""
+        path = shown_path(file.path)
+        return self._findings.items([_line(finding, path) for finding in file.findings])
+
+    def end(self) -> Iterator[str]:
+        """Yield what ends the list."""
+        yield self._findings.end() + "\n"
 
 
 def _line(finding: Finding, path: str) -> dict[str, Any]:

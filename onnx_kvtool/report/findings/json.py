@@ -2,12 +2,64 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.lint.report import CheckReport
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from onnx_kvtool.lint.report import FileReport
+from onnx_kvtool.report.findings.writer import Writer
 from onnx_kvtool.report.json import headed
 
-__all__ = ["to_check_json"]
+__all__ = ["JsonWriter", "ListInParts"]
+
+_INDENT = "  "
 
 
-def to_check_json(report: CheckReport, *, statistics: bool = False) -> str:
-    """Return the report as the command-line contract fixes it; with `statistics`, with counts."""
-    return headed("check", report.to_json(statistics=statistics))
+class ListInParts:
+    """A list in a JSON text of two spaces of indentation, written item by item.
+
+    Args:
+        depth: How many brackets are open around the list.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._is_empty = True
+
+    def items(self, items: Sequence[Any]) -> str:
+        """Return some more items, with what stands in front of each."""
+        text = ""
+        for item in items:
+            text += "[\n" if self._is_empty else ",\n"
+            self._is_empty = False
+            text += textwrap.indent(json.dumps(item, indent=2), _INDENT * (self._depth + 1))
+        return text
+
+    def end(self) -> str:
+        """Return what ends the list, which may be empty."""
+        return "[]" if self._is_empty else f"\n{_INDENT * self._depth}]"
+
+
+class JsonWriter(Writer):
+    """The report as the command-line contract fixes it; with `statistics`, with counts."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._files = ListInParts(1)
+
+    def begin(self) -> str:
+        """Return the header."""
+        return headed("check", {}).removesuffix("\n}") + f',\n{_INDENT}"files": '
+
+    def file(self, file: FileReport) -> str:
+        """Return one file."""
+        return self._files.items([file.to_json()])
+
+    def end(self) -> Iterator[str]:
+        """Yield the summary."""
+        yield self._files.end()
+        keys: dict[str, Any] = {"summary": self.tally.summary.to_json()}
+        if self.statistics:
+            keys["statistics"] = self.tally.statistics()
+        yield "," + json.dumps(keys, indent=2).removeprefix("{") + "\n"

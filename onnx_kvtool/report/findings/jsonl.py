@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 
-from onnx_kvtool.lint.report import CheckReport
+from onnx_kvtool.lint.report import FileReport
+from onnx_kvtool.report.findings.writer import Writer
 
-__all__ = ["to_jsonl"]
+__all__ = ["JsonLinesWriter"]
 
 
-def to_jsonl(report: CheckReport) -> str:
-    """Return one line of ASCII for each finding; "" when there is none."""
-    return "\n".join(
-        json.dumps({"path": file.path, **finding.to_json()})
-        for file in report.files
-        for finding in file.findings
-    )
+class JsonLinesWriter(Writer):
+    """One line of ASCII for each finding."""
+
+    in_lines = True
+
+    def file(self, file: FileReport) -> str:
+        """Return the findings of one file."""
+        return "".join(
+            json.dumps({"path": file.path, **finding.to_json()}) + "\n" for finding in file.findings
+        )

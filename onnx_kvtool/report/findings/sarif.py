@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 from onnx_kvtool import __version__
@@ -10,54 +12,70 @@ from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.page import markdown
-from onnx_kvtool.lint.report import CheckReport
+from onnx_kvtool.lint.report import FileReport
 from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.report.findings.json import ListInParts
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import uri
+from onnx_kvtool.report.findings.writer import Writer
 
-__all__ = ["to_sarif"]
+__all__ = ["SarifWriter"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
 _FINGERPRINT = "kvtool/v1"
 
 
-def to_sarif(report: CheckReport) -> str:
-    """Return a SARIF log with one run.
+class SarifWriter(Writer):
+    """A SARIF log with one run.
 
     A model has no lines, so that each result points at line 1 of the file, as code scanning asks
     for a region, and names its place as a logical location. Files are relative to the current
     directory, which is taken for the root of the repository.
     """
-    codes = list(RULES)
-    notifications = [
-        {"level": "error", "message": {"text": f"{path}: {failure.message}"}}
-        for path, failure in report.failures
-    ]
-    run = {
-        "tool": {
-            "driver": {
-                "name": "kvtool",
-                "version": __version__,
-                "semanticVersion": __version__,
-                "rules": [_rule(rule) for rule in RULES.values()],
-            }
-        },
-        "invocations": [
-            {
-                "executionSuccessful": not notifications,
-                "toolExecutionNotifications": notifications,
-            }
-        ],
-        "columnKind": "unicodeCodePoints",
-        "results": [
-            _result(finding, file.path, codes.index(finding.code))
-            for file in report.files
-            for finding in file.findings
-        ],
-    }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._results = ListInParts(3)
+        self._indices = {code: index for index, code in enumerate(RULES)}
+
+    def begin(self) -> str:
+        """Return the description of the tool."""
+        run = {
+            "tool": {
+                "driver": {
+                    "name": "kvtool",
+                    "version": __version__,
+                    "semanticVersion": __version__,
+                    "rules": [_rule(rule) for rule in RULES.values()],
+                }
+            },
+            "columnKind": "unicodeCodePoints",
+        }
+        log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+        head = json.dumps(log, indent=2).removesuffix("\n    }\n  ]\n}")
+        return head + ',\n      "results": '
+
+    def file(self, file: FileReport) -> str:
+        """Return the results of one file."""
+        return self._results.items(
+            [_result(one, file.path, self._indices[one.code]) for one in file.findings]
+        )
+
+    def end(self) -> Iterator[str]:
+        """Yield how the run went."""
+        yield self._results.end()
+        notifications = [
+            {"level": "error", "message": {"text": f"{path}: {failure.message}"}}
+            for path, failure in self.tally.failures
+        ]
+        invocation = {
+            "executionSuccessful": not notifications,
+            "toolExecutionNotifications": notifications,
+        }
+        last = json.dumps({"invocations": [invocation]}, indent=2)
+        yield "," + textwrap.indent(last.removeprefix("{"), "    ") + "\n  ]\n}\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -7,22 +7,24 @@ from collections.abc import Iterator, Sequence
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.report import CheckReport, FileReport
+from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
 from onnx_kvtool.report.blocks import Block, Grid, Line
 from onnx_kvtool.report.findings.folding import folded, others_in_words
+from onnx_kvtool.report.findings.writer import Writer
+from onnx_kvtool.report.text import text_of_blocks
 
-__all__ = ["blocks", "changes", "closing", "counts", "remarks"]
+__all__ = ["TextWriter", "blocks", "blocks_of", "closing", "counts", "remarks", "remarks_of"]
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _SAFE, _UNSAFE = "`--fix`", "`--fix --unsafe-fixes`"
 
 
-def counts(report: CheckReport) -> Iterator[Block]:
+def counts(report: CheckReport | Tally) -> Iterator[Block]:
     """Yield what each rule found, in numbers."""
     header = ("code", "name", "severity", "findings", "with a fix")
     rows = [
         (code, name, severity, str(count), str(fixable))
-        for code, name, severity, count, fixable in report.counts()
+        for code, name, severity, count, fixable in _tally(report).counts()
     ]
     if rows:
         yield Grid(header, tuple(rows))
@@ -35,11 +37,57 @@ def blocks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
     told once, with the places of the others; all are told if `verbose`.
     """
     for file in report.files:
-        if file.findings:
-            yield Line(_name(file.path), counted(len(file.findings), "finding"))
-            each = ((f, []) for f in file.findings) if verbose else folded(file.findings)
-            for finding, others in each:
-                yield from _finding(finding, others)
+        yield from blocks_of(file, verbose=verbose)
+
+
+class TextWriter(Writer):
+    """The findings file by file; with `statistics` counts alone; with `diff` how models change.
+
+    Args:
+        tally: As for every writer.
+        statistics: As for every writer.
+        diff: Whether to show diffs in place of findings.
+        color: Whether to use colour; None does so if the process has a terminal.
+        verbose: Whether findings that are alike are told one by one.
+    """
+
+    in_lines = True
+
+    def __init__(
+        self,
+        tally: Tally,
+        *,
+        statistics: bool = False,
+        diff: bool = False,
+        color: bool | None = False,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(tally, statistics=statistics)
+        self._diff = diff
+        self._color = color
+        self._verbose = verbose
+
+    def file(self, file: FileReport) -> str:
+        """Return the findings of one file, or its diff."""
+        if self._diff:
+            return file.diff
+        if self.statistics or not file.findings:
+            return ""
+        return text_of_blocks(blocks_of(file, verbose=self._verbose), color=self._color)
+
+    def end(self) -> Iterator[str]:
+        """Yield the counts."""
+        if self.statistics and not self._diff:
+            yield text_of_blocks(counts(self.tally), color=self._color)
+
+
+def blocks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
+    """Yield the findings of one file; see `blocks`."""
+    if file.findings:
+        yield Line(_name(file.path), counted(len(file.findings), "finding"))
+        each = ((f, []) for f in file.findings) if verbose else folded(file.findings)
+        for finding, others in each:
+            yield from _finding(finding, others)
 
 
 def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
@@ -54,21 +102,21 @@ def _finding(finding: Finding, others: Sequence[Finding]) -> Iterator[Block]:
         yield Line("    alike", others_in_words(others))
 
 
-def changes(report: CheckReport) -> str:
-    """Return how the models would change, one diff after the other."""
-    return "".join(file.diff for file in report.files)
-
-
 def remarks(report: CheckReport, *, verbose: bool = False) -> Iterator[Block]:
     """Yield what there is to say of files beside their findings; of all of them if `verbose`."""
     for file in report.files:
-        for applied in file.fixed:
-            label = "fixed" if file.written else "would fix"
-            yield Line(label, f"{_name(file.path)}: {applied.code} {applied.title}", "green")
-        for note in file.notes:
-            yield Line("note", f"{_name(file.path)}: {note}")
-        if verbose and file.failure is None:
-            yield Line("checked", f"{_name(file.path)}: {_counts(file)}")
+        yield from remarks_of(file, verbose=verbose)
+
+
+def remarks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
+    """Yield what there is to say of one file; see `remarks`."""
+    for applied in file.fixed:
+        label = "fixed" if file.written else "would fix"
+        yield Line(label, f"{_name(file.path)}: {applied.code} {applied.title}", "green")
+    for note in file.notes:
+        yield Line("note", f"{_name(file.path)}: {note}")
+    if verbose and file.failure is None:
+        yield Line("checked", f"{_name(file.path)}: {_counts(file)}")
 
 
 def _counts(file: FileReport) -> str:
@@ -81,7 +129,7 @@ def _counts(file: FileReport) -> str:
 
 
 def closing(
-    report: CheckReport, *, fails: bool | None = None, offers_fixes: bool = True
+    report: CheckReport | Tally, *, fails: bool | None = None, offers_fixes: bool = True
 ) -> Iterator[Block]:
     """Yield the last lines: notes on the run, and what was found in all.
 
@@ -90,9 +138,10 @@ def closing(
         fails: Whether the exit code says no; None where that of the report does.
         offers_fixes: Whether to say which flag would fix something.
     """
-    for note in report.notes:
+    tally = _tally(report)
+    for note in tally.notes:
         yield Line("note", note)
-    summary = report.summary
+    summary = tally.summary
     if not summary.files:
         return
     in_files = f"in {counted(summary.files, 'file')}"
@@ -106,13 +155,17 @@ def closing(
             counted(summary.warning, "warning"),
             counted(summary.info, "remark"),
         ]
-        fails = report.exit_code > 0 if fails is None else fails
+        fails = tally.exit_code > 0 if fails is None else fails
         style = "bold red" if fails else "bold"
         yield Line("found", f"{', '.join(parts)} {in_files}{hidden}", style)
     if summary.fixable and offers_fixes:
         yield Line("fixable", f"{summary.fixable} with {_SAFE}")
     if summary.unsafe_fixable and offers_fixes:
         yield Line("fixable", f"{summary.unsafe_fixable} with {_UNSAFE}")
+
+
+def _tally(report: CheckReport | Tally) -> Tally:
+    return report if isinstance(report, Tally) else report.tally
 
 
 def _hidden(suppressed: int, baselined: int) -> str:

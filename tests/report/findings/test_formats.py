@@ -15,15 +15,10 @@ from onnx_kvtool.core.diagnostic import Diagnostic, Severity
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.report import CheckReport, Failure, FileReport
-from onnx_kvtool.report.findings.concise import to_concise
-from onnx_kvtool.report.findings.github import step_summary, to_github
-from onnx_kvtool.report.findings.gitlab import to_gitlab
-from onnx_kvtool.report.findings.json import to_check_json
-from onnx_kvtool.report.findings.jsonl import to_jsonl
-from onnx_kvtool.report.findings.junit import to_junit
-from onnx_kvtool.report.findings.sarif import to_sarif
-from onnx_kvtool.report.findings.table import RENDERERS
+from onnx_kvtool.report.findings.github import StepSummary
+from onnx_kvtool.report.findings.table import WRITERS
 from onnx_kvtool.report.findings.text import blocks, closing, counts
+from onnx_kvtool.report.findings.writer import rendered
 from onnx_kvtool.report.text import text_of_blocks
 
 # The schema of OASIS as the SARIF Multitool (MIT) ships it.
@@ -61,7 +56,7 @@ HOSTILE = CheckReport(
 
 
 def test_concise() -> None:
-    assert to_concise(REPORT).splitlines() == [
+    assert rendered(WRITERS["concise"], REPORT).splitlines() == [
         "models/a b.onnx:main:#5: KV010 it warns",
         "models/a b.onnx:main:cache: KV001 it is wrong",
         "models/a b.onnx:main:w: KV001 it may be",
@@ -70,7 +65,7 @@ def test_concise() -> None:
 
 
 def test_json() -> None:
-    data = json.loads(to_check_json(REPORT))
+    data = json.loads(rendered(WRITERS["json"], REPORT))
     assert (data["schema_version"], data["tool"]["name"], data["command"]) == (1, "kvtool", "check")
     assert [file["path"] for file in data["files"]] == [file.path for file in REPORT.files]
     assert data["files"][0]["findings"][1] == {
@@ -98,7 +93,7 @@ def test_json() -> None:
 
 
 def test_jsonl_is_an_object_a_line() -> None:
-    lines = [json.loads(line) for line in to_jsonl(REPORT).splitlines()]
+    lines = [json.loads(line) for line in rendered(WRITERS["jsonl"], REPORT).splitlines()]
     assert [(line["path"], line["code"]) for line in lines] == [
         ("models/a b.onnx", "KV010"),
         ("models/a b.onnx", "KV001"),
@@ -109,7 +104,7 @@ def test_jsonl_is_an_object_a_line() -> None:
 
 def sarif(report: CheckReport) -> dict[str, Any]:
     """Return the run of a log that the schema takes, formats of strings included."""
-    log = json.loads(to_sarif(report))
+    log = json.loads(rendered(WRITERS["sarif"], report))
     checker = jsonschema.FormatChecker()
     jsonschema.Draft202012Validator(SCHEMA, format_checker=checker).validate(log)
     (run,) = log["runs"]
@@ -126,7 +121,7 @@ def test_sarif_is_valid(report: CheckReport) -> None:
 
 
 def test_the_schema_refuses_what_is_no_sarif() -> None:
-    log = json.loads(to_sarif(REPORT))
+    log = json.loads(rendered(WRITERS["sarif"], REPORT))
     log["runs"][0]["results"][0]["level"] = "fatal"
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(SCHEMA).validate(log)
@@ -166,7 +161,7 @@ def test_a_file_elsewhere_has_an_absolute_address(tmp_path: Path) -> None:
 
 
 def test_github_shows_errors_first() -> None:
-    assert to_github(REPORT).splitlines() == [
+    assert rendered(WRITERS["github"], REPORT).splitlines() == [
         (
             "::error file=models/a b.onnx,line=1,title=KV001 some-name::"
             "main:cache: it is wrong%0Ahelp: do better"
@@ -178,24 +173,31 @@ def test_github_shows_errors_first() -> None:
 
 
 def test_a_name_cannot_forge_a_command() -> None:
-    (line,) = to_github(HOSTILE).splitlines()
+    (line,) = rendered(WRITERS["github"], HOSTILE).splitlines()
     properties = line.removeprefix("::error ").split("::", 1)[0]
     assert re.fullmatch(r"file=[^:,]*,line=1,title=[^:,]*", properties)
     assert "\x1b" not in line and "%25b" in line
 
 
+def summary_of(report: CheckReport) -> str:
+    summary = StepSummary()
+    for file in report.files:
+        summary.add(file)
+    return summary.text(report.tally)
+
+
 def test_the_step_summary_is_a_table() -> None:
-    text = step_summary(REPORT)
+    text = summary_of(REPORT)
     assert "2 errors, 1 warning, 1 remark in 4 files." in text
     rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
     assert rows[1] == "| error | KV001 some-name | models/a b.onnx | main:cache | it is wrong |"
     assert len(rows) == 5
-    (row,) = (line for line in step_summary(HOSTILE).splitlines() if "KV001" in line)
+    (row,) = (line for line in summary_of(HOSTILE).splitlines() if "KV001" in line)
     assert len(re.findall(r"(?<!\\)\|", row)) == 6 and "<d>" not in row
 
 
 def test_gitlab() -> None:
-    lines = json.loads(to_gitlab(REPORT))
+    lines = json.loads(rendered(WRITERS["gitlab"], REPORT))
     assert [line["severity"] for line in lines] == ["minor", "major", "info", "major"]
     assert len({line["fingerprint"] for line in lines}) == 4
     assert lines[1] == {
@@ -208,7 +210,7 @@ def test_gitlab() -> None:
 
 
 def test_junit() -> None:
-    root = ET.fromstring(to_junit(REPORT))
+    root = ET.fromstring(rendered(WRITERS["junit"], REPORT))
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "2", "1")
     first, clean, stdin, broken = root
     assert [case.get("name") for case in first] == ["KV010 some-name", "KV001 some-name"]
@@ -227,7 +229,7 @@ def test_junit() -> None:
 
 def test_what_fails_follows_fail_on() -> None:
     strict = CheckReport(REPORT.files, fail_on="info")
-    assert ET.fromstring(to_junit(strict)).get("failures") == "3"
+    assert ET.fromstring(rendered(WRITERS["junit"], strict)).get("failures") == "3"
 
 
 def test_text() -> None:
@@ -253,7 +255,7 @@ def test_statistics_are_counts() -> None:
         ["KV010", "some-name", "warning", "1", "1"],
         ["MD400", "some-name", "error", "1", "0"],
     ]
-    data = json.loads(to_check_json(REPORT, statistics=True))
+    data = json.loads(rendered(WRITERS["json"], REPORT, statistics=True))
     assert data["statistics"][0] == {
         "code": "KV001",
         "name": "some-name",
@@ -263,9 +265,9 @@ def test_statistics_are_counts() -> None:
     }
 
 
-@pytest.mark.parametrize("name", RENDERERS)
+@pytest.mark.parametrize("name", WRITERS)
 def test_nasty_names_break_no_format(name: str) -> None:
-    text = RENDERERS[name](HOSTILE)
+    text = rendered(WRITERS[name], HOSTILE)
     assert "\x1b" not in text
     text.encode()
     if name == "junit":
@@ -276,6 +278,6 @@ def test_nasty_names_break_no_format(name: str) -> None:
         assert len(text.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", RENDERERS)
+@pytest.mark.parametrize("name", WRITERS)
 def test_every_format_takes_an_empty_report(name: str) -> None:
-    assert isinstance(RENDERERS[name](CheckReport(())), str)
+    assert isinstance(rendered(WRITERS[name], CheckReport(())), str)

@@ -1,0 +1,154 @@
+"""Showing what `kvtool check` finds, file by file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.cli.output import write_text
+from onnx_kvtool.core.errors import UnwritableOutput
+from onnx_kvtool.core.files.atomic import replacing
+from onnx_kvtool.lint.report import FileReport, Tally
+from onnx_kvtool.report.findings.github import StepSummary, step_outputs
+from onnx_kvtool.report.findings.table import WRITERS
+from onnx_kvtool.report.findings.text import TextWriter, closing, remarks_of
+from onnx_kvtool.report.findings.writer import Spool, Writer
+from onnx_kvtool.report.text import print_talk
+
+if TYPE_CHECKING:
+    from onnx_kvtool.commands.check_settings import Settings
+
+__all__ = ["ShownFindings"]
+
+
+class ShownFindings:
+    """The report of a run, written to a file or to standard output as it comes.
+
+    A file appears as a whole, when the block has ended, or not at all. To standard output the
+    lines of a format that has them go at once; a document goes there as a whole, and so does what
+    a terminal would mix with the display of what is under way. What is kept until then is on disk.
+
+    Args:
+        settings: Format and what belongs to it.
+        output: File that gets the report; None or `-` for standard output.
+        color: Whether to use colour; None does so on a terminal.
+        quiet: Whether to say nothing about the run.
+        verbose: Whether to say what became of each file.
+
+    Attributes:
+        tally: Counts all files that are shown.
+    """
+
+    def __init__(
+        self, settings: Settings, output: str | None, color: bool | None, quiet: bool, verbose: bool
+    ) -> None:
+        self.tally = Tally(settings.fail_on)
+        self._settings = settings
+        self._color = color
+        self._quiet = quiet
+        self._verbose = verbose
+        to_stdout = output is None or output == "-"
+        self._output = None if to_stdout else output
+        kind = WRITERS.get(settings.output_format)
+        self._writer: Writer
+        if kind is None:
+            styled = to_stdout and (sys.stdout.isatty() if color is None else color)
+            self._writer = TextWriter(
+                self.tally,
+                statistics=settings.statistics,
+                diff=settings.fix == "show",
+                color=color if styled else False,
+                verbose=verbose,
+            )
+        else:
+            self._writer = kind(self.tally, statistics=settings.statistics)
+        self._emit: Callable[[str], None] = write_text
+        self._spool: Spool | None = None
+        if to_stdout and (sys.stdout.isatty() or not self._writer.in_lines):
+            self._spool = Spool()
+            self._emit = self._spool.add
+        self._is_begun = False
+        self._summary = StepSummary()
+        self._for_github = settings.output_format == "github"
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> ShownFindings:
+        """Open the file, so that one that cannot be written is refused before the work."""
+        if self._output is not None:
+            file = self._open.enter_context(replacing(self._output))
+
+            def emit(text: str) -> None:
+                file.write(text.encode())
+
+            self._emit = emit
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def file(self, file: FileReport) -> None:
+        """Show the findings of one file, and on standard error what else there is to say of it."""
+        self._say(self._begun())
+        self._say(self._writer.file(file))
+        if self._for_github:
+            self._summary.add(file)
+        if not self._quiet:
+            print_talk(remarks_of(file, verbose=self._verbose), color=self._color)
+
+    def end(self) -> None:
+        """Write what comes last."""
+        self._say(self._begun())
+        for piece in self._writer.end():
+            self._say(piece)
+        if self._spool is not None:
+            for piece in self._spool.pieces():
+                write_text(piece)
+        if self._for_github:
+            _append_for_github(
+                "GITHUB_STEP_SUMMARY", "step summary", self._summary.text(self.tally)
+            )
+        _append_for_github("GITHUB_OUTPUT", "outputs of the step", step_outputs(self.tally))
+
+    def close(self, *, fails: bool) -> None:
+        """Say on standard error what was found in all.
+
+        Args:
+            fails: Whether the exit code says no.
+        """
+        if not self._quiet:
+            offers_fixes = self._settings.fix != "show"
+            last = closing(self.tally, fails=fails, offers_fixes=offers_fixes)
+            print_talk(last, color=self._color)
+
+    def _begun(self) -> str:
+        if self._is_begun:
+            return ""
+        self._is_begun = True
+        return self._writer.begin()
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._emit(text)
+
+
+def _append_for_github(variable: str, what: str, text: str) -> None:
+    """Add a text to a file of GitHub Actions; nothing where the variable that names it is unset."""
+    path = os.environ.get(variable)
+    if not path:
+        return
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UnwritableOutput(
+            f"cannot write the {what} `{path}`: {error.strerror or error}"
+        ) from error

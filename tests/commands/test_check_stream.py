@@ -1,0 +1,92 @@
+"""Many files: each report is handed on when it is there, and not kept."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+from collections.abc import Sequence
+
+import pytest
+
+from onnx_kvtool.commands import check as check_command
+from onnx_kvtool.commands.check import CheckRequest, stream
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.lint import jobs
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.jobs import run_jobs
+from onnx_kvtool.lint.report import FileReport
+
+
+class Tracked(FileReport):
+    """A report of which it can be seen whether it is still there."""
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files whose check has begun, each of which has one finding."""
+    begun: list[str] = []
+
+    def check_file(path: str, settings: object) -> FileReport:
+        begun.append(path)
+        place = Location("main", path)
+        found = Finding(Diagnostic("KV001", "error", place, "wrong"), "axis-is-batch", "")
+        return Tracked(path, (found,))
+
+    monkeypatch.setattr(check_command, "check_file", check_file)
+    monkeypatch.setattr(check_command, "find_models", list)
+    return begun
+
+
+def test_a_report_is_handed_on_before_the_next_file_is_begun(counted: list[str]) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def take(file: FileReport) -> None:
+        seen.append((file.path, len(counted)))
+
+    tally = stream(CheckRequest(paths=("a", "b", "c"), isolated=True), take)
+    assert seen == [("a", 1), ("b", 2), ("c", 3)]
+    assert (tally.summary.files, tally.summary.error, tally.exit_code) == (3, 3, 1)
+
+
+def test_reports_are_not_kept(counted: list[str]) -> None:
+    alive: list[weakref.ref[FileReport]] = []
+    most = 0
+
+    def take(file: FileReport) -> None:
+        nonlocal most
+        gc.collect()
+        most = max(most, sum(ref() is not None for ref in alive))
+        alive.append(weakref.ref(file))
+
+    stream(CheckRequest(paths=tuple(map(str, range(50))), isolated=True), take)
+    assert len(alive) == 50
+    assert most <= 1, "of those before"
+
+
+class Asked(Sequence[str]):
+    """Items that know how far they have been asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.last = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        if index >= self.count:
+            raise IndexError(index)
+        self.last = max(self.last, index + 1)
+        return str(index)
+
+
+@pytest.mark.long
+def test_workers_get_no_more_than_they_will_soon_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_AHEAD", 3)
+    items = Asked(40)
+    with run_jobs(str.upper, items, 2, str) as results:
+        assert [int(one) for one in itertools.islice(results, 5)] == [0, 1, 2, 3, 4]
+        assert items.last <= 3 * 2 + 5 + 1
+        assert len(list(results)) == 35
