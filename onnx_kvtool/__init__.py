@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.inspect import inspect
     from onnx_kvtool.commands.lower import lower
     from onnx_kvtool.commands.output import save
+    from onnx_kvtool.commands.print_ import print_model as print
     from onnx_kvtool.commands.raise_ import raise_
     from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
     from onnx_kvtool.commands.verify import verify
@@ -67,6 +68,7 @@ __all__ = [
     "inspect",
     "load",
     "lower",
+    "print",
     "raise_",
     "save",
     "verify",
@@ -101,6 +103,7 @@ _HOMES = {
     "inspect": "commands.inspect:inspect",
     "load": "core.model:read",
     "lower": "commands.lower:lower",
+    "print": "commands.print_:print_model",
     "raise_": "commands.raise_:raise_",
     "save": "commands.output:save",
     "verify": "commands.verify:verify",

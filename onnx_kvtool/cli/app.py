@@ -16,6 +16,7 @@ from onnx_kvtool.cli.infer import infer
 from onnx_kvtool.cli.inspect import inspect
 from onnx_kvtool.cli.lower import lower
 from onnx_kvtool.cli.ops import ops
+from onnx_kvtool.cli.print_ import print_
 from onnx_kvtool.cli.raise_ import raise_
 from onnx_kvtool.cli.rule import rule
 from onnx_kvtool.cli.signals import ending_in_order
@@ -36,6 +37,7 @@ COMMANDS: Table[str, click.Command] = Table(
         ("inspect", inspect),
         ("lower", lower),
         ("ops", ops),
+        ("print", print_),
         ("raise", raise_),
         ("rule", rule),
         ("targets", targets),
@@ -47,7 +49,7 @@ COMMANDS: Table[str, click.Command] = Table(
 
 _PURPOSES = {
     "Rewrite a model": ("lower", "raise"),
-    "Look at a model": ("inspect", "infer", "check"),
+    "Look at a model": ("inspect", "infer", "check", "print"),
     "Run a model": ("eval", "verify", "bench"),
     "Ask what kvtool knows": ("ops", "rule", "targets", "help"),
 }

@@ -13,7 +13,7 @@ import click
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.wrong_usage import explain
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.report.escape import escape
+from onnx_kvtool.core.escape import escape
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import Failure

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
-from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.files.external_data import check_external_data, external_files
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.suggestion import did_you_mean, unknown_name
 from onnx_kvtool.symbolic.dims import dim_names, dims_of
@@ -21,6 +22,7 @@ __all__ = [
     "check_sizes",
     "impossible_size",
     "listed",
+    "spare_model",
 ]
 
 
@@ -102,3 +104,15 @@ def check_data(model: ir.Model, path: str, *, need_bytes: bool = True) -> None:
         known = path or origin(model).path
         message = f"`{known}`: {error.message}" if known else error.message
         raise UnreadableModel(message, help=error.help) from error
+
+
+def spare_model(model: ir.Model, output: str) -> None:
+    """Refuse to write a report over a file of the model."""
+    source = origin(model).path
+    files = [file.path for file in external_files(model)]
+    for path in files if source == "-" else [source, *files]:
+        if os.path.realpath(path) == os.path.realpath(output):
+            raise UsageError(
+                f"`{output}` belongs to the model, which would be overwritten",
+                help="name another file for the report",
+            )

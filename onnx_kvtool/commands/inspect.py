@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,11 +11,10 @@ from onnx_kvtool.analysis.caches import Cache, find_caches
 from onnx_kvtool.analysis.caches.neighbourhood import neighbourhood
 from onnx_kvtool.analysis.caches.whatif import Question, answer
 from onnx_kvtool.analysis.inspection import InspectReport, describe, list_nodes
-from onnx_kvtool.commands.arguments import check_dims
+from onnx_kvtool.commands.arguments import check_dims, spare_model
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -27,7 +25,7 @@ from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_named
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.sizes import names_in
 
-__all__ = ["InspectRequest", "inspect", "run"]
+__all__ = ["InspectRequest", "caches_of", "inspect", "run"]
 
 _PROVEN = frozenset({"scatter_nd", "scatter_elements", "where"})
 """Kinds of which more can be said when the shapes of the index computation are known."""
@@ -135,7 +133,7 @@ def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
     progress("reading the model")
     model = read(request.model)
     if request.output is not None and request.output != "-":
-        _spare_model(model, request.output)
+        spare_model(model, request.output)
     progress("looking for caches")
     return _inspect(model, request.model, request, question)
 
@@ -175,18 +173,6 @@ def _size(flag: str, text: str | None) -> int | None:
     return size
 
 
-def _spare_model(model: ir.Model, output: str) -> None:
-    """Refuse to write the report over a file of the model."""
-    source = origin(model).path
-    files = [file.path for file in external_files(model)]
-    for path in files if source == "-" else [source, *files]:
-        if os.path.realpath(path) == os.path.realpath(output):
-            raise UsageError(
-                f"`{output}` belongs to the model, which would be overwritten",
-                help="name another file for the report",
-            )
-
-
 def _inspect(
     model: ir.Model, path: str, request: InspectRequest, question: Question
 ) -> InspectReport:
@@ -194,7 +180,7 @@ def _inspect(
     if dims:
         check_dims(model, dims)
     with collector_paused():
-        caches, notes = _caches(model)
+        caches, notes = caches_of(model)
         facts, inputs, outputs, ops = describe(model, path, dims)
         bound = tuple(cache.bind(dims) for cache in caches)
         if question.dim is not None:
@@ -219,7 +205,7 @@ def _check_capacity_dim(caches: Sequence[Cache], name: str) -> None:
         raise unknown_name(f"no cache has a capacity called `{name}`", name, sorted(names))
 
 
-def _caches(model: ir.Model) -> tuple[tuple[Cache, ...], list[str]]:
+def caches_of(model: ir.Model) -> tuple[tuple[Cache, ...], list[str]]:
     """Find the caches; where more could be said of one, with the shapes that inference finds.
 
     The shapes are taken off the values again: the model is not changed.

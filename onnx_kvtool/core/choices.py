@@ -16,10 +16,13 @@ __all__ = [
     "Bounds",
     "CheckFormat",
     "ContribChoice",
+    "DiffFormat",
+    "DiffWeights",
     "ElementType",
     "ExternalData",
     "IndexDtype",
     "InspectFormat",
+    "PrintedWeights",
     "ReportFormat",
     "RuntimeChoice",
     "RuntimeName",
@@ -41,10 +44,13 @@ AttentionChoice = Literal["auto", "keep", "sliced", "full"]
 Bounds = Literal["checked", "unchecked"]
 ContribChoice = Literal["standard", "keep"]
 CheckFormat = Literal["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]
+DiffFormat = Literal["text", "json", "markdown", "html"]
+DiffWeights = Literal["values", "digest", "embedded", "none"]
 ElementType = Literal["float16", "float32"]
 ExternalData = Literal["reference", "link", "copy"]
 IndexDtype = Literal["int64", "int32"]
 InspectFormat = Literal["text", "json", "html", "dot", "mermaid"]
+PrintedWeights = Literal["digest", "embedded", "none"]
 ReportFormat = Literal["text", "json"]
 RuntimeName = Literal["reference", "onnxruntime"]
 RuntimeChoice = Literal["auto", "reference", "onnxruntime"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from onnx_kvtool.analysis.inspection import InspectReport
+from onnx_kvtool.core.escape import escape
 from onnx_kvtool.report.drawing import Drawing, joined_drawing
-from onnx_kvtool.report.escape import escape
 
 __all__ = ["to_dot"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from onnx_kvtool.report.escape import escape
+from onnx_kvtool.core.escape import escape
 
 __all__ = ["attribute", "table", "text"]
 

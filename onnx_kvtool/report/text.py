@@ -13,9 +13,9 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from onnx_kvtool.core.escape import escape
 from onnx_kvtool.core.progress import Progress
 from onnx_kvtool.report.blocks import Block, Line, Marked
-from onnx_kvtool.report.escape import escape
 
 __all__ = [
     "print_blocks",

@@ -17,6 +17,7 @@ from onnx_kvtool.commands.infer import InferRequest
 from onnx_kvtool.commands.inspect import InspectRequest
 from onnx_kvtool.commands.lower import LowerRequest
 from onnx_kvtool.commands.ops import OpsRequest
+from onnx_kvtool.commands.print_ import PrintRequest
 from onnx_kvtool.commands.raise_ import RaiseRequest
 from onnx_kvtool.commands.rule import RuleRequest
 from onnx_kvtool.commands.verify import VerifyRequest
@@ -29,6 +30,7 @@ REQUESTS: dict[str, Any] = {
     "inspect": InspectRequest,
     "lower": LowerRequest,
     "ops": OpsRequest,
+    "print": PrintRequest,
     "raise": RaiseRequest,
     "rule": RuleRequest,
     "verify": VerifyRequest,
@@ -43,6 +45,7 @@ FUNCTIONS = {
     "infer": kv.infer,
     "inspect": kv.inspect,
     "lower": kv.lower,
+    "print": kv.print,
     "raise": kv.raise_,
     "verify": kv.verify,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from onnx_kvtool.core.escape import escape
 from onnx_kvtool.lint.report import FileReport
-from onnx_kvtool.report.escape import escape
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.writer import Writer
 

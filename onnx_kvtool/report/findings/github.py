@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.escape import escape
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import RANK, FileReport, Tally
-from onnx_kvtool.report.escape import escape
 from onnx_kvtool.report.findings.folding import folded, others_in_words
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import shown_path

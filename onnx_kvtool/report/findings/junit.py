@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from onnx_kvtool.core.escape import escape
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport, Tally
-from onnx_kvtool.report.escape import escape
 from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import shown_path
 from onnx_kvtool.report.findings.writer import Spool, Writer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.report.escape import escape
+from onnx_kvtool.core.escape import escape
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""`kvtool print`: a model as text in onnx's own syntax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from onnx_kvtool.cli.command import command, option
+from onnx_kvtool.cli.options import model_argument
+from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.types import ReportFile, Word
+from onnx_kvtool.core.choices import PrintedWeights, words
+
+__all__ = ["print_"]
+
+_EPILOG = """\b
+Exit codes:
+  0  done
+  2  wrong usage, or the output cannot be written
+  3  MODEL, or external data of it, cannot be read
+  4  a bug in kvtool
+
+\b
+Examples:
+  kvtool print decoder.onnx
+  kvtool print decoder.onnx -o decoder.txt
+  kvtool print decoder.onnx --weights none
+  kvtool print - < decoder.onnx
+
+\b
+See also:
+  inspect  a summary, and the caches
+"""
+
+
+@command("print", epilog=_EPILOG, short_help="Print a model as text that `git diff` can compare.")
+@model_argument
+@option(
+    "--weights",
+    type=Word(words(PrintedWeights)),
+    default="digest",
+    show_default=True,
+    help="Show a digest of every weight, of those in the file itself, or of none.",
+)
+@option(
+    "-o",
+    "--output",
+    type=ReportFile(allow_dash=True),
+    metavar="FILE",
+    help="Where to write the text; standard output unless given.",
+)
+@click.pass_context
+def print_(context: click.Context, /, **options: Any) -> None:
+    """Print MODEL as text that `git diff` can compare, in onnx's own syntax.
+
+    MODEL is a path, or `-` for standard input. Equal models give equal text: it does not matter in
+    which field or file weights are stored, nor how imports, metadata, initializers and attributes
+    are ordered. Nodes stay in the order of the file. Large weights are shown by a digest, and are
+    read some megabytes at a time; one whose data file is missing is shown by the place of its data.
+
+    With `*.onnx diff=onnx` in .gitattributes and `git config diff.onnx.textconv "kvtool print"`,
+    git shows what changed in a model.
+    """
+    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.commands.print_ import PrintRequest, run
+    from onnx_kvtool.report.blocks import Line
+    from onnx_kvtool.report.text import print_talk
+
+    request = PrintRequest(**options)
+    with shown_progress() as progress:
+        printed = run(request, progress)
+    if request.output in (None, "-"):
+        write_data(printed.text)
+    else:
+        from onnx_kvtool.core.files.atomic import write_bytes
+
+        assert request.output is not None
+        write_bytes(request.output, f"{printed.text}\n".encode())
+    print_talk([Line("note", note, "yellow") for note in printed.notes], color=context.color)

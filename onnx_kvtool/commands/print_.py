@@ -1,0 +1,120 @@
+"""Print a model as text in onnx's own syntax, for `git diff` and for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.commands.arguments import check_choice, spare_model
+from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.core.choices import PrintedWeights, words
+from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.model import read
+from onnx_kvtool.core.origin import origin
+from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.review.digests import Digests
+from onnx_kvtool.review.printing import model_lines
+
+__all__ = ["PrintRequest", "Printed", "print_model", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class PrintRequest:
+    """What `kvtool print` was asked to do.
+
+    Attributes:
+        model: Path of the model, or `-` for standard input.
+        weights: Which weights are read for a digest; see `print_model`.
+        output: Path to write the text to, `-` or None for standard output.
+    """
+
+    model: str
+    weights: PrintedWeights = "digest"
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A model as text.
+
+    Attributes:
+        text: The lines, without a line end behind the last.
+        notes: What is not in the text, and why.
+    """
+
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+@speaking_python
+def print_model(model: ModelSource, *, weights: PrintedWeights = "digest") -> str:
+    """Return a model as text that is the same for equal models, in the syntax of `onnx.parser`.
+
+    Opset imports, functions, metadata, initializers, declarations of inner values and attributes
+    are sorted; inputs, outputs and nodes stand in the order of the file. It does not matter
+    whether values stand in `raw_data`, in another field or in another file. What the syntax has no
+    place for (metadata and remarks below the model, quantization) stands in comments.
+
+    Tensors of up to 16 integers, booleans or texts, or 4 floats, are shown by value; of others the
+    first 128 bits of the SHA-256 of their bytes. They are read some megabytes at a time.
+
+    Args:
+        model: A model, which is not changed, or the path of one.
+        weights: `digest` reads every weight; those whose file is missing are told by their place.
+            `embedded` reads what the model file itself holds, and tells all others by their place:
+            this is what git knows of the file. `none` shows nothing of large tensors but type and
+            shape.
+
+    Returns:
+        The text, without a line end behind the last line. `onnx.parser.parse_model` reads it, but
+        for types, sparse constants and domains that its syntax does not have.
+
+    Raises:
+        UnreadableModel: If the model cannot be read, or a data file that is there cannot be
+            trusted or ends early.
+        UsageError: If `weights` is none of these words.
+
+    Examples:
+        >>> text = kv.print("decoder.onnx")
+        >>> print(text.splitlines()[1])
+           ir_version: 11,
+    """
+    check_choice("weights", weights, words(PrintedWeights))
+    loaded = held(model)
+    return _print(loaded, origin(loaded).path, weights).text
+
+
+def run(request: PrintRequest, progress: Progress = silent) -> Printed:
+    """Carry out `kvtool print`, but for the writing of the text.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
+
+    Raises:
+        UnreadableModel: If the model or its data cannot be read.
+        UsageError: If the text would overwrite the model.
+    """
+    progress("reading the model")
+    model = read(request.model)
+    if request.output is not None and request.output != "-":
+        spare_model(model, request.output)
+    progress("reading the weights")
+    return _print(model, request.model, request.weights)
+
+
+def _print(model: ir.Model, path: str, weights: PrintedWeights) -> Printed:
+    digests = Digests(weights)
+    try:
+        text = "\n".join(model_lines(model, digests))
+    except UnreadableModel as error:
+        raise UnreadableModel(f"`{path}`: {error.message}", help=error.help) from error
+    missing = digests.missing
+    if not missing:
+        return Printed(text)
+    others = f", and {counted(len(missing) - 1, 'other')} alike" if len(missing) > 1 else ""
+    note = f"{missing[0]}{others}; the text says where the data lies, in place of a digest"
+    return Printed(text, (note,))

@@ -1,0 +1,1 @@
+"""Reviews of models: as text, and how one differs from another."""

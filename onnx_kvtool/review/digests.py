@@ -1,0 +1,215 @@
+"""What a tensor holds, in one line: its few values, or a digest of its many."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.choices import PrintedWeights
+from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.files.converted import ConvertedTensor
+from onnx_kvtool.core.files.references import ReferenceJudge
+from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.review.syntax import quoted
+
+__all__ = ["CHUNK", "Digests", "chunks", "sha256"]
+
+CHUNK = 1 << 22
+"""Bytes of a tensor that are held at a time; whole elements of each type."""
+
+_SHOWN_WHOLE, _SHOWN_FLOATS = 16, 4
+"""Up to so many elements are shown by value: numbers of sizes and axes, and scalars."""
+_DIGITS = 32
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
+_DIGESTED = frozenset({ir.DataType.UNDEFINED, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
+_PATTERNS = {
+    ir.DataType.FLOAT16: np.uint16,
+    ir.DataType.BFLOAT16: np.uint16,
+    ir.DataType.FLOAT8E4M3FN: np.uint8,
+    ir.DataType.FLOAT8E4M3FNUZ: np.uint8,
+    ir.DataType.FLOAT8E5M2: np.uint8,
+    ir.DataType.FLOAT8E5M2FNUZ: np.uint8,
+    ir.DataType.FLOAT8E8M0: np.uint8,
+}
+"""Floats that ONNX text writes as the integers whose bits they have."""
+
+
+class Digests:
+    """Says what tensors hold, each file and place read once.
+
+    Args:
+        weights: `digest` reads every tensor; `embedded` only those in the model file, and says of
+            others where their data lies; `none` reads those few that are shown by value.
+
+    Attributes:
+        missing: Tensors whose data file is not there, with the reason; they are told by place.
+    """
+
+    def __init__(self, weights: PrintedWeights = "digest", *, require: bool = False) -> None:
+        self.weights = weights
+        self.missing: list[str] = []
+        self._require = require
+        self._judge = ReferenceJudge(need_bytes=True)
+        self._known: dict[object, tuple[str, str]] = {}
+        self._alive: list[ir.TensorProtocol] = []
+
+    def content(self, tensor: ir.TensorProtocol) -> tuple[str, str]:
+        """Return what a tensor holds in ONNX's syntax, and a comment for people.
+
+        Two tensors of one type and shape hold the same values if the first texts are equal.
+
+        Raises:
+            UnreadableModel: If external data is needed and cannot be trusted, or `require` was set
+                and it is missing.
+        """
+        key = self._key(tensor)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._content(tensor)
+            self._alive.append(tensor)  # so that no other one gets its id
+        return found
+
+    def _key(self, tensor: ir.TensorProtocol) -> object:
+        if isinstance(tensor, ir.ExternalTensor):
+            path = os.path.realpath(tensor.path)
+            shape = tuple(tensor.shape.numpy())
+            return path, tensor.offset, tensor.length, tensor.dtype, shape, str(tensor.location)
+        return id(tensor)
+
+    def _content(self, tensor: ir.TensorProtocol) -> tuple[str, str]:
+        if isinstance(tensor, ir.ExternalTensor):
+            if self.weights != "digest":
+                return _place(tensor), ""
+            if problem := self._judge.judge(tensor):
+                if self._require or problem.code != "external-missing":
+                    raise UnreadableModel(f"`{tensor.name}`: {problem.message}", help=problem.help)
+                self.missing.append(f"`{tensor.name}`: {problem.message}")
+                return _place(tensor), ""
+        if (shown := _by_value(tensor)) is not None:
+            return shown
+        if self.weights == "none":
+            return '["sha256": "?"]', ""
+        return f'["sha256": "{sha256(tensor)}"]', ""
+
+
+def _place(tensor: ir.ExternalTensor) -> str:
+    entries = [f'"location": {quoted(os.fspath(tensor.location))}']
+    entries += [f'"offset": "{tensor.offset}"'] if tensor.offset else []
+    entries += [f'"length": "{tensor.length}"'] if tensor.length is not None else []
+    return f"[{', '.join(entries)}]"
+
+
+def sha256(tensor: ir.TensorProtocol) -> str:
+    """Return the first 128 bits of the SHA-256 of the values, in hexadecimal.
+
+    The bytes are those that `raw_data` has, so that it does not matter in which field or file they
+    stand. Of strings it is the lengths and the texts.
+    """
+    digest = hashlib.sha256()
+    for chunk in chunks(tensor):
+        digest.update(chunk)
+    return digest.hexdigest()[:_DIGITS]
+
+
+def chunks(tensor: ir.TensorProtocol) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a tensor as `raw_data` has them, at most `CHUNK` at a time.
+
+    External data is read from its file, which has been judged before.
+
+    Raises:
+        UnreadableModel: If the file ends early or cannot be read.
+    """
+    if isinstance(tensor, ir.ExternalTensor):
+        yield from _from_file(tensor)
+    elif isinstance(tensor, SparseInitializer):
+        for part in (tensor.raw.indices, tensor.raw.values):
+            yield str(list(part.dims)).encode()
+            yield from chunks(ir.TensorProtoTensor(part))
+    elif isinstance(tensor, ConvertedTensor):
+        for values in tensor.chunks():
+            yield values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+    else:
+        data = _held_bytes(tensor)
+        view = memoryview(data)
+        for start in range(0, len(view), CHUNK):
+            yield view[start : start + CHUNK]
+
+
+def _from_file(tensor: ir.ExternalTensor) -> Iterator[bytes]:
+    left = tensor_bytes(tensor)
+    try:
+        with open(os.path.realpath(tensor.path), "rb") as file:
+            file.seek(tensor.offset or 0)
+            while left:
+                data = file.read(min(CHUNK, left))
+                if not data:
+                    raise UnreadableModel(f"the data file of `{tensor.name}` ends early")
+                left -= len(data)
+                yield data
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UnreadableModel(f"the data of `{tensor.name}` cannot be read: {reason}") from error
+
+
+def _held_bytes(tensor: ir.TensorProtocol) -> bytes:
+    if tensor.dtype == ir.DataType.STRING:
+        texts = _texts(tensor)
+        return b"".join(len(text).to_bytes(8, "little") + text for text in texts)
+    raw = getattr(tensor, "raw", None)
+    if isinstance(raw, onnx.TensorProto) and raw.HasField("raw_data"):
+        data: bytes = raw.raw_data
+        return data
+    try:
+        return tensor.tobytes()
+    except (ValueError, TypeError, AssertionError, AttributeError):
+        if isinstance(raw, onnx.TensorProto):  # data that does not fit its shape
+            return bytes(raw.SerializeToString(deterministic=True))
+        raise
+
+
+def _texts(tensor: ir.TensorProtocol) -> list[bytes]:
+    values = tensor.numpy().reshape(-1).tolist()
+    return [value if isinstance(value, bytes) else str(value).encode() for value in values]
+
+
+def _by_value(tensor: ir.TensorProtocol) -> tuple[str, str] | None:
+    """Return the values of a tensor that has few, in ONNX's syntax; None for others."""
+    if isinstance(tensor, SparseInitializer):
+        return None
+    dtype, shape = tensor.dtype, tensor.shape.numpy()
+    is_float = dtype in _FLOATS or dtype in _PATTERNS
+    if dtype in _DIGESTED or (dtype.is_floating_point() and not is_float):
+        return None
+    count = 1
+    for size in shape:
+        count *= size
+    if not 0 <= count <= (_SHOWN_FLOATS if is_float else _SHOWN_WHOLE):
+        return None
+    if dtype == ir.DataType.STRING:
+        return "{" + ", ".join(map(quoted, _texts(tensor))) + "}", ""
+    data = b"".join(map(bytes, chunks(tensor)))
+    if len(data) != tensor_bytes(tensor):
+        return None
+    values = decoded(data, dtype, count)
+    if dtype in _PATTERNS:
+        bits = np.frombuffer(data, np.dtype(_PATTERNS[dtype]).newbyteorder("<"))
+        return _listed(map(str, bits)), ", ".join(str(float(v)) for v in values)
+    if dtype in _FLOATS:
+        return None if np.isnan(values).any() else (_listed(map(str, values)), "")
+    return _listed(str(int(v)) for v in values), ""
+
+
+def _listed(texts: Iterator[str]) -> str:
+    return "{" + ",".join(texts) + "}"
+
+
+def decoded(data: bytes | memoryview, dtype: ir.DataType, count: int) -> np.ndarray:
+    """Return `count` elements of which `raw_data` would have the bytes `data`, flat."""
+    message = onnx.TensorProto(data_type=int(dtype), dims=[count], raw_data=bytes(data))
+    return ir.TensorProtoTensor(message).numpy()

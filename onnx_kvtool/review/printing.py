@@ -1,0 +1,245 @@
+"""A model as lines of ONNX text that `git diff` can compare.
+
+Each value, initializer and node has a line of its own. What ONNX's syntax has no place for
+(metadata and remarks below the model) stands in comments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.review.canonical import CONTENT, REMARK, canonical
+from onnx_kvtool.review.digests import Digests
+from onnx_kvtool.review.syntax import identifier, quoted, scalar_attribute, type_text
+
+__all__ = ["attribute_lines", "model_lines", "tensor_text"]
+
+_A = onnx.AttributeProto
+_STEP = "   "
+_NUMBERS = re.compile(r"(\d+)")
+
+
+def model_lines(model: ir.Model, digests: Digests) -> Iterator[str]:
+    """Yield the lines of a model.
+
+    Opset imports, functions, metadata, initializers and declarations of inner values are sorted,
+    attributes of a node as well; inputs, outputs and nodes keep their order.
+
+    Args:
+        model: The model.
+        digests: Says what tensors hold.
+
+    Raises:
+        UnreadableModel: If a tensor cannot be read.
+        KvtoolError: If the model holds something that has no written form.
+    """
+    with collector_paused():
+        message = canonical(model, digests)
+    yield "<"
+    yield from _separated(_header(message), _STEP)
+    yield ">"
+    for configuration in message.configuration:
+        yield f"# configuration: {_digest(configuration)}"
+    for training in message.training_info:
+        yield f"# training_info: {_digest(training)}"
+    yield from _graph(message.graph, "", "")
+    for function in message.functions:
+        yield from _function(function)
+
+
+def _header(message: onnx.ModelProto) -> Iterator[tuple[str, str]]:
+    yield f"ir_version: {message.ir_version}", ""
+    yield _imports(message.opset_import), ""
+    for name in ("producer_name", "producer_version", "domain"):
+        if text := getattr(message, name):
+            yield f"{name}: {quoted(text)}", ""
+    if message.model_version:
+        yield f"model_version: {message.model_version}", ""
+    if message.doc_string:
+        yield f"doc_string: {quoted(message.doc_string)}", ""
+    if message.metadata_props:
+        # Broken over lines, because exporters and quantisers write dozens of entries.
+        entries = [f"{_STEP * 2}{quoted(e.key)}: {quoted(e.value)}" for e in message.metadata_props]
+        yield "metadata_props: [\n" + ",\n".join(entries) + f"\n{_STEP}]", ""
+
+
+def _imports(imports: Iterable[onnx.OperatorSetIdProto]) -> str:
+    entries = [f"{quoted(entry.domain)} : {entry.version}" for entry in imports]
+    return f"opset_import: [{', '.join(entries)}]"
+
+
+def _separated(items: Iterable[tuple[str, str]], indent: str) -> Iterator[str]:
+    """Yield items with their comments, one per line and a comma behind each but the last."""
+    listed = list(items)
+    for place, (text, remark) in enumerate(listed):
+        comma = "," if place < len(listed) - 1 else ""
+        comment = f"  # {remark}" if remark else ""
+        yield from f"{indent}{text}{comma}{comment}".split("\n")
+
+
+def _graph(graph: onnx.GraphProto, indent: str, label: str) -> Iterator[str]:
+    """Yield a graph; the first line starts with `label`, which is indented already."""
+    yield from _remarks(graph, indent)
+    inner = indent + _STEP
+    yield f"{indent}{label}{identifier(graph.name or 'main_graph')} ("
+    yield from _separated(map(_value, graph.input), inner)
+    yield f"{indent}) => ("
+    yield from _separated(map(_value, graph.output), inner)
+    yield f"{indent})"
+    held = sorted(map(_initializer, graph.initializer), key=_by_name)
+    known = sorted(((v.name, *_value(v)) for v in graph.value_info), key=_by_name)
+    if held or known:
+        yield f"{indent}<"
+        yield from _separated(((text, remark) for _, text, remark in (*held, *known)), inner)
+        yield f"{indent}>"
+    for note in sorted(graph.quantization_annotation, key=lambda note: note.tensor_name):
+        entries = [f"{e.key}: {quoted(e.value)}" for e in note.quant_parameter_tensor_names]
+        yield f"{indent}# quantization of {quoted(note.tensor_name)}: {', '.join(entries)}"
+    yield f"{indent}{{"
+    for node in graph.node:
+        yield from _node(node, inner)
+    yield f"{indent}}}"
+
+
+def _by_name(entry: tuple[str, str, str]) -> tuple[object, ...]:
+    """Return what sorts `layer.2` before `layer.10`."""
+    parts = _NUMBERS.split(entry[0])
+    return tuple((int(p), p) if i % 2 else (0, p) for i, p in enumerate(parts)), entry[0]
+
+
+def _value(value: onnx.ValueInfoProto) -> tuple[str, str]:
+    type_ = type_text(value.type)
+    said = [f"{entry.key}: {quoted(entry.value)}" for entry in value.metadata_props]
+    said += [f"doc_string: {quoted(value.doc_string)}"] if value.doc_string else []
+    said += _denotations(value.type)
+    return f"{type_} {identifier(value.name)}".lstrip(), ", ".join(said)
+
+
+def _denotations(type_: onnx.TypeProto) -> list[str]:
+    said = [f"denotation: {quoted(type_.denotation)}"] if type_.denotation else []
+    if type_.WhichOneof("value") == "tensor_type":
+        for axis, dim in enumerate(type_.tensor_type.shape.dim):
+            if dim.denotation:
+                said.append(f"denotation of dimension {axis}: {quoted(dim.denotation)}")
+    return said
+
+
+def _initializer(tensor: onnx.TensorProto) -> tuple[str, str, str]:
+    text, remark = tensor_text(tensor)
+    type_, _, content = text.partition(" = ")
+    said = [remark] if remark else []
+    said += [f"{entry.key}: {quoted(entry.value)}" for entry in tensor.metadata_props]
+    said += [f"doc_string: {quoted(tensor.doc_string)}"] if tensor.doc_string else []
+    return tensor.name, f"{type_} {identifier(tensor.name)} = {content}", ", ".join(said)
+
+
+def tensor_text(tensor: onnx.TensorProto) -> tuple[str, str]:
+    """Return a tensor of a canonical message without its name, and a remark for people."""
+    name = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
+    dims = f"[{','.join(map(str, tensor.dims))}]" if tensor.dims else ""
+    held = {entry.key: entry.value for entry in tensor.external_data}
+    return f"{name}{dims} = {held.get(CONTENT, '')}", held.get(REMARK, "")
+
+
+def _node(node: onnx.NodeProto, indent: str) -> Iterator[str]:
+    yield from _remarks(node, indent)
+    for configuration in node.device_configurations:
+        yield f"{indent}# device configuration: {_digest(configuration)}"
+    name = f"[{identifier(node.name)}] " if node.name else ""
+    outputs = ", ".join(map(identifier, node.output))
+    domain = f"{node.domain}." if node.domain else ""
+    overload = f":{node.overload}" if node.overload else ""
+    inputs = ", ".join(map(identifier, node.input))
+    head, call = f"{indent}{name}{outputs} = {domain}{node.op_type}{overload}", f" ({inputs})"
+    attributes = sorted(node.attribute, key=lambda attribute: attribute.name)
+    for attribute in attributes:
+        if attribute.doc_string:
+            yield f"{indent}# doc_string of {attribute.name}: {quoted(attribute.doc_string)}"
+    blocks = [list(attribute_lines(attribute, indent + _STEP)) for attribute in attributes]
+    if all(len(lines) == 1 for lines in blocks):
+        inside = ", ".join(lines[0].strip() for lines in blocks)
+        yield f"{head} <{inside}>{call}" if inside else head + call
+        return
+    yield f"{head}{call} <"
+    for place, lines in enumerate(blocks):
+        comma = "," if place < len(blocks) - 1 else ""
+        yield from lines[:-1]
+        yield lines[-1] + comma
+    yield f"{indent}>"
+
+
+def attribute_lines(attribute: onnx.AttributeProto, indent: str) -> Iterator[str]:
+    """Yield an attribute of a canonical message: one line, or as many as its graphs have."""
+    text = scalar_attribute(attribute)
+    if text is not None:
+        yield indent + text
+        return
+    kind = _A.AttributeType.Name(attribute.type).lower()
+    head = f"{attribute.name}: {kind} = "
+    if attribute.type == _A.GRAPH:
+        yield from _graph(attribute.g, indent, head)
+    elif attribute.type == _A.GRAPHS:
+        yield f"{indent}{head}["
+        for place, graph in enumerate(attribute.graphs):
+            *lines, last = _graph(graph, indent + _STEP, "")
+            yield from lines
+            yield last + ("," if place < len(attribute.graphs) - 1 else "")
+        yield f"{indent}]"
+    elif attribute.type == _A.TENSOR:
+        yield f"{indent}{head}{tensor_text(attribute.t)[0]}"
+    elif attribute.type == _A.TENSORS:
+        texts = [tensor_text(tensor)[0] for tensor in attribute.tensors]
+        yield f"{indent}{head}[{', '.join(texts)}]"
+    else:
+        yield f"{indent}{head}{_digest(attribute)}"
+
+
+def _function(function: onnx.FunctionProto) -> Iterator[str]:
+    yield "<"
+    header = [(f"domain: {quoted(function.domain)}", "")]
+    imports = sorted(function.opset_import, key=lambda entry: entry.domain)
+    header.append((_imports(imports), ""))
+    if function.overload:
+        header.append((f"overload: {quoted(function.overload)}", ""))
+    if function.doc_string:
+        header.append((f"doc_string: {quoted(function.doc_string)}", ""))
+    yield from _separated(header, _STEP)
+    yield ">"
+    for entry in function.metadata_props:
+        yield f"# {entry.key}: {quoted(entry.value)}"
+    defaults = ["".join(attribute_lines(a, "")) for a in function.attribute_proto]
+    parameters = ", ".join(sorted((*map(identifier, function.attribute), *defaults)))
+    shown = f" <{parameters}>" if parameters else ""
+    names = _names(function.input), _names(function.output)
+    yield f"{identifier(function.name)}{shown} ({names[0]}) => ({names[1]})"
+    if function.value_info:
+        known = sorted(((v.name, *_value(v)) for v in function.value_info), key=_by_name)
+        yield "<"
+        yield from _separated(((text, remark) for _, text, remark in known), _STEP)
+        yield ">"
+    yield "{"
+    for node in function.node:
+        yield from _node(node, _STEP)
+    yield "}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(identifier, names))
+
+
+def _remarks(piece: onnx.GraphProto | onnx.NodeProto, indent: str) -> Iterator[str]:
+    if piece.doc_string:
+        yield f"{indent}# doc_string: {quoted(piece.doc_string)}"
+    for entry in piece.metadata_props:
+        yield f"{indent}# {entry.key}: {quoted(entry.value)}"
+
+
+def _digest(message: object) -> str:
+    data = message.SerializeToString(deterministic=True)  # type: ignore[attr-defined]
+    return f'["sha256": "{hashlib.sha256(data).hexdigest()[:32]}"]'
