@@ -29,6 +29,7 @@ from onnx_kvtool.rewrite.lowering.optional import (
     lower_optional_has_element_18,
 )
 from onnx_kvtool.rewrite.lowering.pad import lower_pad_19
+from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
 from onnx_kvtool.rewrite.lowering.pow import lower_pow_12
 from onnx_kvtool.rewrite.lowering.quantize import (
     lower_dequantize_linear,
@@ -100,6 +101,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
             "Attention",
             Lowering("attention", 25, lower_attention_23_24_25, removes=True, reads=23),
         ),
+        ("AveragePool", Lowering("pool", 22, lower_pool_22, reads=10)),
         ("BatchNormalization", Lowering("batch_normalization", 14, lower_batch_normalization_14)),
         ("BitCast", Lowering("bit_cast", 26, lower_bit_cast_26)),
         ("BitShift", Lowering("bit_shift", 28, lower_bit_shift_28)),
@@ -126,7 +128,9 @@ LOWERINGS: Mapping[str, Lowering] = Table(
             Lowering("layer_normalization", 17, lower_layer_normalization_17, removes=True),
         ),
         ("LogSoftmax", Lowering("softmax", 13, lower_softmax_13)),
+        ("LpPool", Lowering("pool", 18, lower_pool_22)),
         ("Max", Lowering("max_min", 12, lower_max_min_12)),
+        ("MaxPool", Lowering("pool", 22, lower_pool_22, reads=10)),
         ("Min", Lowering("max_min", 12, lower_max_min_12)),
         ("Mod", Lowering("mod", 28, lower_mod_28)),
         ("OptionalGetElement", Lowering("optional", 18, lower_optional_get_element_18)),

@@ -37,6 +37,7 @@ from onnx_kvtool.rewrite.lowering.early.shaping import (
     lower_top_k_11,
 )
 from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10, lower_top_k_10
+from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 
 __all__ = ["STEPS", "rules_of"]
@@ -74,9 +75,11 @@ _TO_10: Mapping[str, Lowering] = Table(
 _TO_9: Mapping[str, Lowering] = Table(
     "lowering from opset 10",
     [
+        ("AveragePool", Lowering("pool", 10, lower_pool_22)),
         ("DequantizeLinear", Lowering("dequantize_linear", 10, lower_dequantize_linear_10)),
         ("IsInf", Lowering("is_inf", 10, lower_is_inf_10)),
         ("MatMulInteger", Lowering("mat_mul_integer", 10, lower_mat_mul_integer_10)),
+        ("MaxPool", Lowering("pool", 10, lower_pool_22)),
         ("Mod", Lowering("mod", 10, lower_mod_10)),
         ("QuantizeLinear", Lowering("quantize_linear", 10, lower_quantize_linear_10)),
         ("Slice", Lowering("slice", 10, lower_slice_10)),

@@ -1,0 +1,287 @@
+"""AveragePool, LpPool and MaxPool that round up or skip pixels, for opsets that know neither."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+
+__all__ = ["lower_pool_22"]
+
+_FIRST_CLEAR = 22
+"""The opset from which no window begins behind the input, whatever is rounded up."""
+_WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """How a window moves along one axis.
+
+    Attributes:
+        dim: Size of the input, where it is known.
+        kernel: Elements of the window.
+        stride: Elements from one window to the next.
+        dilation: Elements from one of the window to the next.
+        before: Padding in front.
+        after: Padding behind.
+        count: Number of windows; None where it is not known.
+    """
+
+    dim: Dim
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    count: int | None
+
+    @property
+    def end(self) -> int:
+        """Padding behind with which as many windows as there are fit in, rounded down."""
+        if self.count is None or not isinstance(self.dim, int):
+            return self.after
+        reach = (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+        return max(0, reach - self.dim - self.before)
+
+    def places(self) -> NDArray[np.int64]:
+        """Return where each element of each window is in the input: (windows, kernel)."""
+        starts = np.arange(self.count or 0) * self.stride - self.before
+        taps: NDArray[np.int64] = starts[:, None] + np.arange(self.kernel) * self.dilation
+        return taps
+
+    def counted(self, with_padding: bool) -> NDArray[np.int64]:
+        """Return how many elements of each window count: those of the input, or padding as well.
+
+        What a window reaches behind the padding, because of rounding up, never counts.
+        """
+        assert isinstance(self.dim, int)
+        before, after = (self.before, self.after) if with_padding else (0, 0)
+        places = self.places()
+        inside = (places >= -before) & (places < self.dim + after)
+        counts: NDArray[np.int64] = inside.sum(1)
+        return counts
+
+
+def lower_pool_22(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Pad such that rounding down gives as many windows; skip pixels in a Conv with ones.
+
+    MaxPool:      the largest of rows that are gathered, one axis after the other
+    AveragePool:  Conv(x, ones) / number of elements of the window that count
+    LpPool:       Conv(|x| ^ p, ones) ^ (1 / p)
+
+    Refuses to round up where the sizes are unknown, and a window that begins in the padding behind,
+    which opsets below 22 leave open; of windows with gaps an unknown number of channels, and the
+    indices of MaxPool before opset 10.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, op_type = view.required("X"), node.op_type
+    dtype = data.dtype
+    axes, auto_pad = _axes(context, view, data, op_type)
+    has_gaps = any(axis.dilation != 1 for axis in axes)
+    padded = [*(a.before for a in axes), *(a.end for a in axes)]
+    is_changed = padded[len(axes) :] != [a.after for a in axes]
+    with_padding = op_type == "AveragePool" and view.integer("count_include_pad") != 0
+    if dtype is None:
+        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+    fits = all(p < a.kernel for p, a in zip(padded, (*axes, *axes), strict=True))
+    if fits and not (is_changed and with_padding) and not (has_gaps and _lacks_gaps(em, op_type)):
+        return _again(view, em, op_type, axes, padded, auto_pad)
+    if op_type == "MaxPool":
+        return Replacement((_largest(view, em, data, axes, padded),), via="gathered")
+    channels = (dims_of(data) or (None, None))[1]
+    if not isinstance(channels, int):
+        text = f"windows with gaps depend on the number of channels of `{data.name}`"
+        raise Refusal("unknown-dimension", text, help="declare the shape of the input")
+    wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
+    if op_type == "LpPool":
+        power = float(view.integer("p"))
+        x = em.op("Abs", cast(em, data, wide), dtype=wide)
+        exponents = [em.constant(np.array(e, wide.numpy()), "power") for e in (power, 1 / power)]
+        x = em.op("Pow", x, exponents[0], dtype=wide)
+        total = _sums(em, x, channels, axes, padded, auto_pad)
+        result = em.op("Pow", total, exponents[1], dtype=wide)
+    else:
+        x = cast(em, data, wide)
+        total = _sums(em, x, channels, axes, padded, auto_pad)
+        counted = _counts(em, data, axes, padded, auto_pad, with_padding, wide)
+        result = em.op("Div", total, counted, dtype=wide)
+    return Replacement((cast(em, result, dtype),), via="conv")
+
+
+def _lacks_gaps(em: Emitter, op_type: str) -> bool:
+    return em.opset < {"AveragePool": 19, "LpPool": 18, "MaxPool": 10}[op_type]
+
+
+def _axes(
+    context: LoweringContext, view: NodeView, data: ir.Value, op_type: str
+) -> tuple[list[_Axis], str]:
+    """Return how the window moves along each axis, and `auto_pad` where it decides on the pads."""
+    kernel = _numbers(view, "kernel_shape", [])
+    rank = len(kernel)
+    dims = dims_of(data) or (None,) * (rank + 2)
+    strides = _numbers(view, "strides", [1] * rank)
+    dilations = _numbers(view, "dilations", [1] * rank)
+    pads = _numbers(view, "pads", [0] * (2 * rank))
+    auto_pad = view.string("auto_pad")
+    has_ceil = "ceil_mode" in view.facts.attributes and view.integer("ceil_mode") != 0
+    opset = context.opset_of(view.node)
+    axes = []
+    for i in range(rank):
+        dim, reach = dims[2 + i], (kernel[i] - 1) * dilations[i] + 1
+        before, after, count = pads[i], pads[rank + i], None
+        if auto_pad == "VALID":
+            before = after = 0
+        if isinstance(dim, int):
+            if auto_pad.startswith("SAME"):
+                count = -(-dim // strides[i])
+                both = max(0, (count - 1) * strides[i] + reach - dim)
+                before = both // 2 if auto_pad == "SAME_UPPER" else both - both // 2
+                after = both - before
+            count = (dim + before + after - reach) // strides[i] + 1
+        if has_ceil and auto_pad == "NOTSET" and strides[i] != 1:
+            if not isinstance(dim, int):
+                text = f"`ceil_mode=1` depends on the sizes of `{data.name}`, which are unknown"
+                raise Refusal("changed-meaning", text, help="declare the shape of the input")
+            room = dim + before + after - reach
+            count = -(-room // strides[i]) + 1
+            if (count - 1) * strides[i] >= dim + before:
+                if opset < _FIRST_CLEAR or op_type == "LpPool":
+                    text = "a window begins in the padding behind, where `ceil_mode=1` is not clear"
+                    raise Refusal("changed-meaning", text)
+                count -= 1
+        axes.append(_Axis(dim, kernel[i], strides[i], dilations[i], before, after, count))
+    known = all(axis.count is not None for axis in axes) or auto_pad in ("NOTSET", "VALID")
+    return axes, "NOTSET" if known else auto_pad
+
+
+def _numbers(view: NodeView, name: str, otherwise: list[int]) -> list[int]:
+    given = view.attribute(name) if name in view.facts.attributes else None
+    return [n for n in given if isinstance(n, int)] if isinstance(given, tuple) else otherwise
+
+
+def _again(
+    view: NodeView,
+    em: Emitter,
+    op_type: str,
+    axes: list[_Axis],
+    padded: list[int],
+    auto_pad: str,
+) -> Replacement:
+    """Return the same pool with pads that make rounding up needless."""
+    attributes: dict[str, AttributeValue] = {
+        "kernel_shape": [a.kernel for a in axes],
+        "strides": [a.stride for a in axes],
+    }
+    attributes |= {"pads": padded} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
+    if any(a.dilation != 1 for a in axes):
+        attributes["dilations"] = [a.dilation for a in axes]
+    for name in ("count_include_pad", "p", "storage_order"):
+        if name in view.facts.attributes and (number := view.integer(name)) != 0:
+            attributes[name] = number
+    data = view.required("X")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    dtypes = [dtype, ir.DataType.INT64][: len(view.node.outputs)]
+    outputs = em.multi(op_type, data, attributes=attributes, dtypes=dtypes)
+    return Replacement(tuple(outputs))
+
+
+def _largest(
+    view: NodeView, em: Emitter, data: ir.Value, axes: list[_Axis], padded: list[int]
+) -> ir.Value:
+    """Return the largest element of each window, one axis after the other."""
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    if len(view.node.outputs) > 1 and view.node.outputs[1].uses():
+        raise Refusal("attribute", "the indices of such windows need MaxPool of opset 10")
+    if dtype not in FLOAT_TYPES:
+        raise Refusal("element-type", f"MaxPool of {dtype.name} is padded with no number")
+    if any(axis.count is None for axis in axes):
+        text = f"windows with gaps depend on the sizes of `{data.name}`, which are unknown"
+        raise Refusal("unknown-dimension", text, help="declare the shape of the input")
+    if any(padded):
+        rank = len(axes)
+        pads, lowest = [0, 0, *padded[:rank], 0, 0, *padded[rank:]], -np.inf
+        if em.opset < 11:
+            given: dict[str, AttributeValue] = {"pads": pads, "value": lowest}
+            data = em.op("Pad", data, attributes=given, dtype=dtype)
+        else:
+            filling = em.constant(np.array(lowest, dtype.numpy()), "lowest")
+            data = em.op("Pad", data, em.constant(pads, "pads"), filling, dtype=dtype)
+    for place, axis in enumerate(axes, 2):
+        rows = axis.places() + axis.before
+        taps = [
+            em.op(
+                "Gather",
+                data,
+                em.constant(rows[:, tap], "rows"),
+                attributes={"axis": place},
+                dtype=dtype,
+            )
+            for tap in range(axis.kernel)
+        ]
+        data = em.op("Max", *taps, dtype=dtype) if len(taps) > 1 else taps[0]
+    return data
+
+
+def _sums(
+    em: Emitter,
+    x: ir.Value,
+    channels: int,
+    axes: list[_Axis],
+    padded: list[int],
+    auto_pad: str,
+) -> ir.Value:
+    """Return the sum of each window: (N, C, ...), of which C is `channels`."""
+    dtype = x.dtype or ir.DataType.UNDEFINED
+    ones = np.ones((channels, 1, *(axis.kernel for axis in axes)), dtype.numpy())
+    attributes: dict[str, AttributeValue] = {
+        "group": channels,
+        "kernel_shape": [axis.kernel for axis in axes],
+        "strides": [axis.stride for axis in axes],
+        "dilations": [axis.dilation for axis in axes],
+    }
+    attributes |= {"pads": padded} if auto_pad == "NOTSET" else {"auto_pad": auto_pad}
+    return em.op("Conv", x, em.constant(ones, "ones"), attributes=attributes, dtype=dtype)
+
+
+def _counts(
+    em: Emitter,
+    data: ir.Value,
+    axes: list[_Axis],
+    padded: list[int],
+    auto_pad: str,
+    with_padding: bool,
+    dtype: ir.DataType,
+) -> ir.Value:
+    """Return how many elements of each window count, of a shape that the sums are divided by."""
+    everything = np.array(math.prod(axis.kernel for axis in axes), dtype.numpy())
+    has_pads = any(padded) or auto_pad != "NOTSET"
+    if not has_pads or (
+        with_padding and padded == [*(a.before for a in axes), *(a.after for a in axes)]
+    ):
+        return em.constant(everything, "count")
+    if all(axis.count is not None for axis in axes):
+        total = None
+        for place, axis in enumerate(axes):
+            shape = [1] * (len(axes) + 2)
+            shape[place + 2] = -1
+            counted = axis.counted(with_padding).reshape(shape).astype(dtype.numpy())
+            one = em.constant(counted, "count")
+            total = one if total is None else em.op("Mul", total, one, dtype=dtype)
+        assert total is not None
+        return total
+    places = em.constant(np.arange(2, len(axes) + 2), "axes")
+    sizes = em.op("Gather", em.op("Shape", data), places, hint="sizes")
+    shape_ = em.op("Concat", em.constant([1, 1]), sizes, attributes={"axis": 0}, hint="shape")
+    one_ = ir.Tensor(np.ones(1, dtype.numpy()))
+    ones = em.op("ConstantOfShape", shape_, attributes={"value": one_}, dtype=dtype)
+    return _sums(em, ones, 1, axes, padded, auto_pad)
