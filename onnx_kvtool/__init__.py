@@ -74,7 +74,7 @@ __all__ = [
     "verify",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "BenchReport": "runtime.decoding.report:BenchReport",

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import onnx_kvtool
+from onnx_kvtool.cli.app import COMMANDS
 
 MODEL = Path(__file__).parents[1] / "fixtures" / "models" / "native" / "llama_static.onnx"
-HEAVY = {"ml_dtypes", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich"}
+HEAVY = {"ml_dtypes", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich", "sympy"}
 
 REPORT_MODULES = """
 import atexit, json, sys
@@ -63,6 +65,48 @@ def test_start_up_does_not_import(code: str) -> None:
     modules = modules_after(code)
     assert "onnx_kvtool" in modules
     assert not HEAVY & modules
+
+
+MISPLACED = """
+import sys
+from onnx_kvtool.cli import app
+codes = []
+for line in sys.argv[1:]:
+    try:
+        app(line.split())
+    except SystemExit as end:
+        codes.append(end.code)
+print(codes)
+"""
+
+
+def test_a_path_that_leads_nowhere_is_said_before_anything_is_imported(tmp_path: Path) -> None:
+    model = tmp_path / "decoder.onnx"
+    model.touch()
+    models = {
+        name: sum(
+            isinstance(p, click.Argument) and isinstance(p.type, click.Path) for p in c.params
+        )
+        for name, c in COMMANDS.items()
+    }
+    missing = [f"{name}{' missing.onnx' * count}" for name, count in models.items() if count]
+    writers = ("lower", "raise", "infer", "inspect", "check", "print")
+    writes = [f"{name} {model} -o missing/out" for name in writers]
+    writes += [f"eval {model} --save missing/out", f"check {model} --write-baseline missing/out"]
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT_MODULES + MISPLACED, *missing, *writes],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert len(missing) >= 8
+    assert json.loads(done.stdout) == [3] * len(missing) + [2] * len(writes)
+    *said, modules = done.stderr.splitlines()
+    assert sum("`missing.onnx` does not exist" in line for line in said) == len(missing)
+    assert sum("cannot write `missing/out`" in line for line in said) == len(writes)
+    assert not HEAVY & {name.partition(".")[0] for name in json.loads(modules)}
 
 
 NO_RUN = ["check", "infer", "inspect", "lower --dry-run --no-verify", "raise --dry-run --no-verify"]

@@ -11,6 +11,7 @@ from onnx_kvtool.cli.options import data_format_option, dim_option
 from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.types import Whole
 from onnx_kvtool.core.choices import ReportFormat
+from onnx_kvtool.core.files.places import check_source
 
 __all__ = ["bench"]
 
@@ -124,6 +125,9 @@ def bench(
     that the model took, and whether all chose the same tokens. Prompts are drawn; weights may be
     random, if their sizes are true.
     """
+    for model in options["models"]:
+        check_source(model)
+
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.bench import BenchRequest, run
 

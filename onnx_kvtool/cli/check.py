@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import glob
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -9,9 +12,11 @@ import click
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.failure import show_failure
 from onnx_kvtool.cli.options import budget_option, dim_option
+from onnx_kvtool.cli.output import report_place
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
+from onnx_kvtool.core.files.places import check_source
 
 __all__ = ["check"]
 
@@ -38,6 +43,19 @@ See also:
   rule     what a rule looks for, and why
   targets  the releases that --target knows
 """
+
+
+_SUFFIXES = {
+    "text": ".txt",
+    "concise": ".txt",
+    "json": ".json",
+    "jsonl": ".jsonl",
+    "sarif": ".sarif",
+    "github": ".txt",
+    "gitlab": ".json",
+    "junit": ".xml",
+}
+"""Of the file that a report becomes in a directory."""
 
 
 def _codes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -119,7 +137,8 @@ def _optional_codes(
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the report; standard output unless given.",
+    help="Where to write the report, in a directory as `kvtool-check.sarif` and such; standard"
+    " output unless given.",
     section="Report",
 )
 @option(
@@ -229,13 +248,21 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     standard error. Nothing is changed without --fix. A finding is silenced by --ignore, by the
     configuration, by a baseline, or by `kvtool.ignore` in the metadata of a node, graph or model.
     """
+    _check_source(options["paths"])
+    report_place(options["output"], None, "")  # what it is called there depends on settings
+    options["write_baseline"] = report_place(
+        options["write_baseline"], None, "kvtool-baseline.json"
+    )
+
     from onnx_kvtool.cli.findings import ShownFindings
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.check import CheckRequest, stream
     from onnx_kvtool.commands.check_settings import resolve
 
+    settings = resolve(CheckRequest(**options))
+    name = f"kvtool-check{_SUFFIXES[settings.output_format]}"
+    options["output"] = report_place(options["output"], None, name)
     request = CheckRequest(**options)
-    settings = resolve(request)
     with ShownFindings(settings, options["output"], context.color, quiet, verbose) as shown:
         # Nothing but this has run in this process, and the display has a thread from its first
         # word on.
@@ -249,3 +276,9 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     for path, failure in tally.failures:
         show_failure(path, failure, debug=context.parent.params["debug"])
     context.exit(exit_code)
+
+
+def _check_source(paths: Sequence[str]) -> None:
+    """Refuse a single model that is not there; among several, that is a finding."""
+    if len(paths) == 1 and not (os.path.isdir(paths[0]) or glob.has_magic(paths[0])):
+        check_source(paths[0])

@@ -8,10 +8,11 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import data_format_option, dim_option
-from onnx_kvtool.cli.output import write_json
+from onnx_kvtool.cli.output import report_place, stem_of, write_json
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.choices import ReportFormat, RuntimeName, words
+from onnx_kvtool.core.files.places import check_source
 
 __all__ = ["evaluate"]
 
@@ -162,7 +163,7 @@ def _pairs(
     "--save",
     metavar="FILE.npz",
     type=ReportFile(),
-    help="Write the values fetched to this file.",
+    help="Write the values fetched to this file, or into this directory as `<stem>.npz`.",
     section="Output",
 )
 @data_format_option
@@ -183,6 +184,12 @@ def evaluate(
     The reference runtime is strict: what the specification calls an error, or leaves undefined,
     fails with the node and the place in its inputs. It is made to be right, not to be fast.
     """
+    if options["model"] is not None and options["op"] is None:
+        check_source(options["model"])
+    subject = options["op"] or options["model"] or ""
+    name = "values" if subject in ("", "-") else stem_of(subject)
+    options["save"] = report_place(options["save"], None, f"{name}.npz")
+
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.evaluate import EvalRequest, run
 

@@ -8,6 +8,7 @@ from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument
 from onnx_kvtool.cli.output import refuse_stdout, write_json
 from onnx_kvtool.core.choices import ReportFormat
+from onnx_kvtool.core.files.places import check_output, check_source
 
 __all__ = ["infer"]
 
@@ -41,7 +42,8 @@ See also:
     "--output",
     type=click.Path(allow_dash=True, readable=False),
     metavar="OUT",
-    help="Write the model with the type and shape of every value; `-` is standard output.",
+    help="Write the model with the type and shape of every value, to a directory as"
+    " `<stem>.inferred.onnx`; `-` is standard output.",
 )
 @dim_option
 @option("--strict", is_flag=True, help="Exit with 1 if something stays unknown.")
@@ -67,6 +69,8 @@ def infer(
     to_stdout = output == "-"
     if to_stdout:
         refuse_stdout(output_format)
+    check_source(model)
+    check_output(model, output, "name another file with `-o OUT`")
 
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.infer import InferRequest, run

@@ -8,15 +8,25 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import dim_option, model_argument
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import report_place, stem_of, write_data
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import InspectFormat, words
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files.places import check_source
 
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.inspection import InspectReport
 
 __all__ = ["inspect"]
+
+_SUFFIXES: dict[InspectFormat, str] = {
+    "text": ".txt",
+    "json": ".json",
+    "html": ".html",
+    "dot": ".dot",
+    "mermaid": ".mmd",
+}
+"""Of the file that a report becomes in a directory."""
 
 _EPILOG = """\b
 Exit codes:
@@ -85,7 +95,8 @@ See also:
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the report; standard output unless given.",
+    help="Where to write the report, in a directory as `<stem>.inspect.html` and such; standard"
+    " output unless given.",
 )
 @click.pass_context
 def inspect(
@@ -108,12 +119,14 @@ def inspect(
     --capacity and --cache-dtype ask what the caches would cost otherwise, --memory how many
     sequences fit, and --bandwidth how many tokens a second reading and writing allows.
     """
-    nodes, output = options["nodes"], options["output"]
-    if nodes and output_format in ("dot", "mermaid"):
+    if options["nodes"] and output_format in ("dot", "mermaid"):
         raise UsageError(
             f"`--nodes` lists the nodes, and `--format {output_format}` draws the caches alone",
             help="leave one of them out",
         )
+    check_source(model)
+    name = f"{stem_of(model)}.inspect{_SUFFIXES[output_format]}"
+    output = options["output"] = report_place(options["output"], model, name)
 
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.inspect import InspectRequest, run

@@ -90,7 +90,8 @@ def output_options(command: F) -> F:
             "--output",
             type=click.Path(allow_dash=True, readable=False),
             metavar="OUT",
-            help="Where to write; `-` is standard output.",
+            help="Where to write: a file, a directory for a file named as it would be beside MODEL,"
+            " or `-` for standard output.",
             section="Output",
         ),
     ):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from onnx_kvtool.core.errors import UnwritableOutput, UsageError
+from onnx_kvtool.core.files.places import check_output, in_directory
 
 if TYPE_CHECKING:
     from onnx_kvtool.report.json import JsonReport
 
-__all__ = ["as_unwritable", "refuse_stdout", "write_data", "write_json", "write_text"]
+__all__ = [
+    "as_unwritable",
+    "refuse_stdout",
+    "report_place",
+    "stem_of",
+    "write_data",
+    "write_json",
+    "write_text",
+]
 
 
 def write_data(text: str) -> None:
@@ -58,6 +68,28 @@ def refuse_stdout(output_format: str) -> None:
             "a model is binary and is not written to a terminal",
             help="redirect standard output, or name a file with `-o OUT`",
         )
+
+
+def report_place(output: str | None, source: str | None, name: str) -> str | None:
+    """Return the path of a report, before the work that it is about.
+
+    Args:
+        output: What `-o` says: a path, a directory, or `-`; None without it.
+        source: Path of the model that it is about, or `-`; None for none, or for several.
+        name: What the report is called in a directory.
+
+    Raises:
+        KvtoolError: If it cannot be written there.
+    """
+    if output is None:
+        return None
+    check_output(source, output, "name another file for the report")
+    return in_directory(output, name)
+
+
+def stem_of(model: str) -> str:
+    """Return what reports about a model are called in a directory, before their suffix."""
+    return os.path.splitext(os.path.basename(model))[0]
 
 
 def _stdout_is_terminal() -> bool:

@@ -8,9 +8,10 @@ import click
 
 from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import model_argument
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import report_place, stem_of, write_data
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import PrintedWeights, words
+from onnx_kvtool.core.files.places import check_source
 
 __all__ = ["print_"]
 
@@ -48,7 +49,7 @@ See also:
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the text; standard output unless given.",
+    help="Where to write the text, in a directory as `<stem>.txt`; standard output unless given.",
 )
 @click.pass_context
 def print_(context: click.Context, /, **options: Any) -> None:
@@ -62,6 +63,10 @@ def print_(context: click.Context, /, **options: Any) -> None:
     With `*.onnx diff=onnx` in .gitattributes and `git config diff.onnx.textconv "kvtool print"`,
     git shows what changed in a model.
     """
+    model = options["model"]
+    check_source(model)
+    options["output"] = report_place(options["output"], model, f"{stem_of(model)}.txt")
+
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.print_ import PrintRequest, run
     from onnx_kvtool.report.blocks import Line

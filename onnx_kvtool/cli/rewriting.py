@@ -6,12 +6,17 @@ from typing import Any
 
 from onnx_kvtool.cli.output import refuse_stdout
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files.places import check_result
 
 __all__ = ["refuse_nonsense"]
 
 
 def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
-    """Raise `UsageError` for options that contradict each other, before anything is read."""
+    """Refuse options that contradict each other, and paths that cannot be meant.
+
+    Raises:
+        KvtoolError: Before anything is read, and before the libraries that reading needs.
+    """
     output = options["output"] or ("-" if options["model"] == "-" else None)
     to_stdout = output == "-" and not options["dry_run"]
     for wrong, message, help in (
@@ -45,3 +50,9 @@ def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
             raise UsageError(message, help=help)
     if to_stdout:
         refuse_stdout(output_format)
+    check_result(
+        options["model"],
+        options["output"],
+        in_place=options["in_place"],
+        dry_run=options["dry_run"],
+    )

@@ -11,6 +11,7 @@ from onnx_kvtool.cli.options import budget_option, data_format_option, dim_optio
 from onnx_kvtool.cli.output import write_json
 from onnx_kvtool.cli.types import Tolerance, Whole, Word
 from onnx_kvtool.core.choices import ReportFormat, RuntimeChoice, words
+from onnx_kvtool.core.files.places import check_source
 
 __all__ = ["verify"]
 
@@ -116,6 +117,9 @@ def verify(
     tolerance for its type. Of models that differ, the first value that does is named. Equal on
     these inputs is no proof for all inputs; more cases and steps look further.
     """
+    check_source(options["a"])
+    check_source(options["b"])
+
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.verify import VerifyRequest, run
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_dims
-from onnx_kvtool.commands.output import check_output, write_result
+from onnx_kvtool.commands.output import default_output, write_result
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.files.places import check_output, check_source, in_directory
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -23,6 +25,8 @@ from onnx_kvtool.shapes.report import InferReport
 
 __all__ = ["InferRequest", "infer", "run"]
 
+_ANOTHER = "name another file with `-o OUT`"
+
 
 @dataclass(frozen=True, slots=True)
 class InferRequest:
@@ -30,7 +34,8 @@ class InferRequest:
 
     Attributes:
         model: Path of the model, or `-` for standard input.
-        output: Path to write, `-` for standard output; None to write nothing.
+        output: Path to write, or a directory for `<stem>.inferred.onnx` in it, `-` for standard
+            output; None to write nothing.
         dims: Values of symbolic dimensions, which take the place of the names everywhere.
         strict: Whether nothing may stay unknown.
     """
@@ -97,9 +102,10 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
         KvtoolError: If the model must not be rewritten, or the output cannot be written; nothing
             is left behind.
     """
+    check_source(request.model)
+    check_output(request.model, request.output, _ANOTHER)
     progress("reading the model")
     model = read(request.model)
-    check_output(request.model, request.output, "name another file with `-o OUT`")
     notes = sort_nodes(model)
     if request.output is not None:
         _check_sound(model)
@@ -118,7 +124,11 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
         report.notes.append(f"nothing was written because of {what}")
         return report
     progress("writing the result")
-    write_result(model, request.output, report)
+    output = in_directory(
+        request.output, os.path.basename(default_output(request.model, "inferred"))
+    )
+    check_output(request.model, output, _ANOTHER)
+    write_result(model, output, report, is_named=output == request.output)
     return report
 
 

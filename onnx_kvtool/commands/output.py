@@ -20,7 +20,7 @@ from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import serialize, write
 from onnx_kvtool.targets.target import releases
 
-__all__ = ["Written", "check_output", "default_output", "save", "write_result"]
+__all__ = ["Written", "default_output", "save", "write_result"]
 
 
 class Written(Protocol):
@@ -70,20 +70,6 @@ def save(
         )
 
 
-def check_output(source: str, output: str | None, remedy: str) -> None:
-    """Refuse an output path that is the input.
-
-    Args:
-        source: Path of the model, or `-`.
-        output: Path to write, or `-`; None for one that is chosen, or for none.
-        remedy: What to do instead.
-    """
-    if output is None or "-" in (output, source):
-        return
-    if os.path.exists(output) and os.path.samefile(output, source):
-        raise UsageError(f"the output `{output}` is the input", help=remedy)
-
-
 def default_output(source: str, suffix: str) -> str:
     """Return the path of a result that nobody named: beside its source, known by what it is.
 
@@ -92,11 +78,11 @@ def default_output(source: str, suffix: str) -> str:
 
     Args:
         source: Path of the model that was rewritten.
-        suffix: What the result is: `opset13`, `raised`, `onnxruntime-1.17`.
+        suffix: What the result is: `opset13`, `raised`, `inferred`, `onnxruntime-1.17`.
     """
     path = Path(source)
     runtimes = "|".join(sorted({re.escape(release.runtime) for release in releases()}))
-    given = re.compile(rf"(?<=.)\.(opset\d+|raised|({runtimes})-\d+(\.\d+)*)$")
+    given = re.compile(rf"(?<=.)\.(opset\d+|raised|inferred|({runtimes})-\d+(\.\d+)*)$")
     stem = path.stem
     while (shorter := given.sub("", stem)) != stem:
         stem = shorter

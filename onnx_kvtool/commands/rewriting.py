@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -12,9 +13,16 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
-from onnx_kvtool.commands.output import Written, check_output, default_output, write_result
+from onnx_kvtool.commands.output import Written, default_output, write_result
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import ExternalData
+from onnx_kvtool.core.files.places import (
+    REPLACING,
+    check_output,
+    check_result,
+    in_directory,
+    is_directory,
+)
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import clone, read
 from onnx_kvtool.core.progress import Progress, silent
@@ -113,10 +121,9 @@ def in_files(
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         KvtoolError: If the output cannot be written; nothing is left behind.
     """
+    check_result(request.model, request.output, in_place=request.in_place, dry_run=request.dry_run)
     progress("reading the model")
     model = read(request.model)
-    if not request.in_place:
-        check_output(request.model, request.output, _IN_PLACE)
     notes = sort_nodes(model)
     source = clone(model) if request.model == "-" else None
     report = rewrite(model, request, source, progress)
@@ -129,25 +136,27 @@ def in_files(
             _output_path(request, addition),
             report,
             external_data=request.external_data,
-            is_named=request.in_place or request.output is not None,
+            is_named=request.in_place or not _is_chosen(request),
         )
     return report
-
-
-_IN_PLACE = "use `--in-place` to replace the input"
 
 
 def _output_path(request: RewriteRequest, suffix: str) -> str:
     """Return where to write a result; without a name that is beside the input, as `suffix` says."""
     if request.in_place:
         return request.model
-    if request.output is not None:
-        return request.output
-    if request.model == "-":
-        return "-"
+    if request.model == "-" or not _is_chosen(request):
+        return request.output or "-"
     output = default_output(request.model, suffix)
-    check_output(request.model, output, f"{_IN_PLACE}, or name another file with `-o OUT`")
+    if request.output is not None:
+        output = in_directory(request.output, os.path.basename(output))
+    check_output(request.model, output, f"{REPLACING}, or name another file with `-o OUT`")
     return output
+
+
+def _is_chosen(request: RewriteRequest) -> bool:
+    """Return whether the name of the result is for kvtool to choose."""
+    return request.output is None or is_directory(request.output)
 
 
 def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Verifier | None:

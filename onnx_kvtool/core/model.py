@@ -18,7 +18,8 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import stamp, watch, write_bytes
 from onnx_kvtool.core.files.external_data import external_files
-from onnx_kvtool.core.files.source import parse, read_bytes, spoken_name
+from onnx_kvtool.core.files.places import spoken_name
+from onnx_kvtool.core.files.source import parse, read_bytes
 from onnx_kvtool.core.judging.container import judge
 from onnx_kvtool.core.messages import carried
 from onnx_kvtool.core.messages.message import MessageWriter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,27 @@ from onnx_kvtool.runtime.verification.report import VerifyReport
 
 
 @pytest.fixture
+def stand_in_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to a directory with files of these names, which nobody opens where work is stood in for.
+
+    That a model is there is looked at by the command line.
+    """
+    for name in (
+        "a.onnx",
+        "b.onnx",
+        "decoder.onnx",
+        "decoder.opset18.onnx",
+        "in.onnx",
+        "other.onnx",
+        "x",
+    ):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def lower_stand_in(
+    stand_in_models: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[LowerReport | BaseException], list[LowerRequest]]:
     """Let `kvtool lower` get this report or exception; the list returned fills with requests."""
@@ -44,6 +65,7 @@ def lowered_report() -> LowerReport:
 
 @pytest.fixture
 def verify_stand_in(
+    stand_in_models: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[VerifyReport], list[VerifyRequest]]:
     """Let `kvtool verify` get this report; the list returned fills with requests."""

@@ -49,7 +49,7 @@ def report(**facts: Any) -> EvalReport:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> list[EvalRequest]:
+def requests(stand_in_models: None, monkeypatch: pytest.MonkeyPatch) -> list[EvalRequest]:
     """The requests that reach the command, which does nothing."""
     made: list[EvalRequest] = []
 
@@ -152,16 +152,16 @@ def test_wrong_options(kvtool, requests, arguments, message) -> None:
     ("arguments", "message"),
     [
         pytest.param("", "there is no model", id="nothing"),
-        pytest.param("no.onnx --op Add", "without a model", id="a model and an operator"),
-        pytest.param("no.onnx --attr a=1", "`--attr` describes a single", id="an attribute"),
-        pytest.param("no.onnx --opset 3", "`--opset` describes a single", id="an opset"),
-        pytest.param("no.onnx --input a=1 --input a=2", "`a` is given twice", id="an input twice"),
-        pytest.param("no.onnx --node a --fetch b", "`--node` fetches", id="node and fetch"),
-        pytest.param("no.onnx --compare reference", "with itself", id="a runtime with itself"),
+        pytest.param("in.onnx --op Add", "without a model", id="a model and an operator"),
+        pytest.param("in.onnx --attr a=1", "`--attr` describes a single", id="an attribute"),
+        pytest.param("in.onnx --opset 3", "`--opset` describes a single", id="an opset"),
+        pytest.param("in.onnx --input a=1 --input a=2", "`a` is given twice", id="an input twice"),
+        pytest.param("in.onnx --node a --fetch b", "`--node` fetches", id="node and fetch"),
+        pytest.param("in.onnx --compare reference", "with itself", id="a runtime with itself"),
         pytest.param(
-            "no.onnx --trace --runtime onnxruntime", "`--trace` needs the reference", id="trace"
+            "in.onnx --trace --runtime onnxruntime", "`--trace` needs the reference", id="trace"
         ),
-        pytest.param("no.onnx --input a=b", "neither a file", id="a SPEC that is none"),
+        pytest.param("in.onnx --input a=b", "neither a file", id="a SPEC that is none"),
         pytest.param("--op Add --random", "`--random` needs a model", id="random"),
         pytest.param("--op Add --seed 1", "`--seed` needs a model", id="seed"),
         pytest.param("--op Add --dim a=1", "`--dim` needs a model", id="dim"),
@@ -170,7 +170,7 @@ def test_wrong_options(kvtool, requests, arguments, message) -> None:
         pytest.param("--op Adds --input A=1", "did you mean `Add`?", id="a misspelt operator"),
     ],
 )
-def test_wrong_usage_comes_before_reading(kvtool, arguments, message) -> None:
+def test_wrong_usage_comes_before_reading(kvtool, stand_in_models, arguments, message) -> None:
     result = kvtool("eval", *shlex.split(arguments))
     assert result.exit_code == 2, result.stderr
     assert message in result.stderr
@@ -219,7 +219,7 @@ def test_a_model_that_the_runtime_lacks_operators_for_is_a_no(kvtool, tmp_path: 
 
 
 @pytest.mark.parametrize(("status", "code"), [("equal", 0), ("different", 1)])
-def test_a_difference_is_a_no(kvtool, monkeypatch, status, code) -> None:
+def test_a_difference_is_a_no(kvtool, stand_in_models, monkeypatch, status, code) -> None:
     comparison = Comparison(status, "onnxruntime 1.31.1", (OutputReport("y", True, 0.0),))
     monkeypatch.setattr(command, "run", lambda *_: report(comparison=comparison))
     result = kvtool("eval", "in.onnx")

@@ -257,7 +257,7 @@ def test_the_model_is_not_written_over(kvtool, tmp_path: Path) -> None:
     result = kvtool("inspect", path, "-o", path)
     assert result.exit_code == 2
     assert result.stderr == (
-        f"kvtool: error: `{path}` belongs to the model, which would be overwritten\n"
+        f"kvtool: error: the output `{path}` is the input\n"
         "  help: name another file for the report\n"
     )
     assert path.read_bytes() == LLAMA.read_bytes()

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from onnx_kvtool.core.errors import UnwritableOutput
 from onnx_kvtool.core.files.temporary import remove_stale, temporary_file
 
-__all__ = ["Stamp", "replacing", "stamp", "watch", "write_bytes", "written"]
+__all__ = ["Stamp", "check_writable", "replacing", "stamp", "watch", "write_bytes", "written"]
 
 Stamp = tuple[int, int, int]
 """What a file has another of once it was written or replaced: its number, size and time."""
@@ -94,7 +94,7 @@ def replacing(
             directory), also when it does so inside the block.
     """
     name = os.fspath(target)
-    try:
+    with _writing(name):
         place = os.path.realpath(name)
         before = _status(place)
         if before is not None and not stat.S_ISREG(before.st_mode):
@@ -104,6 +104,44 @@ def replacing(
             return
         with _temporary(place, before, lambda: _check_same(name, place, expected)) as file:
             yield file
+
+
+def check_writable(target: str | os.PathLike[str]) -> None:
+    """Refuse what `replacing` would refuse after the work, as far as it can be known before.
+
+    Args:
+        target: Path of the file, or of a directory that is going to hold it.
+
+    Raises:
+        UnwritableOutput: If there is no such directory, or what is there must not be written to.
+    """
+    name = os.fspath(target)
+    with _writing(name):
+        place = os.path.realpath(name)
+        before = _status(place)
+        if before is not None and stat.S_ISDIR(before.st_mode):
+            directory = place
+        elif name.endswith(_SEPARATORS):  # realpath takes it off
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        elif before is not None and not stat.S_ISREG(before.st_mode):
+            return
+        else:
+            _check_mode(place, before)
+            directory = os.path.dirname(place)
+        if not stat.S_ISDIR(os.stat(directory).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+_SEPARATORS = (os.sep, os.altsep or os.sep)
+
+
+@contextlib.contextmanager
+def _writing(name: str) -> Iterator[None]:
+    """Say of what fails in the block that `name` cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise UnwritableOutput(
             f"cannot write `{name}`: {error.strerror or error}", help=_remedy(error)
@@ -126,9 +164,7 @@ def _status(place: str) -> os.stat_result | None:
 def _temporary(
     place: str, before: os.stat_result | None, check: Callable[[], None]
 ) -> Iterator[BinaryIO]:
-    if before is not None and not os.access(place, os.W_OK):
-        # Renaming asks for the permissions of the directory alone.
-        raise PermissionError(errno.EACCES, "the file is read-only")
+    _check_mode(place, before)
     directory = os.path.dirname(place)
     remove_stale(directory)
     # A new file leaves its permissions to the umask; a private one is never open to others.
@@ -143,6 +179,12 @@ def _temporary(
         check()
         watch(place)
         os.replace(path, place)
+
+
+def _check_mode(place: str, before: os.stat_result | None) -> None:
+    """Refuse to replace a read-only file: renaming asks for the mode of the directory alone."""
+    if before is not None and not os.access(place, os.W_OK):
+        raise PermissionError(errno.EACCES, "the file is read-only")
 
 
 def _check_same(name: str, place: str, expected: Stamp | None) -> None:

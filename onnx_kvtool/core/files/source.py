@@ -12,19 +12,14 @@ import onnx
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files import wire
 from onnx_kvtool.core.files.foreign import recognise
+from onnx_kvtool.core.files.places import check_source, reading, spoken_name
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
-from onnx_kvtool.core.suggestion import missing_file_help
 
-__all__ = ["parse", "read_bytes", "spoken_name"]
+__all__ = ["parse", "read_bytes"]
 
 _EXTERNAL = "store the weights as external data, beside the model"
 _CHUNK_BYTES = 1 << 24
-
-
-def spoken_name(source: str) -> str:
-    """Return what messages call `source`: its path in backticks, or `standard input` for `-`."""
-    return "standard input" if source == "-" else f"`{source}`"
 
 
 def read_bytes(source: str) -> bytes:
@@ -35,26 +30,13 @@ def read_bytes(source: str) -> bytes:
             it, it is empty, or it is larger than a protobuf message can be (2**31 - 1 bytes).
     """
     name = spoken_name(source)
-    try:
-        if source == "-":
+    if source == "-":
+        with reading(source):
             data = _read(sys.stdin.buffer, name)
-        elif os.path.isdir(source):
-            raise UnreadableModel(
-                f"{name} is a directory, not a model", help="name a model file in it"
-            )
-        else:
-            with open(source, "rb") as file:
-                data = _read(file, name)
-    except FileNotFoundError as error:
-        raise UnreadableModel(
-            f"{name} does not exist", help=missing_file_help(source, ".onnx")
-        ) from error
-    except OSError as error:
-        raise UnreadableModel(f"{name} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        if "\0" not in source:
-            raise
-        raise UnreadableModel(f"`{source}` cannot be the name of a file") from error
+    else:
+        check_source(source)
+        with reading(source), open(source, "rb") as file:
+            data = _read(file, name)
     if not data:
         raise UnreadableModel(f"{name} is empty")
     return data

@@ -1,0 +1,144 @@
+"""Paths that cannot be meant, refused before any work and before the libraries that it needs.
+
+What is refused here would be refused later, in the same words: who mistyped a name hears of it at
+once, and who waited for a result does not learn then that it has no place. Only the standard
+library is imported, so that the answer takes no longer than the interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+
+from onnx_kvtool.core.errors import UnreadableModel, UnwritableOutput, UsageError
+from onnx_kvtool.core.files.atomic import check_writable
+from onnx_kvtool.core.suggestion import missing_file_help
+
+__all__ = [
+    "REPLACING",
+    "check_output",
+    "check_result",
+    "check_source",
+    "in_directory",
+    "is_directory",
+    "reading",
+    "spoken_name",
+]
+
+REPLACING = "use `--in-place` to replace the input"
+
+
+def spoken_name(source: str) -> str:
+    """Return what messages call `source`: its path in backticks, or `standard input` for `-`."""
+    return "standard input" if source == "-" else f"`{source}`"
+
+
+def check_source(source: str) -> None:
+    """Refuse a model that is not there.
+
+    Args:
+        source: Path of a model, or `-`, of which nothing is known yet.
+
+    Raises:
+        UnreadableModel: If there is no such file, it is a directory, or the system refuses to open
+            it.
+    """
+    if source == "-":
+        return
+    with reading(source):
+        mode = os.stat(source).st_mode
+        if stat.S_ISDIR(mode):
+            raise UnreadableModel(
+                f"`{source}` is a directory, not a model", help="name a model file in it"
+            )
+        if stat.S_ISREG(mode):  # to open a pipe could take its content
+            with open(source, "rb"):
+                pass
+
+
+@contextlib.contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Say of what fails in the block that `source` cannot be read.
+
+    Raises:
+        UnreadableModel: In the place of what the system raises.
+    """
+    name = spoken_name(source)
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UnreadableModel(
+            f"{name} does not exist", help=missing_file_help(source, ".onnx")
+        ) from error
+    except OSError as error:
+        raise UnreadableModel(f"{name} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        if "\0" not in source:
+            raise
+        raise UnreadableModel(f"`{source}` cannot be the name of a file") from error
+
+
+def check_result(
+    source: str, output: str | None, *, in_place: bool = False, dry_run: bool = False
+) -> None:
+    """Refuse a model that is not there, and a place that cannot take what is made of it.
+
+    Args:
+        source: Path of the model, or `-`.
+        output: As for `check_output`.
+        in_place: Whether the result replaces the model.
+        dry_run: Whether nothing is going to be written where nobody named a place.
+
+    Raises:
+        UnreadableModel: As `check_source`.
+        UsageError: As `check_output`.
+        UnwritableOutput: Likewise.
+    """
+    check_source(source)
+    if output is not None:
+        check_output(source, output, REPLACING)
+    elif source != "-" and not dry_run:
+        try:
+            check_writable(source if in_place else os.path.dirname(source) or os.curdir)
+        except UnwritableOutput as error:
+            raise UnwritableOutput(
+                error.message, help="name another place with `-o OUT`"
+            ) from error
+
+
+def check_output(source: str | None, output: str | None, remedy: str) -> None:
+    """Refuse an output that is the input, or that cannot be written.
+
+    Args:
+        source: Path of a model that is there, or `-`; None for none, or for several.
+        output: Path to write, a directory, or `-`; None for one that is chosen, or for none.
+        remedy: What to do instead, if the output is the input.
+
+    Raises:
+        UsageError: If both are one file, or the output is a directory and the input, being
+            standard input, gives the result no name.
+        UnwritableOutput: If the directory is missing, or something there must not be written.
+    """
+    if output is None or output == "-":
+        return
+    if is_directory(output):
+        if source == "-":
+            raise UsageError(
+                f"`{output}` is a directory, and what comes from standard input has no name",
+                help="name the file as well",
+            )
+    elif source not in (None, "-") and os.path.exists(output) and os.path.samefile(output, source):
+        raise UsageError(f"the output `{output}` is the input", help=remedy)
+    check_writable(output)
+
+
+def in_directory(output: str, name: str) -> str:
+    """Return `output`, or the path of `name` in it if it is a directory that is there."""
+    return os.path.join(output, name) if is_directory(output) else output
+
+
+def is_directory(output: str) -> bool:
+    """Return whether `-o` names a directory that is there, for a file of kvtool's choice."""
+    return output != "-" and os.path.isdir(output)
