@@ -106,15 +106,15 @@ class _Building:
         if not self.is_contrib:
             self._positions()
         x = "hidden_states"
+        normed = self._normed("layers.0.norm1", x)
         for i in range(size.layers):
-            p = f"layers.{i}"
-            out = self._attention(p, i, self._normed(f"{p}.norm1", x))
-            x = op("Add", f"{p}.residual1", x, out)
-            normed = self._normed(f"{p}.norm2", x)
+            p, after = f"layers.{i}", f"layers.{i + 1}.norm1"
+            out = self._attention(p, i, normed)
+            x, normed = self._added(f"{p}.residual1", f"{p}.norm2", x, out)
             up = op("MatMul", f"{p}.up", normed, self.weight(f"{p}.w", size.hidden, size.hidden))
             gate = op("Sigmoid", f"{p}.gate", up)
-            x = op("Add", f"{p}.residual2", x, op("Mul", f"{p}.mlp", up, gate))
-        x = op("Identity", "last_hidden_state", x)
+            x, normed = self._added(f"{p}.residual2", after, x, op("Mul", f"{p}.mlp", up, gate))
+        x = op("Identity", "last_hidden_state", normed)
         self.outputs.insert(0, self._info(x, "sequence_length", size.hidden))
         graph = helper.make_graph(
             self.nodes, "decoder", self.inputs, self.outputs, initializer=self.weights
@@ -131,6 +131,22 @@ class _Building:
         mean = self.op("Add", f"{name}.eps", mean, self.held("epsilon", np.float32(1e-6)))
         root = self.op("Sqrt", f"{name}.root", mean)
         return self.op("Mul", name, self.op("Div", f"{name}.unit", x, root), scale)
+
+    def _added(self, total: str, name: str, x: str, skip: str) -> tuple[str, str]:
+        """Return a sum, and what it is normalized."""
+        if not self.is_contrib:
+            return total, self._normed(name, self.op("Add", total, x, skip))
+        scale = self.held(f"{name}.weight", np.ones(self.size.hidden, np.float32))
+        node = helper.make_node(
+            "SkipSimplifiedLayerNormalization",
+            [x, skip, scale],
+            [name, "", "", total],
+            name=f"{name}/SkipSimplifiedLayerNormalization",
+            domain="com.microsoft",
+            epsilon=1e-6,
+        )
+        self.nodes.append(node)
+        return total, name
 
     def _positions(self) -> None:
         """Build the rotary tables and the mask that all layers share."""

@@ -22,6 +22,7 @@ from onnx_kvtool.rewrite.contrib.heads import (
 from onnx_kvtool.rewrite.contrib.rule import is_read, refuse_input, refuse_value
 from onnx_kvtool.rewrite.contrib.sink import attend_beside_sink
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import scales_queries
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 
 __all__ = ["group_query_attention"]
@@ -58,19 +59,25 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
         apart(em, rows, count, None if one is None else count * one)
         for rows, count in ((query, heads), (key, groups), (value, groups))
     )
+    given = view.attribute("scale")
+    scale = given if isinstance(given, float) and given else one**-0.5 if one else None
     if view.attribute("do_rotary") == 1:
-        query, key = _rotated(view, em, call, query, key)
+        query, key, scale = _rotated(view, em, call, (query, key), scale)
     keys, values = (
         cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))
     )
-    output = _attended(view, em, call, (query, keys.numbers, values.numbers))
+    output = _attended(view, em, call, (query, keys.numbers, values.numbers), scale)
     found = ((0, output), (1, keys.present), (2, values.present))
     presents = [v if is_read(view, i) else None for i, v in found]
     return Replacement((*presents, None)[: len(view.node.outputs)])
 
 
 def _attended(
-    view: NodeView, em: Emitter, call: Call, heads: tuple[ir.Value, ir.Value, ir.Value]
+    view: NodeView,
+    em: Emitter,
+    call: Call,
+    heads: tuple[ir.Value, ir.Value, ir.Value],
+    scale: float | None,
 ) -> ir.Value:
     """Return attention of query, key and value, (B, H, rows, D) each, as (B, L, H * D)."""
     query, keys, values = heads
@@ -81,11 +88,11 @@ def _attended(
             f"`local_window_size` of `GroupQueryAttention` is {window}, expected -1, or 1 or more "
             "if it is causal",
         )
-    scale, softcap = view.attribute("scale"), view.attribute("softcap")
+    softcap = view.attribute("softcap")
     near = None if window < 1 else call.near(keys, window)
     bias = _padded_bias(view, em, keys)
     how = Attended(
-        scale=scale if isinstance(scale, float) else None,
+        scale=scale,
         is_causal=causal,
         softcap=softcap if isinstance(softcap, float) else 0.0,
     )
@@ -146,9 +153,17 @@ def _rows(
 
 
 def _rotated(
-    view: NodeView, em: Emitter, call: Call, query: ir.Value, key: ir.Value
-) -> tuple[ir.Value, ir.Value]:
-    """Return query and key rotated by the angles of their positions."""
+    view: NodeView,
+    em: Emitter,
+    call: Call,
+    heads: tuple[ir.Value, ir.Value],
+    scale: float | None,
+) -> tuple[ir.Value, ir.Value, float | None]:
+    """Return query and key rotated by the angles of their positions, and what is left to scale.
+
+    The angles are looked up once for all layers. Where queries are to be scaled, theirs are, once
+    instead of queries in each layer.
+    """
     cos, sin = view.input("cos_cache"), view.input("sin_cache")
     if cos is None or sin is None:
         raise Refusal(
@@ -157,23 +172,24 @@ def _rotated(
         )
     given = view.input("position_ids")
     places = call.places() if given is None else call.positions_of(given)
+    rotated = 2 * known_size(cos, 1, "the width of `cos_cache`")
     attributes = {
         "interleaved": 1 if view.attribute("rotary_interleaved") == 1 else 0,
-        "rotary_embedding_dim": 2 * known_size(cos, 1, "the width of `cos_cache`"),
+        "rotary_embedding_dim": rotated,
     }
-    rotated = (
-        em.op(
-            "RotaryEmbedding",
-            rows,
-            cos,
-            sin,
-            places,
-            attributes=attributes,
-            dtype=rows.dtype or ir.DataType.UNDEFINED,
-        )
-        for rows in (query, key)
-    )
-    return next(rotated), next(rotated)
+
+    def rotate(rows: ir.Value, factor: float | None = None) -> ir.Value:
+        angles = (call.angles(table, places, factor) for table in (cos, sin))
+        dtype = rows.dtype or ir.DataType.UNDEFINED
+        turned = em.op("RotaryEmbedding", rows, *angles, attributes=attributes, dtype=dtype)
+        turned.shape = rows.shape
+        return turned
+
+    query, key = heads
+    dtype = query.dtype or ir.DataType.UNDEFINED
+    if scale and scales_queries(dtype, scale) and dim_of(query, 3) == rotated:
+        return rotate(query, scale), rotate(key), 1.0
+    return rotate(query), rotate(key), scale
 
 
 def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
@@ -92,6 +93,22 @@ class Call:
             return em.op("Add", em.op("Reshape", self.start, shape), rows, hint="places")
 
         return em.once(("places", self.start, rows), build)
+
+    def angles(self, table: ir.Value, places: ir.Value, factor: float | None) -> ir.Value:
+        """Return the rows of a table at places, times a factor: (B, L, R / 2)."""
+        em, dtype = self.em, table.dtype or ir.DataType.UNDEFINED
+        rows = em.once(
+            ("rotary rows", table, places),
+            lambda: em.op("Gather", table, places, dtype=dtype, hint="angles"),
+        )
+        if factor is None:
+            return rows
+
+        def build() -> ir.Value:
+            scale = em.constant(np.array(factor, dtype.numpy()), "scale")
+            return em.op("Mul", rows, scale, dtype=dtype, hint="scaled")
+
+        return em.once(("scaled angles", rows, factor), build)
 
     def near(self, keys: ir.Value, window: int) -> ir.Value:
         """Return where a key is one of the last of `window` up to a query: (B, 1, L, S)."""

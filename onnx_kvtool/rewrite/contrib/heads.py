@@ -77,7 +77,10 @@ def apart(em: Emitter, rows: ir.Value, heads: int, width: int | None = None) -> 
     # A number, where it is known, for lowering and for compilers.
     one = total // heads if isinstance(total, int) else -1
     split = op("Reshape", rows, em.constant([0, 0, heads, one], "shape"))
-    return op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, hint="heads")
+    turned = op("Transpose", split, attributes={"perm": [0, 2, 1, 3]}, hint="heads")
+    # `attend` asks for D, which says how the scores are scaled.
+    turned.shape = ir.Shape((dim_of(rows, 0), heads, dim_of(rows, 1), one if one > 0 else None))
+    return turned
 
 
 def parts(em: Emitter, rows: ir.Value, widths: tuple[int, ...]) -> tuple[ir.Value, ...]:

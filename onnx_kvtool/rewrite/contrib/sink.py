@@ -38,12 +38,13 @@ def attend_beside_sink(
     op = Builder(em, query.dtype or ir.DataType.UNDEFINED)
     # Heads of a group are rows of one product; 0 keeps a size.
     grouped, apart = (em.constant([0, n, -1, 0], "shape") for n in (counts[1], counts[0]))
-    if how.scale:
-        factor: ir.Value = em.constant(np.array(how.scale, op.dtype.numpy()), "scale")
-    else:
+    if not how.scale:
         width = cast(em, size(em, None, query, 3), op.dtype)
-        factor = op("Reciprocal", op("Sqrt", width), hint="scale")
-    rows = op("Reshape", op("Mul", query, factor, hint="scaled"), grouped, hint="grouped")
+        query = op("Mul", query, op("Reciprocal", op("Sqrt", width), hint="scale"), hint="scaled")
+    elif how.scale != 1:
+        factor = em.constant(np.array(how.scale, op.dtype.numpy()), "scale")
+        query = op("Mul", query, factor, hint="scaled")
+    rows = op("Reshape", query, grouped, hint="grouped")
     turned = op("Transpose", keys, attributes={"perm": [0, 1, 3, 2]})
     scores = op("Reshape", op("MatMul", rows, turned), apart, hint="scores")
     if how.softcap > 0:

@@ -16,6 +16,7 @@ __all__ = [
     "one_shape",
     "reduce",
     "scaled_queries",
+    "scales_queries",
     "squeeze",
     "unsqueeze",
     "where",
@@ -129,6 +130,12 @@ def reduce(
     return em.op(op_type, value, attributes=attributes, dtype=dtype, hint=hint)
 
 
+def scales_queries(dtype: ir.DataType, scale: float) -> bool:
+    """Return whether queries are multiplied by a factor of the scores, as `scaled_queries` says."""
+    is_small = dtype == ir.DataType.FLOAT and 0 < scale < 1  # so that no product overflows
+    return is_small or (dtype == ir.DataType.DOUBLE and scale != 1)
+
+
 def scaled_queries(
     em: Emitter, queries: ir.Value, dtype: ir.DataType, scale: float
 ) -> tuple[ir.Value, float]:
@@ -139,8 +146,7 @@ def scaled_queries(
     `scale` is 1, and is done in two thirds to half of the time then. A float64 needs it besides,
     because the attribute is a float32.
     """
-    is_small = dtype == ir.DataType.FLOAT and 0 < scale < 1  # so that no product overflows
-    if not is_small and (dtype != ir.DataType.DOUBLE or scale == 1):
+    if not scales_queries(dtype, scale):
         return queries, scale
     factor = em.constant(np.array(scale, dtype.numpy()), "scale")
     return em.op("Mul", queries, factor, dtype=dtype, hint="scaled"), 1.0

@@ -22,7 +22,7 @@ from onnx_kvtool.rewrite.raise_report import (
     Standardized,
     Unraised,
 )
-from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, read_in_use
+from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE_GROUPED, read_in_use
 from onnx_kvtool.rewrite.raising.stage import (
     RaiseOutcome,
     RaiseSettings,
@@ -199,5 +199,5 @@ def _report(
             form: AttentionForm = "sliced" if node in narrowed else "full"
             proof: tuple[str, ...] = (_SEES,)
             if form == "sliced":
-                proof = (_SEES, _LONGEST, *([WHY_IN_USE] if is_chosen else []))
+                proof = (_SEES, _LONGEST, *([WHY_IN_USE_GROUPED] if is_chosen else []))
             outcome.attention.append(RaisedAttention(place, form, masks[place], proof))

@@ -20,13 +20,19 @@ from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["WHY_IN_USE", "WHY_WHOLE", "read_in_use"]
+__all__ = ["WHY_IN_USE", "WHY_IN_USE_GROUPED", "WHY_WHOLE", "read_in_use"]
 
 WHY_IN_USE = (
     "`auto` reads the rows in use: over the whole capacity a step behind few rows takes as long as"
     " one behind many, which is slower than in a model that grows"
 )
 """Why `auto` does not let attention read the whole capacity of a cache that grew."""
+
+WHY_IN_USE_GROUPED = (
+    "`auto` reads the rows in use, as GroupQueryAttention does: over the whole capacity a step "
+    "behind few rows takes as long as one behind many, and a prompt several times as long"
+)
+"""Why it does not for one of GroupQueryAttention."""
 
 WHY_WHOLE = "`auto` reads the whole capacity, as the source does"
 """Why it does for one that is fixed in the source."""
