@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import onnx
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from tests.grids import grid
@@ -164,7 +166,43 @@ def test_a_fixed_form_answers_as_the_growing_one(name: str, form: tuple[str, int
         assert min(apart) == 0 or form != FORMS["keep"]
 
 
-def difference(name: str, fixed: bytes, batch: int, modes: dict[str, str], runtime: str) -> float:
+AROUND = {
+    "a prompt longer than the window": (9, *[1] * 14, 4, 1, 1),
+    "chunks of all lengths": (2, 1, 1, 1, 1, 2, 1, 3, 1, 4, 1, 5, 1, 6, 1, 7, 1),
+}
+"""Conversations that go over the edge of a window several times."""
+
+
+@pytest.mark.long
+@pytest.mark.needs_onnxruntime("1.28")
+@pytest.mark.parametrize("attention", ["auto", "full"])
+@pytest.mark.parametrize("name", ROLLING)
+def test_a_circular_cache_is_read_as_it_lies(name: str, attention: AttentionChoice) -> None:
+    model, report = kv.raise_(
+        FOLDER / f"{name}.onnx",
+        capacity=CAPACITY,
+        attention=attention,
+        assume=["rotated-rows"],
+        verify=False,
+    )
+    branches = [node for node in model.graph if node.op_type == "If"]
+    assert len(branches) == sum(update.mode == "circular" for update in report.raised) // 2
+    modes: dict[str, str] = {update.past: update.mode for update in report.raised}
+    for opset in (24, 18, 13):
+        form = model if opset == 24 else kv.lower(model, opset=opset, verify=False)[0]
+        for chunks, batch in zip(AROUND.values(), (3, 1), strict=True):
+            apart = difference(name, serialize(form), batch, modes, "onnxruntime", chunks)
+            assert apart <= limit_of(name)
+
+
+def difference(
+    name: str,
+    fixed: bytes,
+    batch: int,
+    modes: dict[str, str],
+    runtime: str,
+    chunks: Sequence[int] = LONG,
+) -> float:
     """Return how far logits and cache rows of tokens are apart, largest of all.
 
     Args:
@@ -173,8 +211,9 @@ def difference(name: str, fixed: bytes, batch: int, modes: dict[str, str], runti
         batch: Sequences of the conversation; all but the first are padded.
         modes: How the other form writes each cache that has a capacity there, by its past.
         runtime: One of RUNTIMES.
+        chunks: Tokens of each step.
     """
-    chunks = [1] * sum(LONG) if name == "t5_decoder_with_past__optimum" else LONG
+    chunks = [1] * sum(LONG) if name == "t5_decoder_with_past__optimum" else chunks
     talk = talk_with(name, batch, sum(chunks))
     source = host_of(name, runtime)
     logits, presents = source.answer(talk, chunks)

@@ -18,7 +18,8 @@ from onnx_kvtool.shapes.writing import Writer
 from onnx_kvtool.symbolic.atoms import Atom, Element, Extent
 from onnx_kvtool.symbolic.expression import Expr, variable
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
-from onnx_kvtool.symbolic.sizes import shape_words, words
+from onnx_kvtool.symbolic.sizes import shape_words
+from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Inference", "infer_model"]
 
@@ -104,10 +105,10 @@ def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Confl
     known = {(c.location.graph, c.location.index) for c in run.knowledge.conflicts}
     found: dict[tuple[str, int | None], Conflict] = {}
     places = {node: (path, index) for path, index, node in nodes(run.model)}
-    for node, text in refused:
+    for node, why in refused:
         path, index = places[node]
         if (path, index) not in known:
-            message = f"onnx's inference refuses `{node.op_type}`: {text}"
+            message = f"onnx's inference refuses `{node.op_type}`: {why}"
             place = Location.of(path, node, index)
             found.setdefault((path, index), Conflict("onnx-refuses", place, "", "", message))
     return list(found.values())
@@ -116,7 +117,7 @@ def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Confl
 def _assumptions(run: Forward) -> list[str]:
     """Say which sizes must not be 0, because Reshape would copy another size in their place."""
     return [
-        f"`{words(size)}` is taken to be at least 1: where it is 0, {place} copies another size"
+        f"`{text(size)}` is taken to be at least 1: where it is 0, {place} copies another size"
         for size, place in run.knowledge.assumed.items()
     ]
 

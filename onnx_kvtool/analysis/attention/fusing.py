@@ -78,10 +78,11 @@ class Fusion:
         return node
 
     @property
-    def is_growing(self) -> bool:
-        """Whether keys and values are past ones joined with new ones."""
-        made = [operand.value.producer() for operand in self.operands[1:]]
-        return all(n is not None and n.op_type == "Concat" and n.domain == "" for n in made)
+    def grows_by(self) -> frozenset[ir.Node]:
+        """The nodes that join past keys and values with new ones; none where they are no such."""
+        made = {operand.value.producer() for operand in self.operands[1:]}
+        found = {n for n in made if n is not None and n.op_type == "Concat" and n.domain == ""}
+        return frozenset(found) if len(found) == len(made) else frozenset()
 
     @property
     def mask(self) -> AttentionMask:

@@ -22,7 +22,14 @@ from onnx_kvtool.rewrite.raising.in_functions import place_of
 from onnx_kvtool.symbolic.dims import Dim
 from onnx_kvtool.symbolic.expression import Expr
 
-__all__ = ["RaiseOutcome", "RaiseSettings", "scopes_of", "token_count", "without_capacity"]
+__all__ = [
+    "RaiseOutcome",
+    "RaiseSettings",
+    "WindowRead",
+    "scopes_of",
+    "token_count",
+    "without_capacity",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,29 @@ class RaiseSettings:
     static: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class WindowRead:
+    """The rows that a model reads of a window: those from before a step in order, and new ones.
+
+    Attributes:
+        present: The circular cache after the step, (..., W, ...).
+        new: The new rows.
+        gather: The node that takes the rows from before the step.
+        order: Where these stand in the cache, oldest first: (min(P, W - 1),).
+        length: P, the tokens before the step: (1,).
+        axis: The axis of the rows.
+        capacity: W.
+    """
+
+    present: ir.Value
+    new: ir.Value
+    gather: ir.Node
+    order: ir.Value
+    length: ir.Value
+    axis: int
+    capacity: int
+
+
 _DONE = ("raised", "caches", "attention", "contrib", "inputs_added")
 """What a report says was done."""
 
@@ -65,6 +95,8 @@ class RaiseOutcome(RaiseReport):
         equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
         masks: Of each Attention that was written, what its mask holds and how many queries it has,
             where that is known.
+        windows: What a model reads of windows that became circular caches, by the value that joins
+            rows from before a step and new ones.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
     """
 
@@ -72,6 +104,7 @@ class RaiseOutcome(RaiseReport):
     rotated: list[RotatedCache] = field(default_factory=list)
     equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
     masks: dict[ir.Node, tuple[MaskFunction, Expr]] = field(default_factory=dict)
+    windows: dict[ir.Value, WindowRead] = field(default_factory=dict)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
 
     @staticmethod

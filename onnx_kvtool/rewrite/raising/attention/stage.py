@@ -9,18 +9,21 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.frame import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
+from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention
+from onnx_kvtool.rewrite.raising.attention.circular import read_circular
 from onnx_kvtool.rewrite.raising.attention.fixed_mask import FIXED, emit_fixed_mask
 from onnx_kvtool.rewrite.raising.attention.functions import open_functions
 from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, WHY_WHOLE, read_in_use
 from onnx_kvtool.rewrite.raising.attention.proving import prove_all
 from onnx_kvtool.rewrite.raising.attention.whole import WholeMask, read_whole
 from onnx_kvtool.rewrite.raising.attention.writing import write
+from onnx_kvtool.rewrite.raising.growing.window import is_rolling
 from onnx_kvtool.rewrite.raising.in_functions import remove_tags
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
@@ -64,6 +67,8 @@ def raise_attention(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutc
     is_changed = _raise(model, settings, outcome, growing=False)
     is_changed |= len(model.functions) < functions  # whose nodes are of their own opset still
     remove_tags(model)
+    if settings.attention != "keep" and not outcome.blocked:
+        is_changed |= read_circular(model, settings, outcome)
     if settings.attention == "full" and not outcome.blocked:
         is_changed |= _widen(model, settings, outcome)
     return is_changed
@@ -109,7 +114,9 @@ def _raise(
     try:
         proven, refused, note = prove_all(model, candidates, settings)
         if growing:
-            proven = [one for one in proven if one[1].is_growing]
+            # More is known of a window once it is a circular cache.
+            rolling = {cache.node for cache in find_caches(model, prove=False) if is_rolling(cache)}
+            proven = [one for one in proven if one[1].grows_by and not one[1].grows_by & rolling]
         else:
             outcome.refused += refused
             outcome.notes += note
@@ -174,7 +181,7 @@ def _why(fusion: Fusion, settings: RaiseSettings) -> tuple[str, ...]:
         return ()
     if fusion.form == "full":
         return (WHY_WHOLE,)
-    return (WHY_IN_USE,) if fusion.is_growing and settings.capacity is not None else ()
+    return (WHY_IN_USE,) if fusion.grows_by and settings.capacity is not None else ()
 
 
 def _as_it_is(fusion: Fusion, moved: Mapping[ir.Value, ir.Value | None]) -> Fusion:

@@ -11,6 +11,7 @@ from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, with_rows
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
+from onnx_kvtool.rewrite.raising.stage import WindowRead
 
 __all__ = ["Circulating"]
 
@@ -40,14 +41,13 @@ class Circulating:
                 positions = em.op("Range", first, edit.number, em.constant(1), hint="positions")
                 capacity = em.constant([window.capacity])
                 order = self.order[rows] = em.op("Mod", positions, capacity, hint="order")
-                # Counted and not computed: masks are as long as the rows that are gathered, and
-                # nobody has to prove that.
+                order.shape = ir.Shape([em.scope.names.fresh("rows_in_window")])
                 self.kept[rows] = em.op("Shape", order, hint="rows_kept")
             number = em.op("Squeeze", self.kept[rows], hint="length")
             edit.lengths[window.past] = self.kept[rows], number
 
-    def run(self, window: Rolling) -> ir.Node:
-        """Give one window its circular cache, and return the TensorScatter."""
+    def run(self, window: Rolling) -> WindowRead:
+        """Give one window its circular cache, and return what is read of it."""
         edit, node, past = self.edit, window.node, window.past
         graph = node.graph
         assert graph is not None
@@ -58,12 +58,12 @@ class Circulating:
         axis = {"axis": window.axis}
         rows = em.op("Gather", past, self.order[window.rows], attributes=axis, dtype=dtype)
         for head in window.heads:
-            rows.shape = head.outputs[0].shape
             ir.convenience.replace_all_uses_with(head.outputs[0], rows)
         if not window.heads:
             node.replace_input_with(0, rows)
+        self._count(em, window, rows)
         output = window.present
-        starts, new = self._written(em, window)
+        starts, new = self._written(em, window, rows)
         present = em.op(
             "TensorScatter",
             past,
@@ -80,11 +80,28 @@ class Circulating:
         past.shape = with_rows(past.shape, window, window.capacity)
         graph.insert_before(node, em.commit())
         edit.old += [window.cut, *window.heads]
-        scatter = present.producer()
-        assert scatter is not None
-        return scatter
+        gather = rows.producer()
+        assert gather is not None
+        order, capacity = self.order[window.rows], window.capacity
+        return WindowRead(present, window.new, gather, order, edit.length, window.axis, capacity)
 
-    def _written(self, em: Emitter, window: Rolling) -> tuple[ir.Value, ir.Value]:
+    def _count(self, em: Emitter, window: Rolling, rows: ir.Value) -> None:
+        """Let those who read how many rows there are, old ones or all, read the number alone."""
+        joined, kept = window.node.outputs[0], self.kept[window.rows]
+        for value in (rows, joined):
+            shapes = [n for n, _ in value.uses() if n.op_type == "Shape" and n.domain == ""]
+            if not shapes:
+                continue
+            count = kept
+            if value is joined:
+                limits = {"start": window.axis, "end": window.axis + 1}
+                new = em.op("Shape", window.new, attributes=limits, hint="new_rows")
+                count = em.op("Add", kept, new, hint="rows")
+            number = em.op("Squeeze", count, hint="rows")
+            for shape in shapes:
+                self.edit.resize(window, shape, (count, number))
+
+    def _written(self, em: Emitter, window: Rolling, rows: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Return where the first new row goes, for each sequence, and the rows that are written.
 
         Of more new rows than the cache has, the last ones stay.
@@ -95,7 +112,9 @@ class Circulating:
         capacity = em.constant([window.capacity])
         end = em.op("Add", edit.length, count, hint="end")
         start = em.op("Sub", end, em.op("Min", count, capacity), hint="start")
-        batch = em.op("Shape", window.past, attributes={"start": 0, "end": 1}, hint="batch_size")
+        # The size of what was read of the cache before: where past and present are one buffer,
+        # nothing may be written any sooner.
+        batch = em.op("Shape", rows, attributes={"start": 0, "end": 1}, hint="batch_size")
         starts = em.op("Expand", start, batch, hint="write_indices")
         cut = [em.constant([-window.capacity]), em.constant([TO_THE_END]), em.constant([axis])]
         dtype = new.dtype or ir.DataType.UNDEFINED

@@ -19,7 +19,7 @@ from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
 from onnx_kvtool.symbolic.sizes import words
 
-__all__ = ["Edit", "with_rows"]
+__all__ = ["Edit", "shape_limits", "with_rows"]
 
 
 @dataclass(slots=True)
@@ -207,15 +207,27 @@ class Edit:
             node = use.node
             if node.op_type == "Shape" and node.domain == "":
                 rank = len(grown.shape) if grown.shape is not None else axis + 1
-                if _limits(node, rank) == (axis, axis + 1):
+                if shape_limits(node, rank) == (axis, axis + 1):
                     self._replace(node.outputs[0], total, node)
 
-    def resize(self, growth: Growth | Rolling, node: ir.Node) -> None:
-        """Let those who read the length of a past read how many rows are in use."""
+    def resize(
+        self,
+        growth: Growth | Rolling,
+        node: ir.Node,
+        rows: tuple[ir.Value, ir.Value] | None = None,
+    ) -> None:
+        """Let those who read the length of a past read how many rows are in use.
+
+        Args:
+            growth: The cache.
+            node: The Shape that they read.
+            rows: The number that they get, (1,) and (), where the Shape is of something else.
+        """
         axis = growth.axis
-        length, number = self.lengths.get(growth.past, (self.length, self.number))
-        first, last = _limits(node, growth.rank)
-        if not first <= axis < last and node.inputs[0] is growth.past:
+        of_past = self.lengths.get(growth.past, (self.length, self.number))
+        length, number = of_past if rows is None else rows
+        first, last = shape_limits(node, growth.rank)
+        if not first <= axis < last and (rows is not None or node.inputs[0] is growth.past):
             return
         self.old.append(node)
         value = node.outputs[0]
@@ -282,7 +294,7 @@ def _producer(value: ir.Value) -> ir.Node:
     return node
 
 
-def _limits(node: ir.Node, rank: int) -> tuple[int, int]:
+def shape_limits(node: ir.Node, rank: int) -> tuple[int, int]:
     """Return the first axis whose size a Shape gives, and the one behind the last."""
     limits = []
     for name, default in (("start", 0), ("end", rank)):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
 from onnx_kvtool.rewrite.raising.growing.position import Position
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
+from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Extent
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.dims import Dim, dim_names, dims_of
@@ -15,7 +16,7 @@ from onnx_kvtool.symbolic.expression import Expr, variable
 from onnx_kvtool.symbolic.sizes import names_in, read_size, words
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["name_lengths"]
+__all__ = ["forget_lengths", "name_lengths"]
 
 
 def name_lengths(
@@ -52,6 +53,40 @@ def name_lengths(
                 dims = dims_of(value)
                 found = None if dims is None else tuple(_renamed(dim, known) for dim in dims)
                 if found is not None and found != dims and not value.is_graph_output():
+                    value.shape = ir.Shape(found)
+
+
+def forget_lengths(graphs: Iterable[ir.Graph], windows: Sequence[Rolling]) -> None:
+    """Take away the sizes of values that the source names by the rows of a window, in place.
+
+    Each past may have a name of its own for them, which no input has any more. What is read of a
+    circular cache is one number of rows, and inference finds it.
+
+    Args:
+        graphs: The graphs of the model, but those of functions, whose names are their own.
+        windows: Its windows, whose pasts are still as long as the source says.
+    """
+    old: set[str] = set()
+    for window in windows:
+        dim = (dims_of(window.past) or ())[window.axis]
+        old.update(names_in(dim) if isinstance(dim, str) else ())
+    pasts = {(window.past, window.axis) for window in windows}
+    for graph in graphs:
+        for value in graph.inputs:
+            for axis, dim in enumerate(dims_of(value) or ()):
+                if isinstance(dim, str) and (value, axis) not in pasts:
+                    old.difference_update(names_in(dim))
+    for graph in graphs if old else ():
+        for node in graph:
+            for value in node.outputs:
+                dims = dims_of(value)
+                if dims is None or value.is_graph_output():
+                    continue
+                found = [
+                    None if isinstance(d, str) and old.intersection(names_in(d)) else d
+                    for d in dims
+                ]
+                if found != list(dims):
                     value.shape = ir.Shape(found)
 
 

@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.raising.growing.attended import check_attention
 from onnx_kvtool.rewrite.raising.growing.circulate import Circulating
 from onnx_kvtool.rewrite.raising.growing.edit import Edit
 from onnx_kvtool.rewrite.raising.growing.growth import Growth, growth_of
-from onnx_kvtool.rewrite.raising.growing.naming import name_lengths
+from onnx_kvtool.rewrite.raising.growing.naming import forget_lengths, name_lengths
 from onnx_kvtool.rewrite.raising.growing.position import Position, position_of
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling, is_rolling, rolling_of
@@ -201,11 +201,14 @@ def _edit(
         outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", _source(growth)))
     edit.finish()
     name_lengths(model, edit.scopes, sizes, position)
+    forget_lengths(edit.scopes, windows)
     for window in windows:
         granted = (*assumed, window.assumed)
         proof = (*_window(window, position), *(f"assumed: {text}" for text in granted))
         past, present = window.past.name or "", window.present.name or ""
-        begin = circulating.run(window).inputs[2]
+        read = outcome.windows[window.node.outputs[0]] = circulating.run(window)
+        scatter = read.present.producer()
+        begin = None if scatter is None else scatter.inputs[2]
         outcome.raised.append(
             Raised(
                 window.place,

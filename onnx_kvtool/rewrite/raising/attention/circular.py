@@ -1,0 +1,278 @@
+"""Attention over windows, made to read circular caches as they lie.
+
+    Attention(Q, Concat(Gather(K, order), new), ...)  # one token, behind a full window
+      ->  Attention(Q, K', V', Gather(mask, (j - n) mod W))
+
+where K' and V' are the circular caches after the step, W rows, and n the tokens so far. Attention
+is a sum over keys, whatever their order. The row j of a full cache holds the key that is number
+`(j - n) mod W` of those that the source reads, of which there are W where a step has one token: the
+columns of the mask are put into that order, and no row is moved.
+
+A step of several tokens overwrites rows that its first tokens still read, so that it reads the rows
+from before the step in their order. Which of the two a step is, an If asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.attention.fusing import AttentionForm
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.rewrite.engine.dead import remove_dead
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter, ScopedValues
+from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
+from onnx_kvtool.rewrite.raising.attention.rotated import columns, is_any_order, read_rotated
+from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
+from onnx_kvtool.rewrite.raising.growing.edit import shape_limits
+from onnx_kvtool.rewrite.raising.stage import (
+    RaiseOutcome,
+    RaiseSettings,
+    WindowRead,
+    scopes_of,
+)
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.sizes import bind_dim
+
+__all__ = ["read_circular"]
+
+_ROWS = 2
+_KEY, _VALUE, _MASK = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """An Attention that reads two windows in order.
+
+    Attributes:
+        node: The Attention.
+        keys: The keys that it reads.
+        values: The values.
+    """
+
+    node: ir.Node
+    keys: WindowRead
+    values: WindowRead
+
+
+def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> bool:
+    """Let the Attention that was written read circular caches as they lie, in place.
+
+    Returns:
+        Whether anything was replaced.
+    """
+    if not any(one.mode == "circular" for one in outcome.caches):
+        return False
+    opset = max(model.opset_imports[""], settings.opset)
+    scopes = scopes_of(model)
+    order = {node: number for number, (_, _, node) in enumerate(nodes(model))}
+    written = [node for node in order if node in outcome.places and node.op_type == "Attention"]
+    old: list[ir.Node] = []
+    for node in written:
+        unread = read_rotated(node, opset, scopes[node.graph]) if node.graph in scopes else ()
+        if unread:
+            _say(node, "the circular caches are read as they lie", outcome, form="full")
+            old += unread
+    readers = [one for node in written if (one := _reader(node, opset, outcome.windows))]
+    if readers:
+        reading = _Reading(settings, opset, scopes)
+        windows = {read.gather: read for one in readers for read in (one.keys, one.values)}
+        for gather in sorted(windows, key=lambda node: order[node]):
+            reading.skip(windows[gather])
+        for one in readers:
+            old += reading.replace(one, outcome)
+    outcome.removed += remove_dead(old)
+    return bool(old)
+
+
+def _reader(node: ir.Node, opset: int, windows: dict[ir.Value, WindowRead]) -> _Reader | None:
+    """Return an Attention over two windows, of which nobody else reads the rows in order."""
+    try:
+        view = Attention(node, opset)
+    except MalformedNode:
+        return None
+    keys, values = windows.get(view.key), windows.get(view.value)
+    if keys is None or values is None or not is_any_order(view):
+        return None
+    if keys.order is not values.order or {keys.axis, values.axis} != {_ROWS}:
+        return None
+    for value, read in ((view.key, keys), (view.value, values)):
+        if value.is_graph_output() or len(dims_of(value) or ()) != 4:
+            return None
+        joined = value.producer()
+        if not all(_is_of(use.node, (node,)) for use in value.uses()):
+            return None
+        if not all(_is_of(use.node, (joined,)) for use in read.gather.outputs[0].uses()):
+            return None
+    return _Reader(node, keys, values)
+
+
+def _is_of(node: ir.Node, allowed: Sequence[ir.Node | None]) -> bool:
+    """Return whether a reader of rows is one of some nodes, or asks for no number of rows."""
+    if node in allowed:
+        return True
+    if node.op_type != "Shape" or node.domain != "":
+        return False
+    first, last = shape_limits(node, _ROWS + 2)
+    return not first <= _ROWS < last
+
+
+class _Reading:
+    """The edits of all windows that keep as many rows as there were tokens, up to a number."""
+
+    def __init__(
+        self, settings: RaiseSettings, opset: int, scopes: dict[ir.Graph, ScopedValues]
+    ) -> None:
+        self._settings = settings
+        self._opset = opset
+        self._scopes = scopes
+
+    def _is_full(self) -> bool:
+        return self._settings.attention == "full"
+
+    def _is_one(self, read: WindowRead) -> bool:
+        """Return whether every step has one token."""
+        dim = _rows_of(read)
+        return dim is not None and bind_dim(dim, self._settings.dims) == 1
+
+    def _tells(self, read: WindowRead, em: Emitter) -> ir.Value:
+        """Return whether a step reads the cache as it lies: (1,), bool."""
+        boolean = ir.DataType.BOOL
+
+        def tell() -> ir.Value:
+            limits = {"start": read.axis, "end": read.axis + 1}
+            count = em.op("Shape", read.new, attributes=limits, hint="new_rows")
+            one = em.op("Equal", count, em.constant([1]), dtype=boolean, hint="is_one_token")
+            if self._is_full():
+                return one
+            room = em.constant([read.capacity])
+            # With one more the rows are as many as the cache has.
+            total = em.op("Add", read.length, em.constant([1]), hint="tokens")
+            full = em.op("GreaterOrEqual", total, room, dtype=boolean, hint="is_full")
+            return em.op("And", one, full, dtype=boolean, hint="reads_as_it_lies")
+
+        return em.once(("as it lies", read.capacity, _key_of(read)), tell)
+
+    def skip(self, read: WindowRead) -> None:
+        """Gather no row for a step that reads the cache as it lies."""
+        graph = read.gather.graph
+        assert graph is not None
+        em = Emitter(self._scopes[graph], self._opset, read.gather.name or "kvtool/attention")
+        tells = self._tells(read, em)
+
+        def rest() -> ir.Value:
+            every = em.op("Shape", read.order, hint="rows_kept")
+            first = em.op("Where", tells, every, em.constant([0]), hint="first")
+            end, axis = em.constant([TO_THE_END], "end"), em.constant([0], "axis")
+            return em.op("Slice", read.order, first, end, axis, hint="order")
+
+        read.gather.replace_input_with(1, em.once(("order", read.order, tells), rest))
+        graph.insert_before(read.gather, em.commit())
+
+    def replace(self, reader: _Reader, outcome: RaiseOutcome) -> list[ir.Node]:
+        """Put an If in the place of an Attention, or the Attention of one branch."""
+        node, read = reader.node, reader.keys
+        graph = node.graph
+        assert graph is not None
+        em = Emitter(self._scopes[graph], self._opset, node.name or "kvtool/attention")
+        if self._is_full() and self._is_one(read):
+            result = self._as_it_lies(reader, em)
+        else:
+            tells = em.op("Squeeze", self._tells(read, em), dtype=ir.DataType.BOOL)
+            bodies: dict[str, AttributeValue] = {
+                "then_branch": em.nested(lambda: [self._as_it_lies(reader, em)], hint="as_it_lies"),
+                "else_branch": em.nested(lambda: [_again(node, node.inputs, em)], hint="in_order"),
+            }
+            dtype = node.outputs[0].dtype or ir.DataType.UNDEFINED
+            result = em.op("If", tells, attributes=bodies, dtype=dtype, hint="window")
+        _take_place(node, result, em)
+        what = "one token" if self._is_full() else "one token behind a full window"
+        how = f"a step of {what} reads the circular caches as they lie, any other in order"
+        _say(node, how, outcome, form="full" if self._is_full() else None)
+        return [node]
+
+    def _as_it_lies(self, reader: _Reader, em: Emitter) -> ir.Value:
+        """Return the Attention of one token over the whole of two circular caches."""
+        node, read = reader.node, reader.keys
+        size = em.constant([read.capacity])
+        tokens = em.op("Add", read.length, em.constant([1]), hint="tokens")
+        inputs = list(node.inputs)
+        inputs[_KEY], inputs[_VALUE] = reader.keys.present, reader.values.present
+        mask = inputs[_MASK] if len(inputs) > _MASK else None
+        if mask is not None:
+            if self._is_full():
+                mask = _widened(mask, read.capacity, em)
+                tokens = em.op("Max", tokens, size, hint="tokens")
+            inputs[_MASK] = columns(mask, read.capacity, tokens, em)
+        elif self._is_full():
+            batch = (dims_of(read.present) or (None,))[0]
+            size_of = integer(batch) if isinstance(batch, int) else batch
+            counts = em.op("Min", tokens, size, hint="rows_in_use")
+            inputs += [None] * (6 - len(inputs))
+            inputs.append(for_each_sequence(em, counts, size_of, read.present))
+        return _again(node, inputs, em)
+
+
+def _say(node: ir.Node, how: str, outcome: RaiseOutcome, *, form: AttentionForm | None) -> None:
+    """Add to the report of an Attention how it reads its windows."""
+    place = outcome.places[node]
+    for number, done in enumerate(outcome.attention):
+        if done.location == place:
+            proof = (*done.proof, how)
+            outcome.attention[number] = replace(done, form=form or done.form, proof=proof)
+
+
+def _rows_of(read: WindowRead) -> Dim:
+    """Return the number of new rows of a step, or what it is called."""
+    return (dims_of(read.new) or (None,) * (read.axis + 1))[read.axis]
+
+
+def _key_of(read: WindowRead) -> object:
+    """Return what new rows that are as many have in common."""
+    return _rows_of(read) or read.new
+
+
+def _widened(mask: ir.Value, capacity: int, em: Emitter) -> ir.Value:
+    """Return a mask with columns that hide, up to as many as there are rows."""
+    dtype = mask.dtype
+    assert dtype is not None
+    last = em.op("Shape", mask, attributes={"start": -1}, hint="columns")
+    rest = em.op("Sub", em.constant([capacity]), last, hint="unused")
+    pads = em.op("Concat", em.constant([0] * 7, "nothing"), rest, attributes={"axis": 0})
+    lowest = False if dtype == ir.DataType.BOOL else -np.inf
+    hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
+    whole = em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+    dims = dims_of(mask)
+    if dims is not None:
+        whole.shape = ir.Shape([*dims[:-1], capacity])
+    return whole
+
+
+def _again(node: ir.Node, inputs: Sequence[ir.Value | None], em: Emitter) -> ir.Value:
+    """Return the result of an Attention like another one, with other inputs."""
+    output = node.outputs[0]
+    attributes: dict[str, AttributeValue] = {a.name: a.value for a in node.attributes.values()}
+    dtype = output.dtype or ir.DataType.UNDEFINED
+    result = em.op("Attention", *inputs, attributes=attributes, dtype=dtype)
+    result.shape = output.shape
+    made = result.producer()
+    assert made is not None
+    made.metadata_props.update(node.metadata_props)
+    return result
+
+
+def _take_place(node: ir.Node, result: ir.Value, em: Emitter) -> None:
+    """Let a result be read where that of a node was."""
+    output, graph = node.outputs[0], node.graph
+    assert graph is not None
+    graph.insert_before(node, em.commit())
+    result.type, result.shape = output.type or result.type, output.shape
+    if output.is_graph_output():
+        result.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_order")
+    ir.convenience.replace_all_uses_with(output, result, replace_graph_outputs=True)
