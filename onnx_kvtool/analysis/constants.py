@@ -133,7 +133,7 @@ def _operands(value: ir.Value) -> list[ir.Value]:
 
 def _stored(value: ir.Value) -> Partial | None:
     tensor = value.const_value
-    if tensor is None or not value.is_initializer() or value.is_graph_input():
+    if tensor is None or value.is_graph_input():
         return None
     return tensor_integers(tensor)
 

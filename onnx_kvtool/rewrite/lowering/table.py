@@ -13,6 +13,7 @@ from onnx_kvtool.rewrite.lowering.batch_normalization import lower_batch_normali
 from onnx_kvtool.rewrite.lowering.bit_cast import lower_bit_cast_26
 from onnx_kvtool.rewrite.lowering.bit_shift import lower_bit_shift_28
 from onnx_kvtool.rewrite.lowering.bitwise import lower_bitwise_18
+from onnx_kvtool.rewrite.lowering.col2im import lower_col2im_18
 from onnx_kvtool.rewrite.lowering.constant import lower_constant_12
 from onnx_kvtool.rewrite.lowering.cosine_window import lower_cosine_window_17
 from onnx_kvtool.rewrite.lowering.cum_prod import lower_cum_prod_26
@@ -110,6 +111,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("BitwiseOr", Lowering("bitwise", 18, lower_bitwise_18)),
         ("BitwiseXor", Lowering("bitwise", 18, lower_bitwise_18)),
         ("BlackmanWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
+        ("Col2Im", Lowering("col2im", 18, lower_col2im_18)),
         ("Constant", Lowering("constant", 12, lower_constant_12)),
         ("CumProd", Lowering("cum_prod", 26, lower_cum_prod_26)),
         ("DFT", Lowering("dft", 20, lower_dft_20, reads=17)),

@@ -1,0 +1,122 @@
+"""Col2Im-18, for opsets below 18."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import reduce, where
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["lower_col2im_18"]
+
+_BOOL = ir.DataType.BOOL
+
+
+def lower_col2im_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Add up what the blocks hold of each row of the image, one axis after the other.
+
+    image[y] = sum over q of block element q at block (y + pad - dilation * q) / stride
+
+    Where there is no such block a row of zeros is gathered. The tables of rows are computed when
+    the model runs unless the shapes are constant. Only numbers that belong to one element are ever
+    added up, so that what is not a number stays where it belongs.
+
+    Refuses an unknown number of axes.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, image, block = (view.required(n) for n in ("input", "image_shape", "block_shape"))
+    count = _count(image) or _count(block)
+    if count is None:
+        raise Refusal(
+            "unknown-dimension",
+            f"the number of elements of `{image.name}` is unknown, and Col2Im came with opset 18",
+            help="declare its shape",
+        )
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    lines = [_Line(em, view, image, block, axis, count) for axis in range(count)]
+    sizes = [*(line.elements for line in lines), *(line.blocks for line in lines)]
+    apart = em.op("Reshape", data, _joined(em, *sizes), dtype=dtype, hint="blocks")
+    perm = [0, 1, *(p for axis in range(count) for p in (2 + axis, 2 + count + axis))]
+    turned = em.op("Transpose", apart, attributes={"perm": perm}, dtype=dtype)
+    rows = _joined(em, *(line.rows for line in lines))
+    result = em.op("Reshape", turned, rows, dtype=dtype, hint="rows")
+    pads = em.constant([0] * (count + 4) + [1] * count, "pads")
+    result = em.op("Pad", result, pads, dtype=dtype)  # a row of zeros behind each axis
+    for axis, line in enumerate(lines, 2):
+        taken = em.op("Gather", result, line.table(), attributes={"axis": axis}, dtype=dtype)
+        result = reduce(em, "ReduceSum", taken, [axis + 1], keepdims=False)
+    return Replacement((result,))
+
+
+def _count(value: ir.Value) -> int | None:
+    dims = dims_of(value)
+    return dims[0] if dims is not None and len(dims) == 1 and isinstance(dims[0], int) else None
+
+
+def _joined(em: Emitter, *sizes: ir.Value) -> ir.Value:
+    """Return the shape (N, C, *sizes), of which N is copied and C follows."""
+    return em.op("Concat", em.constant([0, -1]), *sizes, attributes={"axis": 0}, hint="shape")
+
+
+class _Line:
+    """The blocks along one axis; sizes are (1,), int64.
+
+    Attributes:
+        length: Size of the image.
+        elements: Elements of a block.
+        blocks: Number of blocks.
+        rows: Elements of all blocks.
+    """
+
+    def __init__(
+        self, em: Emitter, view: NodeView, image: ir.Value, block: ir.Value, axis: int, count: int
+    ) -> None:
+        def one(name: str, place: int, otherwise: int) -> int:
+            given = view.attribute(name)
+            number = given[place] if isinstance(given, tuple) and given else otherwise
+            return number if isinstance(number, int) else otherwise
+
+        self.em = em
+        self.stride, self.dilation = one("strides", axis, 1), one("dilations", axis, 1)
+        self.before = one("pads", axis, 0)
+        padding = self.before + one("pads", axis + count, 0)
+        place = em.constant([axis])
+        self.length = em.op("Gather", image, place, hint="length")
+        self.elements = em.op("Gather", block, place, hint="elements")
+        # The first window is as long as the reach of a block, each other one a stride further.
+        gaps = self._op("Mul", self._op("Sub", self.elements, 1), self.dilation)
+        room = self._op("Sub", self._op("Add", self.length, padding - 1), gaps)
+        self.blocks = self._op("Add", self._op("Div", room, self.stride), 1)
+        self.rows = self._op("Mul", self.elements, self.blocks)
+
+    def _op(self, op_type: str, a: ir.Value, b: ir.Value | int) -> ir.Value:
+        other = self.em.constant([b]) if isinstance(b, int) else b
+        if isinstance(b, int) and b == (1 if op_type in ("Mul", "Div") else 0):
+            return a
+        return self.em.op(op_type, a, other)
+
+    def _counted(self, size: ir.Value, shape: list[int]) -> ir.Value:
+        scalar = self.em.op("Reshape", size, self.em.constant([], "scalar"))
+        counted = self.em.op("Range", self.em.constant(0), scalar, self.em.constant(1))
+        return self.em.op("Reshape", counted, self.em.constant(shape, "shape"))
+
+    def table(self) -> ir.Value:
+        """Return for each row of the image the rows of the blocks: (length, elements), int64.
+
+        Those that are not there are the row behind all others.
+        """
+        em = self.em
+        y, q = self._counted(self.length, [-1, 1]), self._counted(self.elements, [1, -1])
+        way = self._op("Sub", self._op("Add", y, self.before), self._op("Mul", q, self.dilation))
+        number = self._op("Div", way, self.stride)
+        begins = em.op("Less", way, em.constant([0]), dtype=_BOOL)
+        ends = em.op("Less", number, self.blocks, dtype=_BOOL)
+        is_there = em.op("And", em.op("Not", begins, dtype=_BOOL), ends, dtype=_BOOL)
+        if self.stride != 1:
+            whole = em.op("Equal", self._op("Mul", number, self.stride), way, dtype=_BOOL)
+            is_there = em.op("And", is_there, whole, dtype=_BOOL)
+        row = self._op("Add", self._op("Mul", q, self.blocks), number)
+        return where(em, is_there, row, self.rows)
