@@ -47,7 +47,8 @@ def test_the_site_builds_without_a_warning(root: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert (tmp_path / "site" / "index.html").is_file()
+    assert 'href="site.css"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "overflow-x: auto" in (tmp_path / "site" / "site.css").read_text(encoding="utf-8")
     for page in ("rules/KV001", "operators/TensorScatter", "targets/openvino"):
         assert (tmp_path / "site" / f"{page}.html").is_file()
     reference = (tmp_path / "site" / "python" / "reference.html").read_text(encoding="utf-8")

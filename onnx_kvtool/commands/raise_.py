@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.commands.arguments import check_choice, check_least, listed
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.commands.rewriting import (
@@ -22,10 +23,11 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.walk import values
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
-from onnx_kvtool.rewrite.raise_report import RaiseReport
+from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
 from onnx_kvtool.rewrite.raising.stage import RaiseSettings
@@ -242,6 +244,8 @@ def _raise(
     report.ir_version = model.ir_version
     if not report.is_changed:
         report.verification = Verification("skipped", detail="nothing was raised")
+        if not report.blocked:
+            report.notes += _why_nothing(model, report.refused)
         return report
     report.verification = proven(
         model,
@@ -254,3 +258,27 @@ def _raise(
         rotated=outcome.rotated,
     )
     return report
+
+
+def _why_nothing(model: ir.Model, refused: Sequence[Unraised]) -> list[str]:
+    """Say of each cache that no refusal is about why it stays as it is.
+
+    Args:
+        model: A model of which nothing was raised.
+        refused: The candidates.
+    """
+    judged = {(one.location.graph, one.location.node_label) for one in refused}
+    caches = find_caches(model, prove=False)
+    left: dict[str, list[str]] = {}
+    for cache in caches:
+        if (cache.location.graph, cache.location.node_label) not in judged:
+            name = cache.past or cache.present or cache.location.node_label or ""
+            left.setdefault(cache.location.op or "", []).append(name)
+    if not caches and not refused:
+        return ["no cache was found: no input comes back as an output with new rows in it"]
+    return [
+        f"{enumerated(names)}: TensorScatter updates {'it' if len(names) == 1 else 'them'} already"
+        if op == "TensorScatter"
+        else f"{enumerated(names)}: updated by {op}, in a form that no rule of `raise` reads"
+        for op, names in left.items()
+    ]

@@ -14,6 +14,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import check_external_data
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.messages.type_writer import write_type
+from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.runtime.engine.declared import declared_mismatch
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
@@ -243,9 +244,8 @@ class ReferenceEvaluator:
         fed, wanted = ([self._values[n] for n in given] for given in (feeds, names))
         missing = needed_inputs(self._model.graph, fed, wanted)
         if missing:
-            listed = ", ".join(f"`{value.name}`" for value in missing)
             raise UsageError(
-                f"there is no value for {listed}",
+                f"there is no value for {enumerated(value.name or '' for value in missing)}",
                 help="feed it, or None where the nodes that read it can do without",
             )
         self._complete.add(key)

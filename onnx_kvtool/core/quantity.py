@@ -1,10 +1,11 @@
-"""Numbers for people, in messages and reports: bytes, and how many there are of something."""
+"""Numbers and names for people: bytes, how many of something there are, and which."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-__all__ = ["binary_bytes", "bytes_of", "counted"]
+__all__ = ["binary_bytes", "bytes_of", "counted", "enumerated"]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -25,6 +26,14 @@ def binary_bytes(number: float) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `1 node` or `1,234 nodes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def enumerated(names: Iterable[str], most: int = 4) -> str:
+    """Return names in backticks with commas between them; those after `most` are counted."""
+    all_names = list(names)
+    shown = ", ".join(f"`{name}`" for name in all_names[:most])
+    rest = len(all_names) - most
+    return f"{shown} and {rest:,} more" if rest > 0 else shown
 
 
 _SIZES = {"b": 1, **{f"{p}b": 1000**n for n, p in enumerate("kmgtp", 1)}}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from onnx_kvtool.analysis.caches import Cache
 
-__all__ = ["Group", "cache_groups", "joined", "name_groups"]
+__all__ = ["Group", "cache_groups", "joined", "name_groups", "without_numbers"]
 
 _NUMBER = re.compile(r"\d+")
 
@@ -50,7 +50,7 @@ def cache_groups(caches: Sequence[Cache]) -> list[Group]:
             cache.batch_axis,
             cache.past is None,
             cache.in_place.possible,
-            _pattern(cache.in_place.reason or ""),
+            without_numbers(cache.in_place.reason or ""),
         )
         keys.append((cache.past or cache.present or "", key))
     return [_group(name, places, caches) for name, places in name_groups(keys)]
@@ -68,7 +68,7 @@ def name_groups(named: Sequence[tuple[str, Hashable]]) -> list[tuple[str, list[i
     """
     found: defaultdict[tuple[str, Hashable], list[int]] = defaultdict(list)
     for place, (name, key) in enumerate(named):
-        found[_pattern(name), key].append(place)
+        found[without_numbers(name), key].append(place)
     groups: list[tuple[str, list[int]]] = []
     for places in found.values():
         common = joined([named[place][0] for place in places])
@@ -96,7 +96,7 @@ def joined(names: Sequence[str]) -> str | None:
     if len(distinct) == 1:
         return distinct[0]
     parts = [re.split(r"(\d+)", name) for name in distinct]
-    if len({_pattern(name) for name in distinct}) > 1:
+    if len({without_numbers(name) for name in distinct}) > 1:
         return None
     changing = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
     if len(changing) != 1 or any(p[changing[0]] != str(int(p[changing[0]])) for p in parts):
@@ -121,7 +121,8 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ",".join(texts)
 
 
-def _pattern(name: str) -> str:
+def without_numbers(name: str) -> str:
+    """Return a name with `#` for each number in it."""
     return _NUMBER.sub("#", name)
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "whatif_lines",
 ]
 
+_MOST_FILES = 4
 _MOST_OPS = 12
 _HEADER = ("cache", "updated by", "type", "shape", "axis", "mode", "rows", "per token", "per cache")
 
@@ -75,7 +76,9 @@ def model_lines(model: ModelFacts) -> Iterator[tuple[str, str]]:
     text = f"{counted(model.initializers, 'initializer')}, {counted(model.parameters, 'parameter')}"
     text += f", {binary_bytes(model.weight_bytes)}"
     if model.external_files:
-        text += f", in {', '.join(model.external_files)}"
+        text += f", in {', '.join(model.external_files[:_MOST_FILES])}"
+        if (rest := len(model.external_files) - _MOST_FILES) > 0:
+            text += f" and {counted(rest, 'other file')}"
     yield "weights", text
 
 

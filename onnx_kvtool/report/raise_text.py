@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.alike import and_others, form, groups_alike
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
+from onnx_kvtool.report.cache_groups import joined, without_numbers
 from onnx_kvtool.report.lower_text import ending
 from onnx_kvtool.rewrite.raise_report import Raised, RaisedAttention, RaiseReport
 
@@ -42,8 +43,9 @@ def blocks(report: RaiseReport, *, failed: bool = False, dry_run: bool = False) 
         rows = tuple((op, str(number), rule) for (op, rule), number in counts.items())
         yield Grid(("operator", "nodes", "rule"), rows)
     for refusals in groups_alike(report.refused, lambda one: (one.code, one.assumption)):
-        for refusal in refusals:
-            yield Line(refusal.code, f"{refusal.location}: {refusal.message}", "yellow")
+        for one, *others in groups_alike(refusals, lambda r: (r.location.op, form([r.message]))):
+            place = and_others(str(one.location), len(others))
+            yield Line(one.code, f"{place}: {one.message}", "yellow")
         assumption = refusals[0].assumption
         if assumption is not None:
             yield Line("  help", f"if it holds, grant it with `--assume {assumption}`")
@@ -78,23 +80,52 @@ def _done(report: RaiseReport) -> str:
 
 
 def _attention_rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (done.location.node_label or "", done.form, done.mask) for done in report.attention
+    return _folded(
+        [(done.location.node_label or "", done.form, done.mask) for done in report.attention]
     )
 
 
 def _rows(report: RaiseReport) -> tuple[tuple[str, ...], ...]:
-    return tuple(
-        (
-            done.location.node_label or "",
-            str(done.axis),
-            done.mode,
-            done.past,
-            done.write_indices or "0",
-            done.present,
-        )
-        for done in report.raised
+    return _folded(
+        [
+            (
+                done.location.node_label or "",
+                str(done.axis),
+                done.mode,
+                done.past,
+                done.write_indices or "0",
+                done.present,
+            )
+            for done in report.raised
+        ]
     )
+
+
+_MOST_ROWS = 12
+"""Rows up to which each update is shown by itself."""
+
+
+def _folded(rows: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Return rows, those that differ in numbers of names alone as one where they are many."""
+    if len(rows) <= _MOST_ROWS:
+        return tuple(rows)
+    folded = []
+    for group in groups_alike(rows, lambda row: tuple(map(_pattern, row))):
+        first = group[0]
+        cells = [_common(column) or column[0] for column in zip(*group, strict=True)]
+        label = cells[0] if cells[0] != first[0] else and_others(first[0], len(group) - 1)
+        folded.append((label, *cells[1:]))
+    return tuple(folded)
+
+
+def _pattern(cell: str) -> str:
+    return cell if cell.isdigit() else without_numbers(cell)
+
+
+def _common(cells: Sequence[str]) -> str | None:
+    """Return one name for several, if it is short: `key.{0..31}`, and no list of numbers."""
+    name = joined(cells)
+    return None if name is None or "," in name.partition("{")[2] else name
 
 
 def _proofs(raised: Iterable[Raised | RaisedAttention]) -> Iterator[Line]:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.caches.footprint import kept
-from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.quantity import counted, enumerated
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.symbolic.sizes import bind_dim
 
@@ -227,9 +227,9 @@ def _notes(caches: Sequence[Cache], question: Question, rows: Sequence[int | Non
         and not isinstance(cache.capacity, int)
     ]
     if unsure:
-        names = ", ".join(f"`{name}`" for name in unsure[:3])
-        more = f" and {len(unsure) - 3} more" if len(unsure) > 3 else ""
-        notes.append(f"the window of {names}{more} is not known, and counted with {asked:,} rows")
+        notes.append(
+            f"the window of {enumerated(unsure)} is not known, and counted with {asked:,} rows"
+        )
     return notes
 
 

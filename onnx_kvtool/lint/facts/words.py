@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["listed", "node_words", "shape_words"]
+__all__ = ["node_words", "shape_words"]
 
 
 def node_words(node: ir.Node) -> str:
@@ -22,11 +22,3 @@ def shape_words(dims: Sequence[int | str | None] | None) -> str:
     if dims is None:
         return "of unknown rank"
     return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"
-
-
-def listed(names: Iterable[str], most: int = 4) -> str:
-    """Return names in backticks with commas between them; those after `most` are counted."""
-    all_names = list(names)
-    shown = ", ".join(f"`{name}`" for name in all_names[:most])
-    rest = len(all_names) - most
-    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -83,7 +83,7 @@ class DimParamInconsistent(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare names of the batch, of key and value, and of past and present."""
-        from onnx_kvtool.lint.facts.words import listed
+        from onnx_kvtool.core.quantity import enumerated
 
         reported: set[frozenset[str]] = set()
         batches = list(_batches(context))
@@ -96,7 +96,7 @@ class DimParamInconsistent(ModelRule):
             kept = _best(ranked, context.model, is_batch=names is batch)
             yield self.found(
                 cache.location,
-                f"{what} has {len(ranked)} names: {listed(ranked)}",
+                f"{what} has {len(ranked)} names: {enumerated(ranked)}",
                 help=f"call it `{kept}` everywhere",
                 fix=_fix(context.model, kept, [name for name in ranked if name != kept]),
             )

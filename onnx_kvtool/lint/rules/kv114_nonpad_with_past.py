@@ -64,7 +64,7 @@ class NonpadWithPast(NodeRule):
 
     def check(self, site: Site, context: Context) -> Iterator[Finding]:
         """Read the node through its view."""
-        from onnx_kvtool.lint.facts.words import listed
+        from onnx_kvtool.core.quantity import enumerated
         from onnx_kvtool.ops.attention import Attention
 
         view = site.view(Attention)
@@ -76,6 +76,6 @@ class NonpadWithPast(NodeRule):
             yield self.found(
                 site.location(view.nonpad_kv_seqlen),
                 f"`nonpad_kv_seqlen` `{view.nonpad_kv_seqlen.name}` is given together with "
-                f"{listed(given)}",
+                f"{enumerated(given)}",
                 help="keep the cache outside, or leave `nonpad_kv_seqlen` out and mask the padding",
             )

@@ -60,8 +60,8 @@ class UnusedOpsetImport(ModelRule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Compare the imports of the model and of each function with the domains of the nodes."""
         from onnx_kvtool.core.location import Location
+        from onnx_kvtool.core.quantity import enumerated
         from onnx_kvtool.core.walk import function_path
-        from onnx_kvtool.lint.facts.words import listed
         from onnx_kvtool.lint.finding import Fix
 
         model = context.model
@@ -78,10 +78,10 @@ class UnusedOpsetImport(ModelRule):
             spare = sorted(set(imports) - used.get(id(graph), {""}) - own)
             if spare:
                 owner = "model" if graph is model.graph else "function"
-                title = f"remove the import of {listed(spare)}"
+                title = f"remove the import of {enumerated(spare)}"
                 yield self.found(
                     place,
-                    f"the {owner} imports {listed(spare)}, and no node of it is of that domain",
+                    f"the {owner} imports {enumerated(spare)}, and no node of it is of that domain",
                     help="remove the import",
                     fix=Fix("safe", title, _removing(imports, spare)),
                 )

@@ -77,8 +77,7 @@ class ExternalBadKey(ModelRule):
 
         from onnx_kvtool.core.files.references import ReferenceJudge
         from onnx_kvtool.core.messages.carried import external_extras
-        from onnx_kvtool.core.quantity import counted
-        from onnx_kvtool.lint.facts.words import listed
+        from onnx_kvtool.core.quantity import counted, enumerated
         from onnx_kvtool.lint.finding import Fix
 
         judge = ReferenceJudge(need_bytes=True)
@@ -90,9 +89,9 @@ class ExternalBadKey(ModelRule):
                 what = counted(len(unknown), "unknown key")
                 yield self.found(
                     place,
-                    f"its external data has {what}: {listed(unknown)}",
+                    f"its external data has {what}: {enumerated(unknown)}",
                     help="the keys are `location`, `offset`, `length` and `checksum`",
-                    fix=Fix("safe", f"remove {listed(unknown)}", _removing(tensor, unknown)),
+                    fix=Fix("safe", f"remove {enumerated(unknown)}", _removing(tensor, unknown)),
                 )
             for given in (value for key, value in extras if key == "checksum"):
                 if judge.judge(tensor) is not None:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.choices import RuntimeName
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.engine.needed import needed_inputs
@@ -27,6 +28,8 @@ from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.verification.subject import capture
 
 __all__ = ["RunSettings", "run_model"]
+
+_MOST = 6  # inputs that a message names
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,9 @@ def _missing_inputs(part: ir.Model, given: Mapping[str, Value], settings: RunSet
         needed = needed_inputs(graph, fed, graph.outputs)
     missing = [value for value in needed if value.name not in given]
     if missing and not settings.random:
-        names = ", ".join(f"`{value.name}` ({_declared(value)})" for value in missing)
+        names = ", ".join(f"`{value.name}` ({_declared(value)})" for value in missing[:_MOST])
+        if len(missing) > _MOST:
+            names += f" and {counted(len(missing) - _MOST, 'other input')}"
         raise UsageError(
             f"there is no value for {names}",
             help="give each with `--input NAME=SPEC`, or have the rest drawn with `--random`",

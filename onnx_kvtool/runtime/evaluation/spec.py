@@ -17,6 +17,7 @@ from onnx import numpy_helper
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.files.source import read_bytes
 from onnx_kvtool.core.messages.protobuf import DecodeError
+from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.suggestion import closest, did_you_mean, missing_file_help
 from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_name, dtype_named
 from onnx_kvtool.runtime.engine.type_check import element_type
@@ -189,7 +190,7 @@ def _from_npz(path: str, key: str) -> Array:
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
     near = closest(key, names)
-    known = f"it holds {', '.join(f'`{name}`' for name in names)}" if names else "it is empty"
+    known = f"it holds {enumerated(names, 8)}" if names else "it is empty"
     raise UsageError(
         f"`{path}` holds no array `{key}`",
         help=f"did you mean `{path}:{near}`?" if near else known,

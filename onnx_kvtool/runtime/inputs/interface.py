@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.quantity import enumerated
+
 __all__ = ["Interface", "Port", "interface_difference", "interface_of", "narrowed"]
 
 
@@ -74,7 +76,7 @@ def interface_difference(expected: Interface, actual: Interface) -> str | None:
     ):
         names_a, names_b = [port.name for port in a], [port.name for port in b]
         if names_a != names_b:
-            return f"the {kind}s are {_listed(names_b)}, expected {_listed(names_a)}"
+            return _names_differ(kind, names_a, names_b)
         for port, other in zip(a, b, strict=True):
             if None not in (port.type, other.type) and port.type != other.type:
                 return f"{kind} `{port.name}` is of type {other.type}, expected {port.type}"
@@ -99,5 +101,20 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
     return dim if isinstance(dim, int) else dim.value
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "none"
+def _names_differ(kind: str, expected: list[str], actual: list[str]) -> str:
+    """Say which names differ; all of them where they are few, or stand in another order."""
+    if max(len(expected), len(actual)) > _FEW:
+        missing = [name for name in expected if name not in set(actual)]
+        surplus = [name for name in actual if name not in set(expected)]
+        parts = [f"lacks the {kind}s {enumerated(missing)}"] if missing else []
+        parts += [f"has {enumerated(surplus)} beside those expected"] if surplus else []
+        if parts:
+            return f"the model {' and '.join(parts)}"
+        for place, (name, wanted) in enumerate(zip(actual, expected, strict=False)):
+            if name != wanted:
+                return f"{kind} {place} is `{name}`, expected `{wanted}`"
+    given, known = (enumerated(names, _FEW) or "none" for names in (actual, expected))
+    return f"the {kind}s are {given}, expected {known}"
+
+
+_FEW = 6

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.runtime.inputs.interface import interface_difference, interface_of
+from onnx_kvtool.runtime.inputs.interface import (
+    Interface,
+    Port,
+    interface_difference,
+    interface_of,
+)
 from tests.runtime.recorded import model
 
 SOURCE = "g (float[B, L] x, int64[B] i) => (float[B, L] y, int64[B] z) {}"
@@ -54,3 +59,25 @@ def test_what_one_model_does_not_say_is_no_difference() -> None:
         value.type = value.shape = None
     assert interface_difference(interface_of(source), interface_of(silent)) is None
     assert interface_difference(interface_of(silent), interface_of(source)) is None
+
+
+MANY = tuple(Port(f"past.{i}", None, None) for i in range(60))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param(MANY[:-1], "the model lacks the inputs `past.59`", id="one is missing"),
+        pytest.param(
+            (Port("x", None, None), *MANY[7:]),
+            "the model lacks the inputs `past.0`, `past.1`, `past.2`, `past.3` and 3 more and has"
+            " `x` beside those expected",
+            id="some are missing, one is new",
+        ),
+        pytest.param(
+            (*MANY[:2], *MANY[:1:-1]), "input 2 is `past.59`, expected `past.2`", id="another order"
+        ),
+    ],
+)
+def test_of_many_names_those_are_told_that_differ(given: tuple[Port, ...], expected: str) -> None:
+    assert interface_difference(Interface(MANY, ()), Interface(given, ())) == expected
