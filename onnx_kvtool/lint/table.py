@@ -49,6 +49,7 @@ from onnx_kvtool.lint.rules.kv307_ort_attention_nonpad import OrtAttentionNonpad
 from onnx_kvtool.lint.rules.kv308_no_kernel import NoKernel
 from onnx_kvtool.lint.rules.kv309_version_too_new import VersionTooNew
 from onnx_kvtool.lint.rules.kv310_known_limit import KnownLimit
+from onnx_kvtool.lint.rules.kv311_size_not_fixed import SizeNotFixed
 from onnx_kvtool.lint.rules.md400_unreadable_file import UnreadableFile
 from onnx_kvtool.lint.rules.md401_ir_too_old_for_opset import IrTooOldForOpset
 from onnx_kvtool.lint.rules.md402_duplicate_opset_import import DuplicateOpsetImport
@@ -169,6 +170,7 @@ _RULES: tuple[type[Rule], ...] = (
     NoKernel,
     VersionTooNew,
     KnownLimit,
+    SizeNotFixed,
     # MD4: the container
     UnreadableFile,
     IrTooOldForOpset,

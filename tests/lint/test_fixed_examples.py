@@ -22,6 +22,7 @@ NOT_BY_LOWERING = {
     "KV205": "the fix drops an attribute, which needs no new model",
     "KV301": "what is asked for is a way to run the model",
     "KV305": "a rewrite keeps the sizes of the caches",
+    "KV311": "each size has a flag of its own",
 }
 FIXABLE = [rule for rule in RULES.values() if rule.fix is not None]
 

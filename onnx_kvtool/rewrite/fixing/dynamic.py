@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.unfixed import unfixed_inputs
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.walk import graph_path, graphs, nodes, subgraphs
+from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import Inference
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.knowledge import Lost
-from onnx_kvtool.symbolic.sizes import names_in
 
 __all__ = ["dynamic_parts"]
 
@@ -48,7 +48,7 @@ def dynamic_parts(
         inference: What is known of it.
         growing: Names of sizes that differ from step to step, which no number can stand for.
     """
-    found = list(_of_inputs(model, growing))
+    found = list(unfixed_inputs(model, growing))
     found += _of_values(inference)
     found += _of_branches(model)
     found += _of_other_types(inference)
@@ -56,45 +56,6 @@ def dynamic_parts(
         found += _nodes_left(model)
         found += _names_left(model)
     return found
-
-
-def _of_inputs(model: ir.Model, growing: Collection[str]) -> Iterator[Diagnostic]:
-    """Yield the dimensions of inputs that are no numbers, each name once."""
-    path = graph_path(model.graph.name)
-    by_name: dict[str, list[tuple[ir.Value, int, str]]] = {}
-    for value in model.graph.inputs:
-        place = Location(path, value=value.name)
-        dims = dims_of(value)
-        if dims is None:
-            if isinstance(value.type, ir.TensorType):
-                yield _static("unknown-rank", place, f"input `{value.name}` declares no shape")
-            continue
-        for axis, dim in enumerate(dims):
-            if dim is None:
-                text = f"dimension {axis} of input `{value.name}` has neither a size nor a name"
-                yield _static(
-                    "unknown-dimension",
-                    place,
-                    text,
-                    "give the dimension a name or a size in the model",
-                )
-            elif isinstance(dim, str):
-                for name in names_in(dim):
-                    by_name.setdefault(name, []).append((value, axis, dim))
-    for name, places in by_name.items():
-        value, axis, dim = places[0]
-        text = f"dimension {axis} of input `{value.name}` is `{dim}`, expected a number"
-        if len(places) > 1:
-            text += f", and so it is in {counted(len(places) - 1, 'other dimension')}"
-        place = Location(path, value=value.name)
-        if name in growing:
-            text = (
-                f"dimension {axis} of input `{value.name}` is `{dim}`, which grows with each step"
-            )
-            help = "export the model with an input of a fixed length there, or without that input"
-            yield _static("growing-dimension", place, text, help)
-        else:
-            yield _static("symbolic-dimension", place, text, f"fix it with `--dim {name}=N`")
 
 
 def _of_values(inference: Inference) -> Iterator[Diagnostic]:

@@ -1,14 +1,17 @@
-"""KV301 to KV310: what releases of runtimes do with a model."""
+"""KV301 to KV311: what releases of runtimes do with a model."""
 
 from __future__ import annotations
 
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import deserialize, serialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.target import find_target, releases
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, coded, graph, node, planted
@@ -18,6 +21,7 @@ ROW = "float[2, 3, 1, 5]"
 KEYS = f"{CACHE} past, {ROW} new, int64[2] start"
 ORT = ["onnxruntime@1.31.1"]
 TRT = ["tensorrt@11.0"]
+IREE = ["iree@3.13.0"]
 SCATTER = graph("[ts] present = TensorScatter (past, new, start)", KEYS, f"{CACHE} present")
 CONTRIB = """
     <ir_version: 10, opset_import: ["": 18, "com.microsoft": 1]>
@@ -223,6 +227,22 @@ CASES = {
         Case("the newest release", attention("q, k, v, m", ", bool[2, 1, 4, 7] m"), targets=ORT),
         Case("a kernel that is missing is KV308", SCATTER, targets=["onnxruntime@1.24.4"]),
     ],
+    "KV311": [
+        Case("a name in two places", graph(
+            "[n] y = Add (x, z)", 'float["B", 3] x, float["B", 1] z', 'float["B", 3] y'),
+            at=["x"], targets=IREE, says="computes operators that broadcast an unknown dimension "
+            "of one wrongly: dimension 0 of input `x` is `B`, expected a number, and so it is in "
+            "1 other dimension"),
+        Case("two names", graph("[n] y = Neg (x)", 'float["B", "S"] x', "float[] y"),
+             at=["x", "x"], targets=IREE, says="`B`"),
+        Case("elements that are counted", graph("[n] y = NonZero (x)", "float[2, 3] x",
+             'int64[2, "n"] y'), at=["n"], targets=IREE,
+             says="the size of what `NonZero` gives depends on elements"),
+        Case("fixed sizes", SCATTER, targets=IREE),
+        Case("a runtime of any sizes", graph(
+            "[n] y = Neg (x)", 'float["B", 3] x', 'float["B", 3] y'), targets=ORT),
+        Case("no target", graph("[n] y = Neg (x)", 'float["B", 3] x', 'float["B", 3] y')),
+    ],
 }  # fmt: skip
 
 
@@ -280,3 +300,15 @@ def test_a_mode_that_makes_no_difference_becomes_linear(text: str) -> None:
 def test_a_mode_that_may_count_has_no_fix(text: str) -> None:
     (finding,) = findings("KV303", Case("", text).message(), TRT)
     assert finding.fix is None
+
+
+def test_lower_refuses_what_check_reports() -> None:
+    """Both name the same inputs, and the flag that fixes their sizes."""
+    message = Case("", RULES["KV311"].bad).message()
+    (finding,) = findings("KV311", message, IREE)
+    with pytest.raises(Refused) as refused:
+        lower(ir.from_proto(message), target=IREE[0], verify=False)
+    (refusal,) = refused.value.report.refused
+    assert refusal.message.partition(": ")[2] == finding.message.partition(": ")[2]
+    assert finding.location.value == refusal.location.value == "x"
+    assert finding.help is not None and finding.help.startswith("fix it with `--dim batch=N`")
