@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from benchmarks.growing_decoders import Pattern, Size, growing_decoder
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
 from benchmarks.session import session
 
-__all__ = ["GROWING_CACHES"]
+__all__ = ["GROWING_CACHES", "Stepping", "ratios", "saved"]
 
 _SIZE = Size(layers=6, hidden=1024, heads=16, kv_heads=4, positions=4352)
 _CAPACITY = 4224
@@ -52,40 +52,33 @@ _CONTRIB = (
 )
 
 
-class _Stepping:
-    """A session that takes one token behind a context, as a host would drive it."""
+class Stepping:
+    """A session that takes one token again and again, caches bound in place.
 
-    def __init__(self, path: Path, context: int) -> None:
+    Args:
+        path: The model.
+        fed: What its inputs are that are no caches, by name; some may be for other models.
+        cache: Gives a cache before the step, from its number among the inputs and its shape.
+        is_fixed: Whether the present of a cache goes into the buffer of the past.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        fed: Mapping[str, np.ndarray],
+        cache: Callable[[int, Sequence[int | str]], np.ndarray],
+        is_fixed: Callable[[Sequence[int]], bool],
+    ) -> None:
         self.session = session(str(path))
         self.binding = self.session.io_binding()
-        rng = np.random.default_rng(0)
-        fed = {
-            "hidden_states": rng.standard_normal((1, 1, _SIZE.hidden)).astype(np.float32),
-            "attention_mask": np.ones((1, context + 1), np.int64),
-            "position_ids": np.full((1, 1), context, np.int64),
-            "past_length": np.array([context], np.int64),
-            "seqlens_k": np.array([context], np.int32),
-            "total_sequence_length": np.array(context + 1, np.int32),
-        }
-        names = [value.name for value in self.session.get_inputs()]
         self.buffers: dict[str, Any] = {}
-        is_contrib = "seqlens_k" in names
         for number, value in enumerate(self.session.get_inputs()):
-            if value.name in fed:
-                array = fed[value.name]
-            else:
-                declared = value.shape[2]
-                rows = _CAPACITY if is_contrib or isinstance(declared, int) else context
-                shape = 1, _SIZE.kv_heads, rows, _SIZE.head
-                array = np.zeros(shape, np.float32)
-                drawn = np.random.default_rng(number)
-                in_use = 1, _SIZE.kv_heads, context, _SIZE.head
-                array[:, :, :context] = drawn.standard_normal(in_use).astype(np.float32)
+            array = fed[value.name] if value.name in fed else cache(number, value.shape)
             self.buffers[value.name] = ort.OrtValue.ortvalue_from_numpy(array)
             self.binding.bind_ortvalue_input(value.name, self.buffers[value.name])
         for value in self.session.get_outputs():
             past = self.buffers.get(value.name.replace("present", "past"))
-            if value.name.startswith("present") and past.shape()[2] == _CAPACITY:
+            if value.name.startswith("present") and is_fixed(past.shape()):
                 self.binding.bind_ortvalue_output(value.name, past)
             else:
                 self.binding.bind_output(value.name)
@@ -101,10 +94,34 @@ class _Stepping:
         return np.array(self.binding.get_outputs()[0].numpy())
 
 
+def _stepping(path: Path, context: int) -> Stepping:
+    """Return a session behind a context, as a host would drive it."""
+    rng = np.random.default_rng(0)
+    fed = {
+        "hidden_states": rng.standard_normal((1, 1, _SIZE.hidden)).astype(np.float32),
+        "attention_mask": np.ones((1, context + 1), np.int64),
+        "position_ids": np.full((1, 1), context, np.int64),
+        "past_length": np.array([context], np.int64),
+        "seqlens_k": np.array([context], np.int32),
+        "total_sequence_length": np.array(context + 1, np.int32),
+    }
+    is_contrib = any(value.name == "seqlens_k" for value in session(str(path)).get_inputs())
+
+    def cache(number: int, shape: Sequence[int | str]) -> np.ndarray:
+        rows = _CAPACITY if is_contrib or isinstance(shape[2], int) else context
+        array = np.zeros((1, _SIZE.kv_heads, rows, _SIZE.head), np.float32)
+        in_use = 1, _SIZE.kv_heads, context, _SIZE.head
+        drawn = np.random.default_rng(number)
+        array[:, :, :context] = drawn.standard_normal(in_use).astype(np.float32)
+        return array
+
+    return Stepping(path, fed, cache, lambda shape: shape[2] == _CAPACITY)
+
+
 def _written(directory: Path, pattern: Pattern, forms: tuple[str, ...]) -> dict[str, Path]:
     """Write a decoder and its forms."""
     source = growing_decoder(_SIZE, pattern)
-    found = {"source": _saved(directory, "source", source)}
+    found = {"source": saved(directory, "source", source)}
     for form in forms:
         attention, _, opset = form.replace("`", "").partition(", lowered to ")
         raised, report = kv.raise_(
@@ -113,24 +130,31 @@ def _written(directory: Path, pattern: Pattern, forms: tuple[str, ...]) -> dict[
         if report.refused:
             raise RuntimeError(f"not raised: {report.refused}")
         result = kv.lower(raised, opset=int(opset), verify=False)[0] if opset else raised
-        found[form] = _saved(directory, form, ir.to_proto(result))
+        found[form] = saved(directory, form, ir.to_proto(result))
     return found
 
 
-def _saved(directory: Path, form: str, model: onnx.ModelProto) -> Path:
+def saved(directory: Path, form: str, model: onnx.ModelProto) -> Path:
+    """Write a form of a model, and return where."""
     name = "".join(c if c.isalnum() else "_" for c in form)
     path = directory / f"{name}.onnx"
     onnx.save(model, path)
     return path
 
 
-def _ratios(paths: Mapping[str, Path], context: int, rounds: int) -> dict[str, tuple[float, float]]:
+def ratios(
+    sessions: Mapping[str, Stepping], rounds: int, where: str
+) -> dict[str, tuple[float, float]]:
     """Return the median milliseconds of a step of each form, and the median ratio to the source.
+
+    Args:
+        sessions: The forms, `source` among them.
+        rounds: How often each takes its turn.
+        where: What is behind the step, for the error.
 
     Raises:
         RuntimeError: If a form computes something else.
     """
-    sessions = {form: _Stepping(path, context) for form, path in paths.items()}
     times: dict[str, list[float]] = {form: [] for form in sessions}
     for number in range(rounds + 2):
         order = list(sessions) if number % 2 else list(reversed(sessions))
@@ -141,12 +165,17 @@ def _ratios(paths: Mapping[str, Path], context: int, rounds: int) -> dict[str, t
     expected = sessions["source"].result()
     for form, one in sessions.items():
         if not np.allclose(one.result(), expected, rtol=1e-3, atol=1e-3):
-            raise RuntimeError(f"{form} computes something else behind {context} tokens")
+            raise RuntimeError(f"{form} computes something else behind {where}")
     source = np.array(times["source"])
     return {
         form: (float(np.median(took)) * 1e3, float(np.median(np.array(took) / source)))
         for form, took in times.items()
     }
+
+
+def _ratios(paths: Mapping[str, Path], context: int, rounds: int) -> dict[str, tuple[float, float]]:
+    sessions = {form: _stepping(path, context) for form, path in paths.items()}
+    return ratios(sessions, rounds, f"{context} tokens")
 
 
 def _memory(path: Path, context: int) -> float:
@@ -197,7 +226,7 @@ def _measured(
 
 def main() -> None:
     """Take a few steps of one model, and print the peak memory of this process in MB."""
-    stepping = _Stepping(Path(sys.argv[1]), int(sys.argv[2]))
+    stepping = _stepping(Path(sys.argv[1]), int(sys.argv[2]))
     for _ in range(4):
         stepping.step()
     # What getrusage says begins with the memory of the process that this one was forked from.

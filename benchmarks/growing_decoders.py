@@ -34,7 +34,7 @@ class Size:
         return self.hidden // self.heads
 
 
-def growing_decoder(size: Size, attention: Pattern) -> onnx.ModelProto:
+def growing_decoder(size: Size, attention: Pattern, window: int | None = None) -> onnx.ModelProto:
     """Return a decoder over hidden states, float32, opset 18.
 
     `pytorch` is what PyTorch 2.13's exporter makes of `scaled_dot_product_attention`, the default
@@ -42,28 +42,32 @@ def growing_decoder(size: Size, attention: Pattern) -> onnx.ModelProto:
     keys, which are turned as a tensor of rank 3, a mask made of positions and `attention_mask`,
     Softmax. `optimum` is what optimum 2.1 makes of it, which turns the keys at rank 4. `contrib` is
     that of onnxruntime-genai's model builder, with GroupQueryAttention and shared buffers.
+
+    With a `window` of W tokens, not in `contrib`, caches keep the last W - 1 rows of Concat, as
+    transformers' sliding ones do, and there is no `attention_mask`.
     """
-    return _Building(size, attention).model()
+    return _Building(size, attention, window).model()
 
 
 class _Building:
-    def __init__(self, size: Size, attention: Pattern) -> None:
-        self.size, self.is_contrib = size, attention == "contrib"
+    def __init__(self, size: Size, attention: Pattern, window: int | None) -> None:
+        self.size, self.is_contrib, self.window = size, attention == "contrib", window
         self.turns_flat = attention == "pytorch"
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
         self.rng = np.random.default_rng(0)
         self.inputs = [self._info("hidden_states", "sequence_length", size.hidden)]
         total = "total_sequence_length" if self.is_contrib else _TOTAL
-        self.rows = ("past_sequence_length", total)
+        self.rows = ("past_sequence_length", total if window is None else "kept_sequence_length")
         if self.is_contrib:
             self.inputs += [
                 helper.make_tensor_value_info("seqlens_k", _INT32, ["batch_size"]),
                 helper.make_tensor_value_info("total_sequence_length", _INT32, []),
             ]
         else:
+            mask = helper.make_tensor_value_info("attention_mask", _INT64, ["batch_size", _TOTAL])
             self.inputs += [
-                helper.make_tensor_value_info("attention_mask", _INT64, ["batch_size", _TOTAL]),
+                *([] if window is not None else [mask]),
                 helper.make_tensor_value_info(
                     "position_ids", _INT64, ["batch_size", "sequence_length"]
                 ),
@@ -155,8 +159,13 @@ class _Building:
             rows = op("Gather", f"{name}.rows", name, "position_ids")
             both = op("Concat", f"{name}.both", rows, rows, axis=-1)
             op("Unsqueeze", f"{name}.heads", both, self.ints("one", 1))
-        total = op("Shape", "total", "attention_mask", start=1, end=2)
         length = op("Shape", "length", "position_ids", start=1, end=2)
+        if self.window is None:
+            total = op("Shape", "total", "attention_mask", start=1, end=2)
+        else:
+            past = op("Shape", "before", "past.0.key", start=2, end=3)
+            past = op("Min", "kept.rows", past, self.ints("most", self.window - 1))
+            total = op("Add", "total", past, length)
         zero, one = self.held("zero", np.int64(0)), self.held("unit", np.int64(1))
         end = op("Squeeze", "end", total)
         columns = op("Range", "columns", zero, end, one)
@@ -165,9 +174,14 @@ class _Building:
         seen = op(
             "LessOrEqual", "seen", columns, op("Unsqueeze", "rows.up", rows, self.ints("one", 1))
         )
-        real = op("Cast", "real", "attention_mask", to=onnx.TensorProto.BOOL)
-        real = op("Unsqueeze", "real.up", real, self.ints("heads_and_rows", 1, 2))
-        both = op("And", "allowed", seen, real)
+        if self.window is None:
+            real = op("Cast", "real", "attention_mask", to=onnx.TensorProto.BOOL)
+            real = op("Unsqueeze", "real.up", real, self.ints("heads_and_rows", 1, 2))
+            both = op("And", "allowed", seen, real)
+        else:
+            up = op("Unsqueeze", "rows.down", rows, self.ints("one", 1))
+            first = op("Sub", "rows.first", up, self.ints("window", self.window))
+            both = op("And", "allowed", seen, op("Greater", "near", columns, first))
         least = self.held("least", np.float32(np.finfo(np.float32).min))
         op("Where", "mask", both, self.held("nothing", np.float32(0)), least)
 
@@ -212,7 +226,7 @@ class _Building:
             split[kind] = self._rotated(f"{p}.{kind}", split[kind])
         whole = {}
         for kind, (past, present) in zip(("k", "v"), names, strict=True):
-            grown = op("Concat", present, past, split[kind], axis=2)
+            grown = self._grown(f"{p}.{kind}", past, present, split[kind])
             whole[kind] = self._repeated(f"{p}.{kind}", grown)
         root = self.held("root", np.float32(size.head**-0.25))
         queries = op("Mul", f"{p}.q.scaled", split["q"], root)
@@ -223,6 +237,17 @@ class _Building:
         context = op("MatMul", f"{p}.attended", weights, whole["v"])
         turned = op("Transpose", f"{p}.turned", context, perm=[0, 2, 1, 3])
         return op("Reshape", f"{p}.context", turned, self.ints("merged", 0, 0, size.hidden))
+
+    def _grown(self, name: str, past: str, present: str, new: str) -> str:
+        """Return the rows of the past and new ones, and let those that are kept be the present."""
+        if self.window is None:
+            return self.op("Concat", present, past, new, axis=2)
+        last, end = self.ints("kept", 1 - self.window), self.ints("far", 2**63 - 1)
+        cut = (last, end, self.ints("two_", 2))
+        kept = self.op("Slice", f"{name}.kept", past, *cut)
+        every = self.op("Concat", f"{name}.every", kept, new, axis=2)
+        self.op("Slice", present, every, *cut)
+        return every
 
     def _turned(self, name: str, x: str) -> str:
         """Return keys (B, H, S, D) as (B, H, D, S)."""

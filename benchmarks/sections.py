@@ -9,6 +9,7 @@ from benchmarks.processes.section import PROCESSES
 from benchmarks.raised_decoder import RAISED_DECODER
 from benchmarks.real_decoders import REAL_DECODERS
 from benchmarks.results import Section
+from benchmarks.rolling_windows import ROLLING_WINDOWS
 from benchmarks.runtime.section import RUNTIME
 
 __all__ = ["SECTIONS"]
@@ -20,6 +21,7 @@ SECTIONS: tuple[Section, ...] = (
     LOWERED_SCATTER,
     RAISED_DECODER,
     GROWING_CACHES,
+    ROLLING_WINDOWS,
     RUNTIME,
 )
 """Adding a benchmark is a module that declares a section, and a line here."""
