@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.caches.footprint import footprint, growing, growth_in_words
 from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
+from onnx_kvtool.analysis.caches.windows import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.ops.element_type import dtype_name
@@ -49,6 +50,8 @@ def blocks(report: InspectReport) -> Iterator[Block]:
         yield from whatif_lines(report)
     if (growing := _growing_text(report)) is not None:
         yield Line("growing", growing)
+    if (windows := _windows_text(report)) is not None:
+        yield Line("windows", windows)
     yield Line("operators", _ops(report))
     for label, values in (("inputs", report.inputs), ("outputs", report.outputs)):
         yield Line(label, str(len(values)))
@@ -108,6 +111,16 @@ def _growing_text(report: InspectReport) -> str | None:
     model = "MODEL" if path in ("", "-") else shlex.quote(path)
     text = growth_in_words(caches)
     return f"{text}; `kvtool raise {model} --capacity N` gives them N rows, written in place"
+
+
+def _windows_text(report: InspectReport) -> str | None:
+    """Return what caches that keep the last rows cost at each step, and what changes that."""
+    caches = rolling(report.caches)
+    if not caches:
+        return None
+    path = report.model.path
+    command = rolling_command(caches, "MODEL" if path in ("", "-") else shlex.quote(path))
+    return f"{rolling_in_words(caches)}; `{command}` makes circular caches of them"
 
 
 def whatif_lines(report: InspectReport) -> Iterator[Line]:

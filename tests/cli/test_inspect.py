@@ -303,3 +303,26 @@ def test_caches_that_grow_name_their_cost_and_the_command(kvtool) -> None:
         f"`kvtool raise {HYBRID} --capacity N` gives them N rows, written in place"
     )
     assert "growing:" not in kvtool("inspect", LLAMA).stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "says", "command"),
+    [
+        ("growing/mistral_rolling__dynamo_op18", "4 windows, 256 B", "{} --capacity N --assume"),
+        (
+            "models/torch_static/hf/gemma3_static_slidingfull_L1__dynamo_op18",
+            "2 windows, 128 B",
+            "{} --assume",
+        ),
+    ],
+)
+def test_windows_name_their_cost_and_the_command(
+    kvtool, model: str, says: str, command: str
+) -> None:
+    path = ROOT / "fixtures" / f"{model}.onnx"
+    lines = kvtool("inspect", path).stdout.splitlines()
+    (line,) = (line for line in lines if line.startswith("windows"))
+    assert line == (
+        f"windows: a step moves all rows of {says} for each row of one sequence; "
+        f"`kvtool raise {command.format(path)} rotated-rows` makes circular caches of them"
+    )

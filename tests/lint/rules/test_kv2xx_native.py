@@ -115,6 +115,76 @@ GROWING = """
 """
 
 
+CUT = """
+    <ir_version: 10, opset_import: ["": 18]>
+    m (float[B, 3, P, 5] past, float[B, 3, S, 5] k, int64[1] p) => (float[B, 3, T, 5] present) {
+        from = Constant <value_ints = [-7]> () two = Constant <value_ints = [2]> ()
+        far = Constant <value_ints = [9223372036854775807]> () zero = Constant <value_ints = [0]> ()
+        JOINED
+    }
+"""
+
+ROLLED = """
+    <ir_version: 10, opset_import: ["": 18]>
+    m (float[B, 3, 8, 5] past, float[B, 3, 1, 5] k) => (float[B, 3, 8, 5] present) {
+        one = Constant <value_ints = [1]> () two = Constant <value_ints = [2]> ()
+        zero = Constant <value_ints = [0]> () far = Constant <value_ints = [2147483647]> ()
+        tail = Slice (past, one, far, two) head = Slice (past, zero, one, two)
+        rolled = Concat <axis = 2> (tail, head)
+        rows = Constant <value = int64[1, 1, 1, 1] {7}> () size = Shape (k)
+        places = Expand (rows, size)
+        [rows] present = ScatterElements <axis = 2> (rolled, places, k)
+    }
+"""
+
+
+@cases(
+    [
+        Case(
+            "cut before and behind",
+            CUT.replace(
+                "JOINED",
+                "kept = Slice (past, from, far, two) [rows] all = Concat <axis = 2> (kept, k)"
+                " present = Slice (all, from, far, two)",
+            ),
+            at=["rows"],
+            says="a step moves all rows of 1 window, 60 B for each row of one sequence",
+        ),
+        Case(
+            "cut behind alone",
+            CUT.replace(
+                "JOINED",
+                "[rows] all = Concat <axis = 2> (past, k) present = Slice (all, from, far, two)",
+            ),
+            at=["rows"],
+            says="a step moves all rows of 1 window",
+        ),
+        Case(
+            "rolled, and written at the end",
+            ROLLED,
+            at=["rows"],
+            says="a step moves all rows of 1 window, 60 B for each row of one sequence",
+        ),
+        Case(
+            "rows thrown away that were never good",
+            CUT.replace(
+                "JOINED",
+                "kept = Slice (past, zero, p, two) present = Concat <axis = 2> (kept, k)",
+            ),
+        ),
+    ]
+)
+def test_rolling_window(case: Case) -> None:
+    check_case("KV209", case)
+
+
+def test_a_window_names_the_assumption() -> None:
+    model = ir.from_proto(onnx.parser.parse_model(ROLLED.replace("[rows] ", "")))
+    (found,) = lint(model, [RULES["KV209"]])
+    assert found.help is not None
+    assert found.help.startswith("run `kvtool raise --assume rotated-rows`")
+
+
 @cases(
     [
         Case(

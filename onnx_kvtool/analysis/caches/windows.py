@@ -1,0 +1,78 @@
+"""Caches that keep the last rows alone, which a step moves up to make room for new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.caches.footprint import footprint
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.quantity import binary_bytes, counted
+
+__all__ = ["rolling", "rolling_command", "rolling_in_words"]
+
+_TO_THE_END = 2**31 - 1
+"""What exporters write for the end of a Slice, or more."""
+
+
+def rolling(caches: Sequence[Cache]) -> list[Cache]:
+    """Return the caches whose rows move up in every step, as far as it is seen at their nodes.
+
+    Such a cache is cut from a Concat of past and new rows, is a Concat of the last rows of the past
+    and new ones, or takes new rows into what a Concat of two halves of the past has rolled.
+    """
+    return [cache for cache in caches if cache.past is not None and _rolls(cache)]
+
+
+def rolling_in_words(caches: Sequence[Cache]) -> str:
+    """Return what a step costs because these caches roll, as a clause."""
+    text = f"a step moves all rows of {counted(len(caches), 'window')}"
+    per_token = footprint(caches).bytes_per_token
+    if per_token is None:
+        return text
+    return f"{text}, {binary_bytes(per_token)} for each row of one sequence"
+
+
+def rolling_command(caches: Sequence[Cache], model: str = "") -> str:
+    """Return the command that makes circular caches of them.
+
+    Args:
+        caches: Caches that roll.
+        model: The model, as the command line has it; empty to leave it out.
+    """
+    capacity = "" if all(isinstance(cache.capacity, int) for cache in caches) else "--capacity N"
+    parts = ("kvtool raise", model, capacity, "--assume rotated-rows")
+    return " ".join(part for part in parts if part)
+
+
+def _rolls(cache: Cache) -> bool:
+    past, node = cache.past_value, cache.node
+    if cache.is_growing or past is None:
+        return False
+    if cache.is_rolling:
+        return True
+    if cache.kind == "concat":
+        first = node.inputs[0] if len(node.inputs) == 2 else None
+        head = None if first is None else first.producer()
+        return head is not None and _is_cut(head, past) and _ends_at_the_end(head)
+    cuts = [use.node for use in past.uses() if _is_cut(use.node, past)]
+    readers = {use.node for cut in cuts for use in cut.outputs[0].uses()}
+    made = {cut.outputs[0] for cut in cuts}
+    return any(
+        reader.op_type == "Concat" and reader.domain == "" and made.issuperset(reader.inputs)
+        for reader in readers
+    )
+
+
+def _is_cut(node: ir.Node, past: ir.Value) -> bool:
+    return node.op_type == "Slice" and node.domain == "" and node.inputs[0] is past
+
+
+def _ends_at_the_end(node: ir.Node) -> bool:
+    attribute = node.attributes.get("ends")
+    if attribute is not None:
+        return min(attribute.as_ints()) >= _TO_THE_END
+    ends = Folder().integers(node.inputs[2]) if len(node.inputs) > 2 else None
+    return ends is not None and bool(ends.min(initial=_TO_THE_END) >= _TO_THE_END)
