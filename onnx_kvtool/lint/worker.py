@@ -18,6 +18,11 @@ __all__ = ["begin", "ended_with"]
 
 T = TypeVar("T")
 
+_PATIENCE = 5
+"""Seconds in which a worker that is told to end may tidy up."""
+
+_at_work = threading.Event()
+
 
 def begin(is_up: Event) -> None:
     """Make this worker end with its parent, and tell it that the worker is ready."""
@@ -42,10 +47,13 @@ def ended_with(work: Callable[[str], T], item: str) -> T:
 
     The pool would take the exception for a result, and go on.
     """
+    _at_work.set()
     try:
         return work(item)
     except SystemExit as end:
         os._exit(end.code if isinstance(end.code, int) else 1)
+    finally:
+        _at_work.clear()
 
 
 def _watch_parent() -> None:
@@ -58,5 +66,16 @@ def _watch_parent() -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    """End this worker, which tidies up if it is at work.
+
+    An exception that comes in between can be lost: in a callback of a weak reference, of which an
+    import makes many, or in a library that catches them all. Between items there is nothing to tidy
+    up; at work the system ends it when it is out of patience.
+    """
     signal.signal(number, signal.SIG_IGN)
+    if not _at_work.is_set():
+        os._exit(128 + number)
+    if sys.platform != "win32":  # which has no such signal, and ends processes without asking
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_PATIENCE)
     sys.exit(128 + number)

@@ -14,44 +14,11 @@ import pytest
 
 from onnx_kvtool.lint.jobs import run_jobs
 from tests.grids import thinned
+from tests.lint.job_work import Late, died, double, fragile, ran, swallows, waits
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def double(item: str) -> str:
-    time.sleep(0.05 if item == "a" else 0)
-    return item * 2
-
-
-def fragile(item: str) -> str:
-    if item == "kills":
-        os._exit(7)
-    return item * 2
-
-
-def waits(item: str) -> str:
-    time.sleep(float(item or 0))
-    return item
-
-
-MARK = "of nobody"
-
-
-def marked(item: str) -> str:
-    if item == "kills":
-        os._exit(7)
-    return f"{item} {MARK}"
-
-
-def died(item: str) -> str:
-    return f"{item} died"
-
-
-def ran(work, items: list[str], jobs: int = 2, *, may_copy: bool = False) -> list[str]:
-    with run_jobs(work, items, jobs, died, may_copy=may_copy) as results:
-        return list(results)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -80,13 +47,30 @@ def test_workers_are_gone_after_a_block_that_is_left_early() -> None:
     assert not any(process.is_alive() for process in processes)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("is_read", [False, True], ids=["work is unpickled", "work goes on"])
+def test_a_worker_that_does_not_hear_of_its_end_is_ended(tmp_path: Path, is_read: bool) -> None:
+    """What ends a worker is an exception, which is lost in an import or where all are caught."""
+    items = [str(tmp_path / name) for name in ("first", "second")]
+    work = swallows if is_read else Late(items[0])
+    left = contextlib.suppress(KeyboardInterrupt)
+    with left, run_jobs(work, items, 2, died):
+        until = time.monotonic() + 60
+        while not any(tmp_path.iterdir()) and time.monotonic() < until:
+            time.sleep(0.02)
+        begun = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - begun < 50
+    assert not any(process.is_alive() for process in multiprocessing.active_children())
+
+
 COPIED = """
 import sys, threading
 sys.path.insert(0, {tests!r})
-import test_jobs
-test_jobs.MARK = "of the parent"
+import job_work
+job_work.MARK = "of the parent"
 {before}
-print(*test_jobs.ran(test_jobs.marked, ["a", "kills", "b"], may_copy=True), sep="; ")
+print(*job_work.ran(job_work.marked, ["a", "kills", "b"], may_copy=True), sep="; ")
 """
 BEFORE = {
     "a process that does one thing is copied": ("", "a of the parent"),
