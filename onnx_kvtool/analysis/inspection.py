@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import onnx_ir as ir
 
@@ -15,6 +14,7 @@ from onnx_kvtool.analysis.caches.whatif import WhatIf
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.ops.element_type import dtype_name
@@ -25,7 +25,7 @@ __all__ = ["InspectReport", "ModelFacts", "NodeFacts", "ValueFacts", "describe",
 
 
 @dataclass(frozen=True, slots=True)
-class ValueFacts:
+class ValueFacts(Record):
     """An input or output of a model.
 
     Attributes:
@@ -39,29 +39,26 @@ class ValueFacts:
     dtype: str | None
     shape: tuple[Dim, ...] | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        shape = None if self.shape is None else list(self.shape)
-        return {"name": self.name, "dtype": self.dtype, "shape": shape}
-
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """A node and the names of what it reads and makes; "" for an input or output left out."""
+class NodeFacts(Record):
+    """A node and the names of what it reads and makes.
+
+    Attributes:
+        location: The node.
+        inputs: Names of what it reads; "" for an input that is left out.
+        outputs: Names of what it makes; "" for an output that is left out.
+    """
 
     location: Location
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the place as every report has it, and the names."""
-        place = self.location.to_json()
-        del place["value"]
-        return {**place, "inputs": list(self.inputs), "outputs": list(self.outputs)}
+    JSON = (Key("location", parts=("graph", "node", "index", "op")), "inputs", "outputs")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelFacts:
+class ModelFacts(Record):
     """A model in numbers.
 
     Attributes:
@@ -88,21 +85,6 @@ class ModelFacts:
     weight_bytes: int
     external_files: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "path": self.path,
-            "ir_version": self.ir_version,
-            "opset_imports": dict(self.opset_imports),
-            "producer": self.producer,
-            "nodes": self.nodes,
-            "functions": self.functions,
-            "initializers": self.initializers,
-            "parameters": self.parameters,
-            "weight_bytes": self.weight_bytes,
-            "external_files": list(self.external_files),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class InspectReport(Shown):
@@ -116,7 +98,8 @@ class InspectReport(Shown):
         caches: The caches, in the order of the nodes that update them.
         nodes: Every node, when they were asked for.
         notes: What could not be found out, and why.
-        neighbourhoods: The graph around each cache, in the order of `caches`.
+        neighbourhoods: The graph around each cache, in the order of `caches`; none in a report that
+            was read from JSON, whose page draws no graph.
         whatif: What the caches would cost otherwise; None when nobody asked.
 
     Examples:
@@ -134,27 +117,19 @@ class InspectReport(Shown):
     caches: tuple[Cache, ...]
     nodes: tuple[NodeFacts, ...] | None = None
     notes: tuple[str, ...] = ()
-    neighbourhoods: tuple[Neighbourhood, ...] = field(default=(), repr=False)
+    neighbourhoods: tuple[Neighbourhood, ...] = field(default=(), repr=False, compare=False)
     whatif: WhatIf | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes, without the header.
-
-        `nodes` and `whatif` are there only when they were asked for.
-        """
-        report: dict[str, Any] = {
-            "model": self.model.to_json(),
-            "inputs": [value.to_json() for value in self.inputs],
-            "outputs": [value.to_json() for value in self.outputs],
-            "ops": dict(self.ops),
-            "caches": [cache.to_json() for cache in self.caches],
-            "notes": list(self.notes),
-        }
-        if self.whatif is not None:
-            report["whatif"] = self.whatif.to_json()
-        if self.nodes is not None:
-            report["nodes"] = [node.to_json() for node in self.nodes]
-        return report
+    JSON = (
+        "model",
+        "inputs",
+        "outputs",
+        "ops",
+        "caches",
+        "notes",
+        Key("whatif", is_optional=True),
+        Key("nodes", is_optional=True),
+    )
 
 
 def describe(

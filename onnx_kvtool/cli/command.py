@@ -64,6 +64,13 @@ class KvtoolCommand(click.Command):
 
     context_class = KvtoolContext
 
+    def __init__(self, *arguments: Any, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        for place, param in enumerate(self.params):
+            if param.name == "output_format" and "json" in getattr(param.type, "choices", ()):
+                self.params.insert(place + 1, _schema_option(getattr(param, "section", _GENERAL)))
+                break
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options; those without a section come last."""
         is_short = len(self.params) <= _FEW
@@ -121,6 +128,29 @@ class KvtoolCommand(click.Command):
             paths = given if isinstance(given, tuple) else (given,)
             if isinstance(param.type, click.Path) and "" in paths:
                 raise WrongValue("", "a path", ctx, param)
+
+
+def _schema_option(section: str) -> KvtoolOption:
+    """Return `--schema`, which needs nothing else to be given."""
+
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if not value or ctx.resilient_parsing:
+            return
+        from onnx_kvtool.cli.schema import show_schema
+
+        assert ctx.info_name is not None
+        show_schema(ctx.info_name)
+        ctx.exit()
+
+    return KvtoolOption(
+        ["--schema"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Print the JSON schema of what `--format json` prints, and do nothing else.",
+        section=section,
+    )
 
 
 def offers(name: str) -> Callable[[click.Context, click.Parameter, str], Any]:

@@ -130,7 +130,7 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
     for model in models:
         if isinstance(model, str):
             read(model)
-    runs = [BenchRun(name) for name in request.models]
+    runs = [BenchRun(name, batch=workload.batch) for name in request.models]
     with ExitStack() as open_:
         workers: list[Worker | None] = []
         for number, model in enumerate(models):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from onnx_kvtool.core.record import Record
 
 __all__ = [
     "AttributeEntry",
@@ -21,7 +23,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterEntry:
+class ParameterEntry(Record):
     """One formal input or output.
 
     Attributes:
@@ -36,7 +38,7 @@ class ParameterEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class AttributeEntry:
+class AttributeEntry(Record):
     """One attribute.
 
     Attributes:
@@ -51,7 +53,7 @@ class AttributeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionEntry:
+class VersionEntry(Record):
     """One version of an operator.
 
     Attributes:
@@ -70,7 +72,7 @@ class VersionEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelEntry:
+class KernelEntry(Record):
     """A kernel of the reference runtime.
 
     Attributes:
@@ -84,7 +86,7 @@ class KernelEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class LoweringEntry:
+class LoweringEntry(Record):
     """A rule that takes the operator to an older opset.
 
     Attributes:
@@ -101,7 +103,7 @@ class LoweringEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class UpgradeEntry:
+class UpgradeEntry(Record):
     """A rule that takes the operator to a later opset.
 
     Attributes:
@@ -114,7 +116,7 @@ class UpgradeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class RaisingEntry:
+class RaisingEntry(Record):
     """A form of cache update that `kvtool raise` knows.
 
     Attributes:
@@ -129,7 +131,7 @@ class RaisingEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleEntry:
+class RuleEntry(Record):
     """A rule of `kvtool check` that looks at nodes of the operator and of few others.
 
     Attributes:
@@ -148,7 +150,7 @@ class RuleEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitEntry:
+class LimitEntry(Record):
     """Uses of the operator that releases of a runtime lack, refuse or compute wrongly.
 
     Attributes:
@@ -165,7 +167,7 @@ class LimitEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(Record):
     """All that is known of one operator of the default domain.
 
     Attributes:
@@ -193,7 +195,7 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True)
-class OpsReport:
+class OpsReport(Record):
     """Operators of the default domain.
 
     Attributes:
@@ -203,7 +205,3 @@ class OpsReport:
 
     opset: int
     operators: tuple[Operator, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form, without the header; the keys are the names of the attributes."""
-        return {"opset": self.opset, "operators": [asdict(operator) for operator in self.operators]}

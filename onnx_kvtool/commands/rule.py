@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
+from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.lint.page import markdown
-from onnx_kvtool.lint.rule import Rule
+from onnx_kvtool.lint.rule import Basis, Rule
 from onnx_kvtool.lint.settings.selection import find_rule
 from onnx_kvtool.lint.table import RULES
 
@@ -28,7 +30,58 @@ class RuleRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleReport:
+class RulePage(Record):
+    """What there is to know of a rule.
+
+    Attributes:
+        code: Its permanent code.
+        name: Its name.
+        severity: Usual severity of what it finds.
+        summary: What it finds, in one sentence without a full stop.
+        fix: Whether its findings can have a fix, and how safe that is; null for no fix.
+        documentation: Its page, in Markdown.
+        url: Its page, relative to the root of the project.
+        basis: What its findings rest on.
+        runtime: Runtime whose `--target` switches it on; null for one that is always on.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    summary: str
+    fix: Literal["safe", "unsafe"] | None
+    documentation: str
+    url: str
+    basis: Basis
+    runtime: str | None
+
+
+def _pages(rules: tuple[Rule, ...]) -> list[RulePage]:
+    return [
+        RulePage(
+            code=rule.code,
+            name=rule.name,
+            severity=rule.severity,
+            summary=rule.summary,
+            fix=rule.fix,
+            documentation=markdown(rule),
+            url=rule.url,
+            basis=rule.basis,
+            runtime=rule.runtime or None,
+        )
+        for rule in rules
+    ]
+
+
+def _rules(pages: list[RulePage]) -> tuple[Rule, ...]:
+    return tuple(find_rule(page.code) for page in pages)
+
+
+_FORM = Form(list[RulePage], _pages, _rules)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleReport(Record):
     """Rules, in the order of their codes.
 
     Attributes:
@@ -37,24 +90,7 @@ class RuleReport:
 
     rules: tuple[Rule, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "rules": [
-                {
-                    "code": rule.code,
-                    "name": rule.name,
-                    "severity": rule.severity,
-                    "summary": rule.summary,
-                    "fix": rule.fix,
-                    "documentation": markdown(rule),
-                    "url": rule.url,
-                    "basis": rule.basis,
-                    "runtime": rule.runtime or None,
-                }
-                for rule in self.rules
-            ]
-        }
+    JSON = (Key("rules", form=_FORM),)
 
 
 def run(request: RuleRequest) -> RuleReport:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from onnx_kvtool.targets.target import Release, named_releases
+from onnx_kvtool.core.record import Form, Key, Record
+from onnx_kvtool.targets.target import Evidence, Release, named_releases
 
 __all__ = ["TargetsReport", "TargetsRequest", "run"]
 
@@ -22,7 +22,96 @@ class TargetsRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetsReport:
+class LimitEntry(Record):
+    """What a release lacks, refuses or computes wrongly.
+
+    Attributes:
+        name: Identifier of the limit.
+        op: Operator of the default domain.
+        reason: What the release does; a clause that follows its name.
+        evidence: Whether that was tried or read.
+        source: Where it was tried or read.
+        help: What a user can do about it; null where nothing is known but another release.
+    """
+
+    name: str
+    op: str
+    reason: str
+    evidence: Evidence
+    source: str
+    help: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEntry(Record):
+    """One release of a runtime. A version that is not known is null.
+
+    Attributes:
+        runtime: Name of the runtime, in lower case.
+        version: Version as the runtime writes it.
+        max_opset: Highest version of the default domain that it loads.
+        max_ir_version: Highest IR version that it loads.
+        evidence: Whether these versions were tried or read.
+        notes: Remarks for people.
+        min_opset: Lowest version of the default domain that it loads.
+        source: Where the versions were tried or read.
+        native_ops: Newer operators that it has, as `<operator>-<since version>`.
+        limits: What it lacks, refuses or computes wrongly within these versions.
+        unsupported: Why nothing is written for it; null where it is a target.
+    """
+
+    runtime: str
+    version: str
+    max_opset: int | None
+    max_ir_version: int | None
+    evidence: Evidence
+    notes: str
+    min_opset: int | None
+    source: str
+    native_ops: tuple[str, ...]
+    limits: tuple[LimitEntry, ...]
+    unsupported: str | None
+
+
+def _entries(releases: tuple[Release, ...]) -> list[TargetEntry]:
+    return [
+        TargetEntry(
+            runtime=release.runtime,
+            version=release.version,
+            max_opset=release.max_opset,
+            max_ir_version=release.max_ir_version,
+            evidence=release.evidence,
+            notes=release.notes,
+            min_opset=release.min_opset,
+            source=release.source,
+            native_ops=release.native,
+            limits=tuple(
+                LimitEntry(
+                    limit.name,
+                    limit.operator,
+                    limit.reason,
+                    limit.evidence,
+                    limit.source,
+                    limit.help,
+                )
+                for limit in release.limits
+            ),
+            unsupported=release.unsupported,
+        )
+        for release in releases
+    ]
+
+
+def _named(entries: list[TargetEntry]) -> tuple[Release, ...]:
+    """Return the releases that this version of kvtool knows by these names."""
+    return tuple(release for e in entries for release in named_releases(f"{e.runtime}@{e.version}"))
+
+
+_FORM = Form(list[TargetEntry], _entries, _named)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsReport(Record):
     """The releases that `--target` knows.
 
     Attributes:
@@ -31,38 +120,7 @@ class TargetsReport:
 
     targets: tuple[Release, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes, without the header.
-
-        A version that is not known is null.
-        """
-        return {"targets": [_entry(release) for release in self.targets]}
-
-
-def _entry(release: Release) -> dict[str, Any]:
-    return {
-        "runtime": release.runtime,
-        "version": release.version,
-        "max_opset": release.max_opset,
-        "max_ir_version": release.max_ir_version,
-        "evidence": release.evidence,
-        "notes": release.notes,
-        "min_opset": release.min_opset,
-        "source": release.source,
-        "native_ops": list(release.native),
-        "limits": [
-            {
-                "name": limit.name,
-                "op": limit.operator,
-                "reason": limit.reason,
-                "evidence": limit.evidence,
-                "source": limit.source,
-                "help": limit.help,
-            }
-            for limit in release.limits
-        ],
-        "unsupported": release.unsupported,
-    }
+    JSON = (Key("targets", form=_FORM),)
 
 
 def run(request: TargetsRequest) -> TargetsReport:

@@ -13,6 +13,8 @@ __all__ = [
     "LOWERED_OPSETS",
     "NATIVE_OPSET",
     "AttentionChoice",
+    "AttentionForm",
+    "AttentionMask",
     "Bounds",
     "CheckFormat",
     "ContribChoice",
@@ -41,6 +43,8 @@ NATIVE_OPSET: Final = 24
 """First opset with TensorScatter, and the lowest to which a model is raised."""
 
 AttentionChoice = Literal["auto", "keep", "sliced", "full"]
+AttentionForm = Literal["sliced", "full"]
+AttentionMask = Literal["kept", "causal", "none", "window"]
 Bounds = Literal["checked", "unchecked"]
 ContribChoice = Literal["standard", "keep"]
 CheckFormat = Literal["text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit"]

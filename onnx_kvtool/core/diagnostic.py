@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Record
 
 __all__ = ["Diagnostic", "Severity"]
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Record):
     """A finding, a refusal, a conflict or a failed verification.
 
     Attributes:

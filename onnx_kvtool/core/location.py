@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onnx_kvtool.core.record import Key, Record
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -12,7 +15,7 @@ __all__ = ["Location"]
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class Location(Record):
     """One place in a model: a graph, and in it perhaps a node and a value.
 
     Attributes:
@@ -30,6 +33,10 @@ class Location:
     index: int | None = None
     op: str | None = None
     value: str | None = None
+
+    JSON: ClassVar[tuple[str | Key, ...]] = (
+        "graph", Key("node_label", "node"), "index", "op", "value",
+    )  # fmt: skip
 
     @staticmethod
     def of(graph: str, node: ir.Node, index: int | None, value: str | None = None) -> Location:
@@ -52,12 +59,13 @@ class Location:
             parts.append(f"value `{self.value}`")
         return ", ".join(parts) or "model"
 
-    def to_json(self) -> dict[str, str | int | None]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "graph": self.graph,
-            "node": self.node_label,
-            "index": self.index,
-            "op": self.op,
-            "value": self.value,
-        }
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Location:
+        """Return the place that an object gives; its `node` may be the index of an unnamed one."""
+        from onnx_kvtool.core.reading import filled
+
+        place: Location = filled(cls, data)
+        node, index = data.get("node"), place.index
+        if not node or node == f"#{index}":
+            return place
+        return cls(place.graph, node, index, place.op, place.value)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from onnx_kvtool.core.record import Record
+
 __all__ = ["Shown"]
 
 
-class Shown:
+class Shown(Record):
     """A report that can be printed, and looked at in a notebook.
 
     How a report is shown is known two rooms above the ones that make reports, and is loaded from

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Severity
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
 
 __all__ = ["Applicability", "Finding", "Fix"]
 
@@ -21,7 +22,7 @@ Applicability = Literal["safe", "unsafe"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Record):
     """An edit that removes what a finding is about.
 
     Attributes:
@@ -34,15 +35,21 @@ class Fix:
 
     applicability: Applicability
     title: str
-    apply: Callable[[], None]
+    apply: Callable[[], None] = field(compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {"applicability": self.applicability, "title": self.title}
+    JSON = ("applicability", "title")
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Fix:
+        """Return the fix that an object describes; it has no model to edit."""
+        from onnx_kvtool.core.reading import filled
+
+        fix: Fix = filled(cls, data, apply=_nothing)
+        return fix
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Record):
     """Something that a rule holds against a model.
 
     Attributes:
@@ -64,6 +71,25 @@ class Finding:
     url: str
     fix: Fix | None = None
     fingerprint: str = ""
+
+    JSON = (
+        Key("code"),
+        "name",
+        Key("diagnostic", parts=("severity", "message", "help", "location")),
+        "url",
+        "fix",
+        "fingerprint",
+        "group",
+    )
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Finding:
+        """Return the finding that an object describes."""
+        from onnx_kvtool.core.reading import filled, read
+
+        parts = {key: data.get(key) for key in ("code", "severity", "message", "help", "location")}
+        finding: Finding = filled(cls, data, diagnostic=read(Diagnostic, parts))
+        return finding
 
     @property
     def code(self) -> str:
@@ -105,20 +131,9 @@ class Finding:
         text = "\0".join(parts).encode("utf-8", "surrogatepass")
         return hashlib.sha256(text).hexdigest()[:_GROUP]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "code": self.code,
-            "name": self.name,
-            "severity": self.severity,
-            "message": self.message,
-            "help": self.help,
-            "location": self.location.to_json(),
-            "url": self.url,
-            "fix": None if self.fix is None else self.fix.to_json(),
-            "fingerprint": self.fingerprint,
-            "group": self.group,
-        }
+
+def _nothing() -> None:
+    """Edit no model."""
 
 
 def _form(text: str) -> str:

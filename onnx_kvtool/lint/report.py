@@ -8,17 +8,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.record import Key, Record, plain
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.lint.finding import Finding
 
-__all__ = ["RANK", "Applied", "CheckReport", "Failure", "FileReport", "Summary", "Tally"]
+__all__ = [
+    "RANK",
+    "Applied",
+    "CheckReport",
+    "Failure",
+    "FileReport",
+    "RuleCount",
+    "Summary",
+    "Tally",
+]
 
 RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 """Order of the severities, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Record):
     """A fix that was applied, and after which its finding was gone.
 
     Attributes:
@@ -31,13 +41,9 @@ class Applied:
     title: str
     fingerprint: str
 
-    def to_json(self) -> dict[str, str]:
-        """Return the JSON form."""
-        return {"code": self.code, "title": self.title}
-
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Record):
     """Why a file was not checked to the end.
 
     Attributes:
@@ -54,7 +60,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class FileReport:
+class FileReport(Record):
     """What was found in one model.
 
     Attributes:
@@ -89,26 +95,33 @@ class FileReport:
     is_read: bool = True
     unknown_dims: tuple[str, ...] = ()
     impossible_size: str | None = None
-    dims: tuple[str, ...] = ()
-    seconds: float = 0.0
+    dims: tuple[str, ...] = field(default=(), compare=False)
+    seconds: float = field(default=0.0, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        line: dict[str, Any] = {
-            "path": self.path,
-            "findings": [finding.to_json() for finding in self.findings],
-        }
-        if self.fixed:
-            line["fixed"] = [applied.to_json() for applied in self.fixed]
-        if self.diff:
-            line["diff"] = self.diff
-        if self.failure is not None:
-            line["failure"] = self.failure.message
-        return line
+    JSON = (
+        "path",
+        "findings",
+        Key("fixed", is_optional=True),
+        Key("diff", is_optional=True),
+        Key("written", is_optional=True),
+        Key("suppressed", is_optional=True),
+        Key("baselined", is_optional=True),
+        Key("notes", is_optional=True),
+        Key("reason", "failure", is_optional=True),
+        Key("failure", "cause", is_optional=True),
+        Key("is_read", is_optional=True),
+        Key("unknown_dims", is_optional=True),
+        Key("impossible_size", is_optional=True),
+    )
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was not checked to the end, in a sentence."""
+        return None if self.failure is None else self.failure.message
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Record):
     """Counts over all files.
 
     Attributes:
@@ -133,9 +146,24 @@ class Summary:
     suppressed: int
     baselined: int
 
-    def to_json(self) -> dict[str, int]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {name: getattr(self, name) for name in self.__slots__}
+
+@dataclass(frozen=True, slots=True)
+class RuleCount(Record):
+    """What one rule found.
+
+    Attributes:
+        code: Code of the rule.
+        name: Its name.
+        severity: The worst severity of its findings.
+        count: Number of findings.
+        fixable: Findings that have a fix.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    count: int
+    fixable: int
 
 
 @dataclass(slots=True)
@@ -217,18 +245,13 @@ class Tally:
         """Return whether a finding is at or above `fail_on`."""
         return RANK[finding.severity] <= RANK[self.fail_on]
 
-    def counts(self) -> list[tuple[str, str, Severity, int, int]]:
-        """Return code, name, worst severity, findings and findings with a fix, the most first."""
+    def counts(self) -> tuple[RuleCount, ...]:
+        """Return what each rule found, the most first."""
         rows = [
-            (code, rule.name, rule.worst, rule.found, rule.fixable)
+            RuleCount(code, rule.name, rule.worst, rule.found, rule.fixable)
             for code, rule in self._rules.items()
         ]
-        return sorted(rows, key=lambda row: (-row[3], row[0]))
-
-    def statistics(self) -> list[dict[str, Any]]:
-        """Return the JSON form of `counts`."""
-        keys = ("code", "name", "severity", "count", "fixable")
-        return [dict(zip(keys, row, strict=True)) for row in self.counts()]
+        return tuple(sorted(rows, key=lambda row: (-row.count, row.code)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +272,8 @@ class CheckReport(Shown):
     files: tuple[FileReport, ...]
     fail_on: Severity = "error"
     notes: tuple[str, ...] = field(default=())
+
+    JSON = ("files", "summary", "fail_on", "notes", Key("counts", "statistics", is_asked=True))
 
     def __iter__(self) -> Iterator[Finding]:
         for file in self.files:
@@ -284,11 +309,12 @@ class CheckReport(Shown):
         """
         return self.tally.exit_code
 
+    @property
+    def counts(self) -> tuple[RuleCount, ...]:
+        """What each rule found, the most first."""
+        return self.tally.counts()
+
     def to_json(self, *, statistics: bool = False) -> dict[str, Any]:
         """Return the JSON form that the command-line contract fixes; with `statistics`, counts."""
-        tally = self.tally
-        report: dict[str, Any] = {
-            "files": [file.to_json() for file in self.files],
-            "summary": tally.summary.to_json(),
-        }
-        return {**report, "statistics": tally.statistics()} if statistics else report
+        counts = {"statistics": plain(self.counts)} if statistics else {}
+        return {**super(CheckReport, self).to_json(), **counts}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.core.misdeclared import held, is_misdeclared
+from onnx_kvtool.core.record import Form, Misfit
 from onnx_kvtool.ops.traits import traits
 
 __all__ = [
+    "DTYPE_FORM",
     "DTYPE_NAMES",
     "ELEMENT_TYPE_ATTRIBUTES",
     "EXACT",
@@ -75,6 +77,17 @@ def dtype_named(name: str) -> ir.DataType | None:
     (`float8_e4m3fn`) are understood too.
     """
     return _BY_SPELLING.get(name.lower().replace("_", ""))
+
+
+def _read(name: str) -> ir.DataType:
+    found = dtype_named(name)
+    if found is None:
+        raise Misfit(f"is {name!r}, expected the name of an element type")
+    return found
+
+
+DTYPE_FORM = Form(str, dtype_name, _read)
+"""How reports have an element type."""
 
 
 _CONSTANTS = {

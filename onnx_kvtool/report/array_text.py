@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,10 @@ def excerpt(array: npt.NDArray[Any]) -> str:
     return " ".join([*first, "...", *last])
 
 
-def ranges(indices: npt.NDArray[Any]) -> str:
+def ranges(indices: Sequence[int]) -> str:
     """Return ascending indices as text: `0, 3-5`."""
     parts: list[list[int]] = []
-    for index in indices.tolist():
+    for index in indices:
         if parts and parts[-1][-1] == index - 1:
             parts[-1] = [parts[-1][0], index]
         else:

@@ -24,14 +24,14 @@ def blocks(report: BenchReport) -> Iterator[Block]:
     text += f", {work.tokens} tokens, {counted(work.rounds, 'round')} in turns"
     threads = "a thread for each core" if work.threads is None else counted(work.threads, "thread")
     yield Line("ran", f"{text}, {threads}")
-    yield Grid(_HEADER, tuple(_row(run, work.batch) for run in report.runs))
+    yield Grid(_HEADER, tuple(_row(run) for run in report.runs))
     if len(report.runs) > 1:
         yield Line("to the first", "ratios of medians; less than 1 is less time or memory")
         yield Grid(
             _RATIOS,
             tuple(
-                (named(r["model"]), *(_ratio(r[key]) for key in ("step", "first_token", "peak")))
-                for r in report.ratios()
+                (named(r.model), _ratio(r.step), _ratio(r.first_token), _ratio(r.peak))
+                for r in report.ratios
             ),
         )
         done = [run for run in report.runs if run.failure is None]
@@ -43,17 +43,16 @@ def blocks(report: BenchReport) -> Iterator[Block]:
             yield Line("failed", f"{named(run.model)}: {run.failure}", "bold red")
 
 
-def _row(run: BenchRun, batch: int) -> tuple[str, ...]:
-    least, median, most = run.step_seconds or (None, None, None)
-    speed = run.tokens_per_second(batch)
+def _row(run: BenchRun) -> tuple[str, ...]:
+    step, speed = run.step_seconds, run.tokens_per_second
     return (
         named(run.model),
         run.form or "-",
         "yes" if run.in_place else "no",
         _time(run.first_token_seconds),
-        _time(median),
-        _time(least),
-        _time(most),
+        _time(step.median),
+        _time(step.min),
+        _time(step.max),
         "-" if speed is None else f"{speed:,.1f}",
         bytes_text(run.peak_bytes),
     )

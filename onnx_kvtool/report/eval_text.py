@@ -21,11 +21,9 @@ __all__ = ["blocks", "remarks"]
 def blocks(report: EvalReport) -> Iterator[Block]:
     """Yield what was asked for: values, caches before and after, the trace, the comparison."""
     yield Line("ran", _headline(report))
-    drawn = [fact for fact in report.inputs if fact.name not in report.given]
-    if drawn:
+    if not all(fact.given for fact in report.inputs):
         rows = tuple(
-            (fact.name, str(fact), "given" if fact.name in report.given else "drawn")
-            for fact in report.inputs
+            (fact.name, str(fact), "given" if fact.given else "drawn") for fact in report.inputs
         )
         yield Grid(("input", "type", "value"), rows)
     for update in report.updates:
@@ -67,32 +65,36 @@ def _headline(report: EvalReport) -> str:
 
 def _update(update: Update) -> Iterator[Block]:
     """Yield a value before and after, with what changed marked."""
-    changed = update.changed
-    written = int(np.count_nonzero(changed))
-    kind = str(type_facts(update.before, update.old))
-    yield Line(update.before, f"{kind}, before")
-    yield from array_lines(update.old, np.zeros_like(changed))
-    text = f"{kind}, after: {written:,} of {counted(changed.size, 'element')} changed"
-    if written and changed.ndim:
+    marks = update.changed
+    kind = ""
+    if update.old is not None and marks is not None:
+        kind = f"{type_facts(update.before, update.old)}, "
+        yield Line(update.before, f"{kind}before")
+        yield from array_lines(update.old, np.zeros_like(marks))
+    text = f"{kind}after: {update.written:,} of {counted(update.elements, 'element')} changed"
+    if update.written and update.indices:
         where = "; ".join(
-            f"axis {axis}: {ranges(np.unique(indices))}"
-            for axis, indices in enumerate(np.nonzero(changed))
+            f"axis {axis}: {ranges(indices)}" for axis, indices in enumerate(update.indices)
         )
         text += f" (*), {where}"
     yield Line(update.after, text)
-    yield from array_lines(update.new, changed)
+    if update.new is not None:
+        yield from array_lines(update.new, marks)
 
 
 def _outputs(outputs: list[Summary], report: EvalReport) -> Iterator[Block]:
     """Yield small values whole, and a table of the others."""
     large = []
     for output in outputs:
-        value = report.values[output.type.name]
+        value = report.values.get(output.type.name)
+        if value is None and output.values is not None:  # read from JSON
+            value = np.array(output.values, object)
         if output.items is not None:
             yield Line(output.type.name, str(output.type))
             yield from _items(output, value)
-        elif output.values is None and isinstance(value, np.ndarray):
-            large.append((output.type.name, str(output.type), _range(output), excerpt(value)))
+        elif output.values is None and output.type.dtype is not None:
+            elements = excerpt(value) if isinstance(value, np.ndarray) else ""
+            large.append((output.type.name, str(output.type), _range(output), elements))
         else:
             yield Line(output.type.name, _described(output))
             if isinstance(value, np.ndarray):
@@ -103,9 +105,10 @@ def _outputs(outputs: list[Summary], report: EvalReport) -> Iterator[Block]:
 
 def _items(output: Summary, value: Value) -> Iterator[Block]:
     assert output.items is not None
+    values = value if isinstance(value, list) else [item.values for item in output.items]
     rows = tuple(
         (item.type.name, str(item.type), excerpt(np.asarray(v)) if v is not None else "")
-        for item, v in zip(output.items, value, strict=True)
+        for item, v in zip(output.items, values, strict=True)
     )
     if rows:
         yield Grid(("element", "type", "elements"), rows)

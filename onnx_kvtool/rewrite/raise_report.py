@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.choices import AttentionForm, AttentionMask
+from onnx_kvtool.core.diagnostic import Diagnostic, Severity
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Verification
 from onnx_kvtool.symbolic.dims import Dim
-
-if TYPE_CHECKING:
-    from onnx_kvtool.analysis.attention.fusing import AttentionForm, AttentionMask
 
 __all__ = [
     "CacheSource",
@@ -32,7 +32,7 @@ CacheSource = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Record):
     """One update of the source model that became a TensorScatter.
 
     Attributes:
@@ -65,9 +65,22 @@ class Raised:
     proof: tuple[str, ...]
     assumed: tuple[str, ...] = ()
 
+    JSON = (
+        Key("location", parts=("graph", "node", "index", "op")),
+        "pattern",
+        "axis",
+        "mode",
+        "past",
+        "update",
+        "write_indices",
+        "present",
+        "proof",
+        "assumed",
+    )
+
 
 @dataclass(frozen=True, slots=True)
-class Unraised:
+class Unraised(Record):
     """A candidate that stays as it was.
 
     Attributes:
@@ -88,12 +101,19 @@ class Unraised:
     message: str
     assumption: str | None = None
 
+    JSON = (
+        Key("location", parts=("graph", "node", "index", "op", "value")),
+        Key("code", "reason_code"),
+        Key("message", "reason"),
+        "assumption",
+    )
+
     def __str__(self) -> str:
         return f"{self.code}: {self.location}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
-class RaisedCache:
+class RaisedCache(Record):
     """One cache of the result that a TensorScatter updates.
 
     Attributes:
@@ -111,19 +131,11 @@ class RaisedCache:
     mode: Mode
     source: CacheSource
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "past": self.past,
-            "present": self.present,
-            "capacity": self.capacity,
-            "mode": self.mode,
-            "from": self.source,
-        }
+    JSON = ("past", "present", "capacity", "mode", Key("source", "from"))
 
 
 @dataclass(frozen=True, slots=True)
-class RaisedAttention:
+class RaisedAttention(Record):
     """Attention of the source, in whatever nodes, that became one Attention.
 
     Attributes:
@@ -138,19 +150,11 @@ class RaisedAttention:
     mask: AttentionMask
     proof: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "graph": self.location.graph,
-            "node": self.location.node_label,
-            "form": self.form,
-            "mask": self.mask,
-            "proof": list(self.proof),
-        }
+    JSON = (Key("location", parts=("graph", "node", "index", "op")), "form", "mask", "proof")
 
 
 @dataclass(frozen=True, slots=True)
-class Standardized:
+class Standardized(Record):
     """A node of another domain that became nodes of the default one.
 
     Attributes:
@@ -161,18 +165,11 @@ class Standardized:
     location: Location
     rule: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "graph": self.location.graph,
-            "node": self.location.node_label,
-            "op": self.location.op,
-            "rule": self.rule,
-        }
+    JSON = (Key("location", parts=("graph", "node", "index", "op")), "rule")
 
 
 @dataclass(frozen=True, slots=True)
-class InputAdded:
+class InputAdded(Record):
     """An input of the result that the source does not have.
 
     Attributes:
@@ -187,14 +184,42 @@ class InputAdded:
     shape: tuple[Dim, ...]
     meaning: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "name": self.name,
-            "dtype": self.dtype,
-            "shape": list(self.shape),
-            "meaning": self.meaning,
-        }
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Record):
+    """What stays as it was, or keeps all else from being raised, as JSON has it.
+
+    Attributes:
+        location: Where it stands in the source model.
+        code: Stable identifier of the reason.
+        message: The missing fact, one sentence without a full stop.
+        assumption: What to grant with `--assume` if it holds; null when nothing would help.
+        blocks: Whether nothing is raised because of it.
+        severity: How bad it is: `error` for most.
+        help: What to do about it; null when there is nothing to suggest.
+        lowest_opset: Lowest opset at which it could stay; null when none would help or none is
+            known.
+    """
+
+    location: Location
+    code: str
+    message: str
+    assumption: str | None = None
+    blocks: bool = False
+    severity: Severity = "error"
+    help: str | None = None
+    lowest_opset: int | None = None
+
+    JSON = (
+        Key("location", parts=("graph", "node", "index", "op", "value")),
+        Key("code", "reason_code"),
+        Key("message", "reason"),
+        "assumption",
+        "blocks",
+        "severity",
+        "help",
+        "lowest_opset",
+    )
 
 
 @dataclass(slots=True)
@@ -244,6 +269,53 @@ class RaiseReport(Shown):
         default_factory=lambda: Verification("skipped", detail=NOT_RUN)
     )
 
+    JSON = (
+        "model",
+        "output",
+        "source_opset",
+        "target_opset",
+        "ir_version",
+        "raised",
+        "caches",
+        "attention",
+        "contrib",
+        "inputs_added",
+        Key("refusals", "refused"),
+        Key("removed", "removed_nodes"),
+        "notes",
+        "verification",
+    )
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> RaiseReport:
+        """Return the report that an object gives, with what is refused apart from what blocks."""
+        from onnx_kvtool.core.reading import filled, read
+
+        report: RaiseReport = filled(cls, data)
+        said: tuple[Refusal, ...] = read(tuple[Refusal, ...], data.get("refused", ()))
+        for r in said:
+            if r.blocks:
+                found = Diagnostic(
+                    r.code, r.severity, r.location, r.message, r.help, r.lowest_opset
+                )
+                report.blocked.append(found)
+            else:
+                report.refused.append(Unraised(r.location, r.code, r.message, r.assumption))
+        return report
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """Candidates that stay as they were, then what keeps all else from being raised."""
+        return (
+            *(Refusal(r.location, r.code, r.message, r.assumption) for r in self.refused),
+            *(
+                Refusal(
+                    d.location, d.code, d.message, None, True, d.severity, d.help, d.lowest_opset
+                )
+                for d in self.blocked
+            ),
+        )
+
     @property
     def is_changed(self) -> bool:
         """Whether the result is another model than the source."""
@@ -253,49 +325,3 @@ class RaiseReport(Shown):
     def reasons(self) -> list[Diagnostic | Unraised]:
         """Why nothing was written, but for a result that is not equal."""
         return [*self.blocked, *self.refused]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes, without the header."""
-        return {
-            "model": self.model,
-            "output": self.output,
-            "source_opset": self.source_opset,
-            "target_opset": self.target_opset,
-            "ir_version": self.ir_version,
-            "raised": [
-                {
-                    "graph": done.location.graph,
-                    "node": done.location.node_label,
-                    "pattern": done.pattern,
-                    "axis": done.axis,
-                    "mode": done.mode,
-                    "past": done.past,
-                    "update": done.update,
-                    "write_indices": done.write_indices,
-                    "present": done.present,
-                    "proof": list(done.proof),
-                    "assumed": list(done.assumed),
-                }
-                for done in self.raised
-            ],
-            "caches": [cache.to_json() for cache in self.caches],
-            "attention": [done.to_json() for done in self.attention],
-            "contrib": [done.to_json() for done in self.contrib],
-            "inputs_added": [added.to_json() for added in self.inputs_added],
-            "refused": [
-                *(_refusal(r.location, r.code, r.message, r.assumption) for r in self.refused),
-                *(_refusal(d.location, d.code, d.message, None) for d in self.blocked),
-            ],
-            "removed_nodes": self.removed,
-            "verification": self.verification.to_json(),
-        }
-
-
-def _refusal(location: Location, code: str, reason: str, assumption: str | None) -> dict[str, Any]:
-    return {
-        "graph": location.graph,
-        "node": location.node_label,
-        "reason_code": code,
-        "reason": reason,
-        "assumption": assumption,
-    }

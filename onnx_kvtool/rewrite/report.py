@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.diagnostic import Diagnostic, Severity
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.shrunken import Shrunken
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.raise_report import RaiseReport
-    from onnx_kvtool.runtime.verification.report import Shrunken
 
-__all__ = ["NOT_RUN", "LowerReport", "Lowered", "Outcome", "Refused", "Verification"]
+__all__ = [
+    "NOT_RUN",
+    "LowerReport",
+    "Lowered",
+    "Outcome",
+    "Refusal",
+    "Refused",
+    "Verification",
+]
 
 NOT_RUN = "not run"
 """What is said of a comparison that nobody asked for, or of which nothing came to compare."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class Lowered(Record):
     """One node of the source model that was rewritten.
 
     Attributes:
@@ -40,6 +49,8 @@ class Lowered:
     location: Location
     rule: str
     via: str | None = None
+
+    JSON = (Key("location", parts=("graph", "node", "index", "op")), "rule", "via")
 
 
 @dataclass(slots=True)
@@ -62,7 +73,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Record):
     """How the rewritten model compared with its source.
 
     Attributes:
@@ -98,10 +109,53 @@ class Verification:
         """Whether the models were to be compared and could not be."""
         return self.status == "skipped" and self.detail != NOT_RUN
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        shrunken = [entry.to_json() for entry in self.shrunken]
-        return {**asdict(self), "bit_equal": list(self.bit_equal), "shrunken": shrunken}
+
+@dataclass(frozen=True, slots=True)
+class Refusal(Record):
+    """A refusal as JSON has it.
+
+    Attributes:
+        location: The place that is meant.
+        reason_code: Stable identifier of the reason.
+        reason: What is wrong, one sentence without a full stop.
+        lowest_opset: Lowest opset at which the node could stay or be lowered; null when none would
+            help or none is known.
+        severity: Always `error`.
+        help: What to do about it; null when there is nothing to suggest.
+    """
+
+    location: Location
+    reason_code: str
+    reason: str
+    lowest_opset: int | None = None
+    severity: Severity = "error"
+    help: str | None = None
+
+    JSON = (
+        Key("location", parts=("graph", "node", "index", "op", "value")),
+        "reason_code",
+        "reason",
+        "lowest_opset",
+        "severity",
+        "help",
+    )
+
+
+def _refusals(found: list[Diagnostic]) -> list[Refusal]:
+    return [
+        Refusal(d.location, d.code, d.message, d.lowest_opset, d.severity, d.help) for d in found
+    ]
+
+
+def _diagnostics(said: list[Refusal]) -> list[Diagnostic]:
+    return [
+        Diagnostic(r.reason_code, r.severity, r.location, r.reason, r.help, r.lowest_opset)
+        for r in said
+    ]
+
+
+REFUSALS = Form(list[Refusal], _refusals, _diagnostics)
+"""Refusals, under the names that the command-line contract gives to what is said of them."""
 
 
 @dataclass(slots=True)
@@ -142,43 +196,23 @@ class LowerReport(Shown):
     )
     target: str | None = None
 
+    JSON = (
+        "model",
+        "output",
+        "source_opset",
+        "target_opset",
+        "ir_version",
+        "target",
+        "lowered",
+        Key("refused", form=REFUSALS),
+        "notes",
+        "verification",
+    )
+
     @property
     def reasons(self) -> list[Diagnostic]:
         """Why nothing was written, but for a result that is not equal."""
         return self.refused
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes, without the header."""
-        return {
-            "model": self.model,
-            "output": self.output,
-            "source_opset": self.source_opset,
-            "target_opset": self.target_opset,
-            "ir_version": self.ir_version,
-            "target": self.target,
-            "lowered": [
-                {
-                    "graph": done.location.graph,
-                    "node": done.location.node_label,
-                    "op": done.location.op,
-                    "rule": done.rule,
-                    "via": done.via,
-                }
-                for done in self.lowered
-            ],
-            "refused": [
-                {
-                    "graph": refusal.location.graph,
-                    "node": refusal.location.node_label,
-                    "op": refusal.location.op,
-                    "reason_code": refusal.code,
-                    "reason": refusal.message,
-                    "lowest_opset": refusal.lowest_opset,
-                }
-                for refusal in self.refused
-            ],
-            "verification": self.verification.to_json(),
-        }
 
 
 class Refused(KvtoolError):

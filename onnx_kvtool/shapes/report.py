@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.symbolic.equalities import Equality
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
@@ -14,8 +14,10 @@ __all__ = ["InferReport", "UnknownValue"]
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownValue:
+class UnknownValue(Record):
     """A value of which something is unknown.
+
+    In JSON, `node` and `op` are those of the node that lost it first.
 
     Attributes:
         location: The value and the node that makes it.
@@ -27,19 +29,18 @@ class UnknownValue:
     shape: tuple[int | str | None, ...] | None
     lost: Lost
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form; `node` and `op` are those of the node that lost it first."""
-        first = self.lost.location
-        return {
-            "value": self.location.value,
-            "node": first.node_label,
-            "op": first.op,
-            "why": self.lost.why,
-            "code": self.lost.code,
-            "first": first.value,
-            "graph": self.location.graph,
-            "shape": None if self.shape is None else list(self.shape),
-        }
+    JSON = (
+        Key("location.value", "value"),
+        Key("lost.location.node_label", "node"),
+        Key("lost.location.op", "op"),
+        Key("lost.why", "why"),
+        Key("lost.code", "code"),
+        Key("lost.location.value", "first"),
+        Key("location.graph", "graph"),
+        "shape",
+        "location",
+        "lost",
+    )
 
 
 @dataclass(slots=True)
@@ -76,52 +77,12 @@ class InferReport(Shown):
     output: str | None = None
     strict: bool = False
 
+    JSON = (
+        "model", "output", "values", "known_before", "known_after", "unknown", "conflicts",
+        "equalities", "notes", "strict",
+    )  # fmt: skip
+
     @property
     def failed(self) -> bool:
         """Whether there is a conflict or, where the report is strict, an unknown value."""
         return bool(self.conflicts) or (self.strict and bool(self.unknown))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "model": self.model,
-            "output": self.output,
-            "values": self.values,
-            "known_before": self.known_before,
-            "known_after": self.known_after,
-            "unknown": [value.to_json() for value in self.unknown],
-            "conflicts": [_conflict(conflict) for conflict in self.conflicts],
-            "equalities": [_equality(equality) for equality in self.equalities],
-            "notes": list(self.notes),
-        }
-
-
-def _conflict(conflict: Conflict) -> dict[str, Any]:
-    place = conflict.location
-    return {
-        "value": place.value,
-        "node": place.node_label,
-        "op": place.op,
-        "graph": place.graph,
-        "code": conflict.code,
-        "declared": _listed(conflict.declared),
-        "inferred": _listed(conflict.inferred),
-        "message": conflict.message,
-        "chain": list(conflict.chain),
-    }
-
-
-def _equality(equality: Equality) -> dict[str, Any]:
-    place = equality.location
-    return {
-        "name": equality.name,
-        "equals": equality.equals,
-        "value": place.value,
-        "node": place.node_label,
-        "graph": place.graph,
-        "why": equality.why,
-    }
-
-
-def _listed(given: tuple[int | str | None, ...] | str) -> list[int | str | None] | str:
-    return given if isinstance(given, str) else list(given)

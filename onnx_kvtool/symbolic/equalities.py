@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
 from onnx_kvtool.symbolic.bounds import Facts, interval
 from onnx_kvtool.symbolic.dims import Dim
@@ -17,7 +18,7 @@ __all__ = ["Equality", "SizeEqualities"]
 
 
 @dataclass(frozen=True, slots=True)
-class Equality:
+class Equality(Record):
     """Two texts that stand for one size.
 
     Attributes:
@@ -31,6 +32,13 @@ class Equality:
     equals: str
     location: Location
     why: str
+
+    JSON = (
+        "name",
+        "equals",
+        Key("location", parts=("value", "node", "index", "op", "graph")),
+        "why",
+    )
 
 
 class SizeEqualities:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.symbolic.atoms import Atom, Extent
 from onnx_kvtool.symbolic.equalities import SizeEqualities
 from onnx_kvtool.symbolic.expression import Expr, integer, variable
@@ -16,7 +17,7 @@ __all__ = ["Conflict", "Knowledge", "Lost"]
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Record):
     """Where a fact was lost first.
 
     Attributes:
@@ -31,7 +32,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Record):
     """Two facts of which one must be wrong.
 
     Attributes:
@@ -51,6 +52,15 @@ class Conflict:
     inferred: tuple[int | str | None, ...] | str
     message: str
     chain: tuple[str, ...] = ()
+
+    JSON = (
+        Key("location", parts=("value", "node", "index", "op", "graph")),
+        "code",
+        "declared",
+        "inferred",
+        "message",
+        "chain",
+    )
 
 
 @dataclass(slots=True)

@@ -43,9 +43,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def report(**facts: Any) -> EvalReport:
-    return EvalReport(
-        "in.onnx", None, None, "reference 0.1.0", None, 0, (), frozenset(), (), **facts
-    )
+    return EvalReport("in.onnx", None, None, "reference 0.1.0", None, 0, (), (), **facts)
 
 
 @pytest.fixture

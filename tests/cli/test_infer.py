@@ -36,6 +36,8 @@ def test_json_has_the_keys_of_the_contract(kvtool, odd: Path) -> None:
     answer = json.loads(result.stdout)
     assert (answer["schema_version"], answer["command"]) == (1, "infer")
     assert (answer["values"], answer["known_before"], answer["known_after"]) == (4, 2, 2)
+    first = {"graph": "main", "node": "first", "index": 0, "op": "my::Odd", "value": "y"}
+    lost = {"location": first, "code": "unknown-operator", "why": "`my::Odd` is not known"}
     assert answer["unknown"] == [
         {
             "value": "y",
@@ -46,6 +48,8 @@ def test_json_has_the_keys_of_the_contract(kvtool, odd: Path) -> None:
             "first": "y",
             "graph": "main",
             "shape": None,
+            "location": first,
+            "lost": lost,
         },
         {
             "value": "z",
@@ -56,6 +60,14 @@ def test_json_has_the_keys_of_the_contract(kvtool, odd: Path) -> None:
             "first": "y",
             "graph": "main",
             "shape": [None],
+            "location": {
+                "graph": "main",
+                "node": "#1",
+                "index": 1,
+                "op": "Relu",
+                "value": "z",
+            },
+            "lost": lost,
         },
     ]
     (conflict,) = answer["conflicts"]

@@ -36,7 +36,7 @@ REQUESTS: dict[str, Any] = {
     "verify": VerifyRequest,
 }
 ASK_NOTHING = {"targets"}
-SHOWN = {"output_format", "quiet", "verbose"}
+SHOWN = {"output_format", "quiet", "schema", "verbose"}
 """Flags about what is shown. The format of `check` may stand in a configuration file as well."""
 
 FUNCTIONS = {

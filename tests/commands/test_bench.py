@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.runtime.decoding.report import BenchReport, BenchRun, Workload
+from onnx_kvtool.runtime.decoding.report import BenchReport, BenchRun, Ratio, StepSeconds, Workload
 from onnx_kvtool.runtime.decoding.worker import Worker
 
 GROWING = "fixtures/growing/llama__optimum.onnx"
@@ -111,16 +111,17 @@ def test_what_cannot_be_read_is_not_run(tmp_path: Path, kvtool) -> None:
 
 def test_numbers_are_medians_and_ratios_to_the_first() -> None:
     work = Workload(prompt=3, tokens=4, context=3, batch=2, threads=None, rounds=3, seed=0)
-    first = BenchRun("a", "growing", False, (3.0, 1.0, 2.0), (0.5, 0.1, 0.3), 1000, ((7,),))
+    took = (3.0, 1.0, 2.0), (0.5, 0.1, 0.3), 1000
+    first = BenchRun("a", "growing", False, *took, ((7,),), batch=2)
     second = BenchRun("b", "fixed", True, (1.0,), (0.15,), 500, ((8,),))
     failed = BenchRun("c", failure="no")
     report = BenchReport(work, "onnxruntime 1", (first, second, failed))
-    assert first.step_seconds == (0.1, 0.3, 0.5)
-    assert first.tokens_per_second(2) == pytest.approx(2 / 0.3)
-    assert report.ratios() == [
-        {"model": "b", "step": 0.5, "first_token": 0.5, "peak": 0.5},
-        {"model": "c", "step": None, "first_token": None, "peak": None},
-    ]
+    assert first.step_seconds == StepSeconds(0.1, 0.3, 0.5)
+    assert first.tokens_per_second == pytest.approx(2 / 0.3)
+    assert report.ratios == (
+        Ratio("b", step=0.5, first_token=0.5, peak=0.5),
+        Ratio("c", step=None, first_token=None, peak=None),
+    )
     assert report.failed
     assert not report.same_tokens
     assert "tokens: not the same" in str(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onnx_kvtool.core.table import Table
-from tests.pages import commands, operators, rules, targets
+from tests.pages import commands, operators, rules, schemas, targets
 
 __all__ = ["DOCS", "GENERATORS", "write"]
 
@@ -18,6 +18,7 @@ GENERATORS = Table(
         ("commands", commands.pages),
         ("operators", operators.pages),
         ("rules", rules.pages),
+        ("schemas", schemas.pages),
         ("targets", targets.pages),
     ],
 )
@@ -30,8 +31,8 @@ def write() -> list[str]:
     for name, pages in GENERATORS.items():
         directory, wanted = DOCS / name, pages()
         directory.mkdir(exist_ok=True)
-        for path in directory.glob("*.md"):
-            if path.name not in wanted:
+        for path in directory.iterdir():
+            if path.suffix in (".md", ".json") and path.name not in wanted:
                 path.unlink()
                 changed.append(f"{name}/{path.name}")
         for file, text in wanted.items():

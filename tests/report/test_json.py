@@ -11,9 +11,9 @@ import pytest
 from onnx_kvtool import __version__
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.shrunken import Shrunken
 from onnx_kvtool.report.json import to_json
 from onnx_kvtool.rewrite.report import Lowered, LowerReport, Verification
-from onnx_kvtool.runtime.verification.report import Shrunken
 
 HEADER = {
     "schema_version": 1,
@@ -72,6 +72,7 @@ def test_lower_has_the_keys_of_the_contract() -> None:
             {
                 "graph": "g",
                 "node": "ts",
+                "index": 3,
                 "op": "TensorScatter",
                 "rule": "tensor_scatter",
                 "via": "scatternd",
@@ -81,12 +82,17 @@ def test_lower_has_the_keys_of_the_contract() -> None:
             {
                 "graph": "g/loop.body",
                 "node": "#5",
+                "index": 5,
                 "op": "com.example::Op",
                 "reason_code": "unknown-rank",
                 "reason": "the rank of `x` is unknown",
                 "lowest_opset": 20,
+                "value": None,
+                "severity": "error",
+                "help": None,
             }
         ],
+        "notes": ["for people alone"],
         "verification": {
             "status": "equal",
             "runtime": "onnxruntime 1.31.1",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -25,7 +24,7 @@ from onnx_kvtool.analysis.attention.probabilities import (
 from onnx_kvtool.analysis.attention.scores import Scores, may_be_scores, read_scores
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.choices import AttentionChoice
+from onnx_kvtool.core.choices import AttentionChoice, AttentionForm, AttentionMask
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.bounds import Facts, at_least
@@ -34,10 +33,7 @@ from onnx_kvtool.symbolic.expression import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
 from onnx_kvtool.symbolic.words import text
 
-__all__ = ["AttentionForm", "AttentionMask", "Fusion", "MayBeEmpty", "is_candidate", "prove"]
-
-AttentionForm = Literal["sliced", "full"]
-AttentionMask = Literal["kept", "causal", "none", "window"]
+__all__ = ["Fusion", "MayBeEmpty", "is_candidate", "prove"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from typing import Any, Literal
 import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.record import Key, Misfit, Record
+from onnx_kvtool.ops.element_type import DTYPE_FORM
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.symbolic.dims import Dim, product
 from onnx_kvtool.symbolic.sizes import bind_dim
@@ -50,7 +52,7 @@ class RotatedCache:
 
 
 @dataclass(frozen=True, slots=True)
-class InPlace:
+class InPlace(Record):
     """Whether a runtime may write the update into the buffer of the past.
 
     Attributes:
@@ -63,7 +65,7 @@ class InPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(Record):
     """A tensor that a model takes, updates and hands on.
 
     Attributes:
@@ -109,6 +111,26 @@ class Cache:
     calls: tuple[ir.Node, ...] = field(default=(), repr=False, compare=False)
     is_rolling: bool = False
 
+    JSON = (
+        "kind",
+        Key("location", parts=("graph", "node", "index", "op")),
+        "past",
+        "present",
+        "update",
+        "write_indices",
+        Key("dtype", form=DTYPE_FORM),
+        "shape",
+        "axis",
+        "mode",
+        Key("is_growing", "growing"),
+        Key("is_rolling", "rolling"),
+        "batch_axis",
+        "capacity",
+        "bytes_per_token",
+        "total_bytes",
+        "in_place",
+    )
+
     @property
     def capacity(self) -> Dim:
         """Rows along `axis`: those it can hold, or holds so far when it grows; None if unknown."""
@@ -132,30 +154,21 @@ class Cache:
         bits = _bits(None if self.shape is None else product(self.shape), self.dtype)
         return None if bits is None else (bits + 7) // 8
 
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> Cache:
+        """Return the cache that an object describes, without the graph that it stands in."""
+        from onnx_kvtool.core.reading import filled
+
+        cache: Cache = filled(cls, data, past_value=None, node=ir.Node("", "", []))
+        rank = None if cache.shape is None else len(cache.shape)
+        for name, axis in (("axis", cache.axis), ("batch_axis", cache.batch_axis)):
+            if rank is not None and axis is not None and not 0 <= axis < rank:
+                raise Misfit(f"has `{name}` {axis} of a shape of {counted(rank, 'dimension')}")
+        return cache
+
     def bind(self, dims: Mapping[str, int]) -> Cache:
         """Return the cache with values for the named dimensions in its shape."""
         return replace(self, shape=bound(self.shape, dims))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "kind": self.kind,
-            "graph": self.location.graph,
-            "node": self.location.node_label,
-            "past": self.past,
-            "present": self.present,
-            "update": self.update,
-            "write_indices": self.write_indices,
-            "dtype": None if self.dtype is None else dtype_name(self.dtype),
-            "shape": None if self.shape is None else list(self.shape),
-            "axis": self.axis,
-            "mode": self.mode,
-            "growing": self.is_growing,
-            "capacity": self.capacity,
-            "bytes_per_token": self.bytes_per_token,
-            "total_bytes": self.total_bytes,
-            "in_place": {"possible": self.in_place.possible, "reason": self.in_place.reason},
-        }
 
 
 def bound(shape: tuple[Dim, ...] | None, dims: Mapping[str, int]) -> tuple[Dim, ...] | None:

@@ -65,7 +65,8 @@ def kept(caches: Sequence[Cache]) -> list[Cache]:
     found: dict[object, Cache] = {}
     for cache in caches:
         value = cache.past_value
-        found.setdefault(id(value) if value is not None else cache.present, cache)
+        name = cache.past or cache.present  # all that a report from JSON knows
+        found.setdefault(id(value) if value is not None else name, cache)
     return list(found.values())
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.caches.footprint import kept
 from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.core.record import Record
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.symbolic.sizes import bind_dim
 
@@ -42,7 +42,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Record):
     """Bytes that a decode step of one token for each sequence moves, with all rows in use.
 
     Attributes:
@@ -64,13 +64,9 @@ class Step:
     tokens_per_second: float | None
     tokens_per_second_in_place: float | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(frozen=True, slots=True)
-class WhatIf:
+class WhatIf(Record):
     """What the caches would cost.
 
     Attributes:
@@ -96,19 +92,6 @@ class WhatIf:
     sequences: int | None
     step: Step | None
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "capacity": self.capacity,
-            "dtype": self.dtype,
-            "bytes_per_token": self.bytes_per_token,
-            "bytes_per_sequence": self.bytes_per_sequence,
-            "total_bytes": self.total_bytes,
-            "memory": self.memory,
-            "sequences": self.sequences,
-            "step": None if self.step is None else self.step.to_json(),
-        }
 
 
 def answer(question: Question, caches: Sequence[Cache], weight_bytes: int) -> WhatIf:

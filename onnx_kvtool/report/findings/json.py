@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from onnx_kvtool.core.record import plain
 from onnx_kvtool.lint.report import FileReport
 from onnx_kvtool.report.findings.writer import Writer
 from onnx_kvtool.report.json import headed
@@ -59,7 +60,11 @@ class JsonWriter(Writer):
     def end(self) -> Iterator[str]:
         """Yield the summary."""
         yield self._files.end()
-        keys: dict[str, Any] = {"summary": self.tally.summary.to_json()}
+        keys: dict[str, Any] = {
+            "summary": self.tally.summary.to_json(),
+            "fail_on": self.tally.fail_on,
+            "notes": list(self.tally.notes),
+        }
         if self.statistics:
-            keys["statistics"] = self.tally.statistics()
+            keys["statistics"] = plain(self.tally.counts())
         yield "," + json.dumps(keys, indent=2).removeprefix("{") + "\n"

@@ -23,8 +23,8 @@ def counts(report: CheckReport | Tally) -> Iterator[Block]:
     """Yield what each rule found, in numbers."""
     header = ("code", "name", "severity", "findings", "with a fix")
     rows = [
-        (code, name, severity, str(count), str(fixable))
-        for code, name, severity, count, fixable in _tally(report).counts()
+        (rule.code, rule.name, rule.severity, str(rule.count), str(rule.fixable))
+        for rule in _tally(report).counts()
     ]
     if rows:
         yield Grid(header, tuple(rows))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.fusing import AttentionForm, AttentionMask
+from onnx_kvtool.core.choices import AttentionForm, AttentionMask
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention

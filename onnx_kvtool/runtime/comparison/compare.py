@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.runtime.sessions import Array
 
 __all__ = [
@@ -58,19 +60,46 @@ _NIBBLES = tuple(np.dtype(t) for t in (ml_dtypes.int4, ml_dtypes.uint4, ml_dtype
 """Dtypes that use the low half of a byte; the other half means nothing."""
 
 
+def _number(text: str) -> bool | int | float | str:
+    """Return the element that `text` spells; the text itself for what JSON has no number for."""
+    if text in ("True", "False"):
+        return text == "True"
+    # An integer is not read as a float, which would round it; -0 is a float.
+    if text.removeprefix("-").isdigit() and text != "-0":
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
+
+
+def _spelled(element: bool | int | float | str) -> str:
+    """Return the text of an element; for a float, as few digits as tell it apart."""
+    if not isinstance(element, float):
+        return str(element)
+    short = f"{element:.9g}"
+    return short if float(short) == element else f"{element:.17g}"
+
+
+_ELEMENT = Form(bool | int | float | str, _number, _spelled)
+
+
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class Mismatch(Record):
     """One element that differs.
 
     Attributes:
         index: Its index.
-        expected: Its value in the first array, as text.
-        actual: Its value in the second array, as text.
+        expected: Its value in the first array, as text; in JSON a number where there is one.
+        actual: Its value in the second array, likewise.
     """
 
     index: tuple[int, ...]
     expected: str
     actual: str
+
+    JSON = ("index", Key("expected", form=_ELEMENT), Key("actual", form=_ELEMENT))
 
     def __str__(self) -> str:
         where = f"at {list(self.index)} " if self.index else ""
@@ -236,4 +265,4 @@ def _text(value: Any) -> str:
     if np.isnan(number):
         return f"nan (0x{array.tobytes()[::-1].hex()})"
     # As many digits as tell apart any two values of the type.
-    return f"{number:.17g}" if array.dtype.itemsize == 8 else f"{number:.9g}"
+    return _spelled(number) if array.dtype.itemsize == 8 else f"{number:.9g}"

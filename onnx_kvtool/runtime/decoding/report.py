@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
-from typing import Any
 
+from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.runtime.decoding.decoder import Form
 
-__all__ = ["BenchReport", "BenchRun", "Workload"]
+__all__ = ["BenchReport", "BenchRun", "Ratio", "StepSeconds", "Workload"]
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Record):
     """What every model does in each round.
 
     Attributes:
@@ -35,13 +35,41 @@ class Workload:
     rounds: int
     seed: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {name: getattr(self, name) for name in self.__slots__}
+
+@dataclass(frozen=True, slots=True)
+class StepSeconds(Record):
+    """Seconds of the steps of a model; None where none was made.
+
+    Attributes:
+        min: The shortest.
+        median: The median.
+        max: The longest.
+    """
+
+    min: float | None = None
+    median: float | None = None
+    max: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class BenchRun:
+class Ratio(Record):
+    """What a model takes, by what the first one does; None where either is missing.
+
+    Attributes:
+        model: Its path; "" for one in memory.
+        step: Its median step.
+        first_token: The time to its first token.
+        peak: Its memory.
+    """
+
+    model: str
+    step: float | None
+    first_token: float | None
+    peak: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun(Record):
     """How one model did.
 
     Attributes:
@@ -54,6 +82,7 @@ class BenchRun:
             the system does not say.
         chosen: The tokens of the last round, one row for each sequence.
         failure: Why there is nothing more; None when all went well.
+        batch: Sequences that each step serves.
     """
 
     model: str
@@ -64,6 +93,22 @@ class BenchRun:
     peak_bytes: int | None = None
     chosen: tuple[tuple[int, ...], ...] = ()
     failure: str | None = None
+    batch: int = 1
+
+    JSON = (
+        "model",
+        "form",
+        "in_place",
+        "first_token_seconds",
+        "step_seconds",
+        "tokens_per_second",
+        "peak_bytes",
+        "failure",
+        "batch",
+        "first_tokens",
+        "steps",
+        "chosen",
+    )
 
     @property
     def first_token_seconds(self) -> float | None:
@@ -71,29 +116,17 @@ class BenchRun:
         return statistics.median(self.first_tokens) if self.first_tokens else None
 
     @property
-    def step_seconds(self) -> tuple[float, float, float] | None:
-        """Seconds of a step: least, median and most."""
+    def step_seconds(self) -> StepSeconds:
+        """Seconds of a step."""
         if not self.steps:
-            return None
-        return min(self.steps), statistics.median(self.steps), max(self.steps)
+            return StepSeconds()
+        return StepSeconds(min(self.steps), statistics.median(self.steps), max(self.steps))
 
-    def tokens_per_second(self, batch: int) -> float | None:
-        """Return the tokens that a batch makes in a second of median steps."""
-        return None if self.step_seconds is None else batch / self.step_seconds[1]
-
-    def to_json(self, batch: int) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        least, median, most = self.step_seconds or (None, None, None)
-        return {
-            "model": self.model,
-            "form": self.form,
-            "in_place": self.in_place,
-            "first_token_seconds": self.first_token_seconds,
-            "step_seconds": {"min": least, "median": median, "max": most},
-            "tokens_per_second": self.tokens_per_second(batch),
-            "peak_bytes": self.peak_bytes,
-            "failure": self.failure,
-        }
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens that the batch makes in a second of median steps."""
+        median = self.step_seconds.median
+        return self.batch / median if median else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +148,8 @@ class BenchReport(Shown):
     runtime: str
     runs: tuple[BenchRun, ...]
 
+    JSON = ("workload", "runtime", "runs", "ratios", "same_tokens")
+
     @property
     def failed(self) -> bool:
         """Whether a model did not get to the end."""
@@ -125,33 +160,22 @@ class BenchReport(Shown):
         """Whether all that got to the end chose the same tokens in the last round."""
         return len({run.chosen for run in self.runs if run.failure is None}) <= 1
 
-    def ratios(self) -> list[dict[str, Any]]:
-        """Return what the others take, by what the first model does; None where one is missing."""
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """What the other models take, by what the first one does."""
+        if not self.runs:
+            return ()
         first, *others = self.runs
 
         def ratio(ours: float | None, base: float | None) -> float | None:
             return None if ours is None or not base else ours / base
 
-        return [
-            {
-                "model": run.model,
-                "step": ratio(_median(run), _median(first)),
-                "first_token": ratio(run.first_token_seconds, first.first_token_seconds),
-                "peak": ratio(run.peak_bytes, first.peak_bytes),
-            }
+        return tuple(
+            Ratio(
+                model=run.model,
+                step=ratio(run.step_seconds.median, first.step_seconds.median),
+                first_token=ratio(run.first_token_seconds, first.first_token_seconds),
+                peak=ratio(run.peak_bytes, first.peak_bytes),
+            )
             for run in others
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes, without the header."""
-        return {
-            "workload": self.workload.to_json(),
-            "runtime": self.runtime,
-            "runs": [run.to_json(self.workload.batch) for run in self.runs],
-            "ratios": self.ratios(),
-            "same_tokens": self.same_tokens,
-        }
-
-
-def _median(run: BenchRun) -> float | None:
-    return None if run.step_seconds is None else run.step_seconds[1]
+        )

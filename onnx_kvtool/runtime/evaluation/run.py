@@ -18,7 +18,7 @@ from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, drawn_feeds, plan_
 from onnx_kvtool.runtime.evaluation.loop import Loop, Outcome
 from onnx_kvtool.runtime.evaluation.named import declared_dtype
 from onnx_kvtool.runtime.evaluation.part import part_of
-from onnx_kvtool.runtime.evaluation.report import EvalReport
+from onnx_kvtool.runtime.evaluation.report import EvalReport, Fed
 from onnx_kvtool.runtime.evaluation.runner import open_runner
 from onnx_kvtool.runtime.evaluation.summary import type_facts
 from onnx_kvtool.runtime.evaluation.updates import updated_input, updates_of
@@ -190,8 +190,10 @@ def _report(
         runtime=runtime,
         seed=None,
         steps=settings.steps,
-        inputs=tuple(type_facts(name, value) for name, value in outcome.inputs.items()),
-        given=frozenset(given),
+        inputs=tuple(
+            Fed(facts.name, facts.dtype, facts.shape, facts.length, facts.name in given)
+            for facts in (type_facts(name, value) for name, value in outcome.inputs.items())
+        ),
         trace=tuple(outcome.trace),
         warnings=outcome.warnings,
         values=values,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.runtime.engine.type_check import element_type
 from onnx_kvtool.runtime.kernels.kernel import Array, Value
@@ -22,7 +23,7 @@ Scalar = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True)
-class TypeFacts:
+class TypeFacts(Record):
     """A value without its elements.
 
     Attributes:
@@ -37,11 +38,9 @@ class TypeFacts:
     shape: tuple[int, ...] | None
     length: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the keys that every report has for a value."""
-        shape = None if self.shape is None else list(self.shape)
-        facts = {"name": self.name, "dtype": self.dtype, "shape": shape}
-        return facts if self.length is None else {**facts, "length": self.length}
+    JSON: ClassVar[tuple[str | Key, ...]] = (
+        "name", "dtype", "shape", Key("length", is_optional=True),
+    )  # fmt: skip
 
     def __str__(self) -> str:
         if self.length is not None:
@@ -50,8 +49,10 @@ class TypeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Record):
     """A value in few words.
+
+    Infinities and NaN are the text `inf`, `-inf` and `nan`, complex numbers such as `1+2j`.
 
     Attributes:
         type: What it is.
@@ -70,21 +71,14 @@ class Summary:
     values: Any = None
     items: tuple[Summary, ...] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes.
-
-        Infinities and NaN are the text `inf`, `-inf` and `nan`, complex numbers such as `1+2j`.
-        """
-        facts = {
-            **self.type.to_json(),
-            "min": self.min,
-            "max": self.max,
-            "nan": self.nan,
-            "values": self.values,
-        }
-        if self.items is not None:
-            facts["items"] = [item.to_json() for item in self.items]
-        return facts
+    JSON = (
+        Key("type", parts=("name", "dtype", "shape", "length")),
+        "min",
+        "max",
+        "nan",
+        "values",
+        Key("items", is_optional=True),
+    )
 
 
 def type_facts(name: str, value: Value) -> TypeFacts:

@@ -61,4 +61,4 @@ def updates_of(model: ir.Model, name: str, outcome: Outcome) -> Iterator[Update]
     for past in updated_input(model, name):
         old, new = outcome.values.get(past), outcome.values.get(present or "")
         if isinstance(old, np.ndarray) and isinstance(new, np.ndarray):
-            yield Update(past, present or "", old, new)
+            yield Update.of(past, present or "", old, new)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.shrunken import Shrunken
 from onnx_kvtool.runtime.comparison.compare import Mismatch
 
 __all__ = [
     "EarliestDifference",
     "FirstMismatch",
     "OutputReport",
-    "Shrunken",
     "TwinReport",
     "VerifyReport",
 ]
 
-Number = bool | int | float | str
-
 
 @dataclass(frozen=True, slots=True)
-class FirstMismatch:
+class FirstMismatch(Record):
     """The first element of one output that differs by more than it may.
 
     Attributes:
@@ -34,13 +32,11 @@ class FirstMismatch:
     mismatch: Mismatch
     run: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return index and values; a value that is no finite number as text."""
-        return {**_json(self.mismatch), "run": self.run}
+    JSON = (Key("mismatch", parts=("index", "expected", "actual")), "run")
 
 
 @dataclass(frozen=True, slots=True)
-class OutputReport:
+class OutputReport(Record):
     """How one output compared over all runs.
 
     Attributes:
@@ -58,20 +54,9 @@ class OutputReport:
     max_abs_diff: float | None = None
     first_mismatch: FirstMismatch | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "name": self.name,
-            "bit_equal": self.bit_equal,
-            "max_abs_diff": self.max_abs_diff,
-            "first_mismatch": None
-            if self.first_mismatch is None
-            else self.first_mismatch.to_json(),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class EarliestDifference:
+class EarliestDifference(Record):
     """The first value, in the order of A, that both models name and that differs.
 
     Attributes:
@@ -86,18 +71,11 @@ class EarliestDifference:
     mismatch: Mismatch | None
     reason: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return both places and the element."""
-        return {
-            "a": self.a.to_json(),
-            "b": self.b.to_json(),
-            "first_mismatch": None if self.mismatch is None else _json(self.mismatch),
-            "reason": self.reason,
-        }
+    JSON = ("a", "b", Key("mismatch", "first_mismatch"), "reason")
 
 
 @dataclass(frozen=True, slots=True)
-class TwinReport:
+class TwinReport(Record):
     """How the float32 twins of two models of a 16-bit type compared.
 
     Attributes:
@@ -113,29 +91,6 @@ class TwinReport:
     max_abs_diff: float
     rounding: float
     overflows: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the attributes by name."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Shrunken:
-    """Something that copies have less of than the models.
-
-    Attributes:
-        what: What it is, in the plural (`widths`, `rows of tables`).
-        before: How many the models have, or how large it is there.
-        after: How many the copies have.
-    """
-
-    what: str
-    before: int
-    after: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {"what": self.what, "from": self.before, "to": self.after}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,44 +142,3 @@ class VerifyReport(Shown):
     detail: str | None = None
     notes: tuple[str, ...] = field(default=())
     needed: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes, without the header."""
-        return {
-            "a": self.a,
-            "b": self.b,
-            "status": self.status,
-            "runtime": self.runtime,
-            "cases": self.cases,
-            "steps": self.steps,
-            "seed": self.seed,
-            "shrunk": self.shrunk,
-            "shrunken": [entry.to_json() for entry in self.shrunken],
-            "outputs": [output.to_json() for output in self.outputs],
-            "earliest": None if self.earliest is None else self.earliest.to_json(),
-            "twins": None if self.twins is None else self.twins.to_json(),
-            "detail": self.detail,
-            "notes": list(self.notes),
-        }
-
-
-def _json(mismatch: Mismatch) -> dict[str, Any]:
-    return {
-        "index": list(mismatch.index),
-        "expected": _plain(mismatch.expected),
-        "actual": _plain(mismatch.actual),
-    }
-
-
-def _plain(text: str) -> Number:
-    """Return the element that `text` spells; the text itself for what JSON has no number for."""
-    if text in ("True", "False"):
-        return text == "True"
-    # An integer is not read as a float, which would round it; -0 is a float.
-    if text.removeprefix("-").isdigit() and text != "-0":
-        return int(text)
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return number if math.isfinite(number) else text

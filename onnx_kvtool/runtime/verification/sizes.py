@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.shrunken import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.runtime.errors import CannotDraw
@@ -24,7 +25,7 @@ from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.growing.pair import Side, may_be_growing_pair
 from onnx_kvtool.runtime.verification.likeness import alike
-from onnx_kvtool.runtime.verification.report import Shrunken, VerifyReport
+from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.shrinking.layers import Thinned, thinned
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, check_weights, shrink

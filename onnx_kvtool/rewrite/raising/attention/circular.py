@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.fusing import AttentionForm
+from onnx_kvtool.core.choices import AttentionForm
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import MalformedNode

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import onnx
 from onnx import helper, numpy_helper
 
-from onnx_kvtool.runtime.verification.report import Shrunken
+from onnx_kvtool.core.shrunken import Shrunken
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, Sizes
 from onnx_kvtool.runtime.verification.shrinking.sizes import Size
 

@@ -14,10 +14,10 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.converted import ConvertedTensor
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.shrunken import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.plan import plan
-from onnx_kvtool.runtime.verification.report import Shrunken
 from onnx_kvtool.runtime.verification.shrinking.choice import Choice, choose
 from onnx_kvtool.runtime.verification.shrinking.constants import (
     keep_derived_numbers,
