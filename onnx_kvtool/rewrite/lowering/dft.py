@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
-from onnx_kvtool.rewrite.lowering.dft_matrix import dft_matrix
+from onnx_kvtool.rewrite.lowering.dft_matrix import LARGEST, dft_matrix
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, switch
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_dft_20"]
-
-_LARGEST = 1 << 20
-"""Most elements of a matrix; beyond it a product is no stand-in for a fast transform."""
 
 
 def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -115,8 +112,8 @@ def _matrix(
         raise MalformedNode("bad-length", f"`dft_length` is {wanted}, expected at least 1")
     if inverse and onesided and wanted is None and size == 1:
         raise MalformedNode("bad-length", "half a spectrum of one element belongs to no signal")
-    if size * (wanted or 2 * size) * 4 > _LARGEST:
-        text = f"DFT of length {size} would need a matrix of more than {_LARGEST} elements"
+    if size * (wanted or 2 * size) * 4 > LARGEST:
+        text = f"DFT of length {size} would need a matrix of more than {LARGEST} elements"
         raise Refusal("too-large", text, lowest_opset=17)
     return dft_matrix(size, int(parts or 1), wanted, inverse=inverse, onesided=onesided)
 

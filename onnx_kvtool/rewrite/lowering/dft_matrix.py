@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["dft_matrix"]
+__all__ = ["LARGEST", "dft_matrix"]
+
+LARGEST = 1 << 20
+"""Most elements of a matrix; beyond it a product is no stand-in for a fast transform."""
 
 
 def dft_matrix(

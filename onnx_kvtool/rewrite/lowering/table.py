@@ -17,6 +17,7 @@ from onnx_kvtool.rewrite.lowering.col2im import lower_col2im_18
 from onnx_kvtool.rewrite.lowering.constant import lower_constant_12
 from onnx_kvtool.rewrite.lowering.cosine_window import lower_cosine_window_17
 from onnx_kvtool.rewrite.lowering.cum_prod import lower_cum_prod_26
+from onnx_kvtool.rewrite.lowering.deform_conv import lower_deform_conv_19
 from onnx_kvtool.rewrite.lowering.dft import lower_dft_20
 from onnx_kvtool.rewrite.lowering.dropout import lower_dropout_12
 from onnx_kvtool.rewrite.lowering.einsum import lower_einsum_12
@@ -24,6 +25,7 @@ from onnx_kvtool.rewrite.lowering.gather_nd import lower_gather_nd_12
 from onnx_kvtool.rewrite.lowering.grid_sample import lower_grid_sample_20
 from onnx_kvtool.rewrite.lowering.layer_normalization import lower_layer_normalization_17
 from onnx_kvtool.rewrite.lowering.max_min import lower_max_min_12
+from onnx_kvtool.rewrite.lowering.mel_weight_matrix import lower_mel_weight_matrix_17
 from onnx_kvtool.rewrite.lowering.modulo import lower_mod_28
 from onnx_kvtool.rewrite.lowering.optional import (
     lower_optional_get_element_18,
@@ -48,6 +50,7 @@ from onnx_kvtool.rewrite.lowering.shape import lower_shape_15
 from onnx_kvtool.rewrite.lowering.softmax import lower_softmax_13
 from onnx_kvtool.rewrite.lowering.split import lower_split_18
 from onnx_kvtool.rewrite.lowering.squeeze import lower_squeeze_13, lower_unsqueeze_13
+from onnx_kvtool.rewrite.lowering.stft import lower_stft_17
 from onnx_kvtool.rewrite.lowering.tensor_scatter import lower_tensor_scatter_24
 from onnx_kvtool.rewrite.lowering.trilu import lower_trilu_14
 
@@ -115,6 +118,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("Constant", Lowering("constant", 12, lower_constant_12)),
         ("CumProd", Lowering("cum_prod", 26, lower_cum_prod_26)),
         ("DFT", Lowering("dft", 20, lower_dft_20, reads=17)),
+        ("DeformConv", Lowering("deform_conv", 19, lower_deform_conv_19)),
         ("DequantizeLinear", Lowering("dequantize_linear", 25, lower_dequantize_linear, reads=13)),
         ("Dropout", Lowering("dropout", 12, lower_dropout_12)),
         ("Einsum", Lowering("einsum", 12, lower_einsum_12)),
@@ -133,6 +137,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("LpPool", Lowering("pool", 18, lower_pool_22)),
         ("Max", Lowering("max_min", 12, lower_max_min_12)),
         ("MaxPool", Lowering("pool", 22, lower_pool_22, reads=10)),
+        ("MelWeightMatrix", Lowering("mel_weight_matrix", 17, lower_mel_weight_matrix_17)),
         ("Min", Lowering("max_min", 12, lower_max_min_12)),
         ("Mod", Lowering("mod", 28, lower_mod_28)),
         ("OptionalGetElement", Lowering("optional", 18, lower_optional_get_element_18)),
@@ -153,6 +158,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("Resize", Lowering("resize", 19, lower_resize_19, reads=11)),
         ("RoiAlign", Lowering("roi_align", 16, lower_roi_align_16)),
         ("RotaryEmbedding", Lowering("rotary_embedding", 23, lower_rotary_embedding_23, True)),
+        ("STFT", Lowering("stft", 17, lower_stft_17)),
         ("ScatterElements", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
         ("ScatterND", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
         ("Shape", Lowering("shape", 15, lower_shape_15)),
