@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,20 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import FileReport
-from onnx_kvtool.lint.settings.baseline import read_baseline, write_baseline
+from onnx_kvtool.lint.settings.baseline import NewBaseline, read_baseline
 
 
 def finding(mark: str) -> Finding:
     return Finding(
         Diagnostic("KV003", "error", Location("g", "n", 0), "m"), "bad-mode", "", None, mark
     )
+
+
+def write_baseline(path: str, files: Iterable[FileReport]) -> int:
+    baseline = NewBaseline(path)
+    for file in files:
+        baseline.add(file)
+    return baseline.write()
 
 
 def test_what_is_written_is_known_from_anywhere(
