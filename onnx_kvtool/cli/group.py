@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.failure import show_bug, show_error, show_interrupted, show_wrong_usage
-from onnx_kvtool.cli.output import as_unwritable
+from onnx_kvtool.cli.output import as_unwritable, reader_has_gone
 from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
 from onnx_kvtool.cli.streams import secure_streams
 from onnx_kvtool.cli.wrong_usage import WrongUsage
@@ -99,7 +99,7 @@ class KvtoolGroup(click.Group):
             _discard_stdout()
             ctx.exit(_BROKEN_PIPE)
         except KvtoolError as error:
-            if isinstance(error.__cause__, BrokenPipeError):  # met while the model was written
+            if reader_has_gone(error.__cause__):  # met while the model was written
                 _discard_stdout()
                 ctx.exit(_BROKEN_PIPE)
             show_error(error, debug=ctx.params["debug"])

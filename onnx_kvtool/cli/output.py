@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_unwritable",
+    "reader_has_gone",
     "refuse_stdout",
     "report_place",
     "stem_of",
@@ -39,9 +41,9 @@ def write_text(text: str) -> None:
     """
     try:
         click.echo(text, nl=False)
-    except BrokenPipeError:
-        raise
     except OSError as error:
+        if reader_has_gone(error):
+            raise BrokenPipeError(*error.args) from error
         raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
 
 
@@ -50,6 +52,14 @@ def write_json(command: str, report: JsonReport) -> None:
     from onnx_kvtool.report.json import to_json
 
     write_data(to_json(command, report))
+
+
+def reader_has_gone(error: BaseException | None) -> bool:
+    """Return whether an error says that nobody reads a pipe any more: EINVAL on Windows."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    is_invalid = isinstance(error, OSError) and error.errno == errno.EINVAL
+    return is_invalid and sys.platform == "win32"
 
 
 def refuse_stdout(output_format: str) -> None:

@@ -10,12 +10,12 @@ from types import FrameType
 
 __all__ = ["ending_in_order"]
 
-_NAMES = ("SIGTERM", "SIGHUP")
+_NAMES = ("SIGTERM", "SIGHUP", "SIGBREAK")
 
 
 @contextlib.contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP in the block raise `SystemExit`, so that temporary files are removed.
+    """Let SIGTERM, SIGHUP and SIGBREAK raise `SystemExit`, so that temporary files are removed.
 
     The exit code is 128 and the number of the signal, as shells report it; so it is for SIGINT
     wherever click has not turned it into an exit. What is ignored, as under nohup, or handled by

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.files.external_data import check_external_data, external_files
+from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.suggestion import did_you_mean, unknown_name
 from onnx_kvtool.symbolic.dims import dim_names, dims_of
@@ -111,7 +111,7 @@ def spare_model(model: ir.Model, output: str) -> None:
     source = origin(model).path
     files = [file.path for file in external_files(model)]
     for path in files if source == "-" else [source, *files]:
-        if os.path.realpath(path) == os.path.realpath(output):
+        if is_same(path, output):
             raise UsageError(
                 f"`{output}` belongs to the model, which would be overwritten",
                 help="name another file for the report",

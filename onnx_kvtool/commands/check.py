@@ -18,6 +18,7 @@ from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import watch
+from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import counted
@@ -269,9 +270,10 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
 
 def _spare_models(request: CheckRequest, paths: Sequence[str]) -> None:
     """Refuse to write a report or a baseline over a model that is checked."""
-    models = {os.path.realpath(path) for path in paths if path != "-"}
     for target in (request.output, request.write_baseline):
-        if target is not None and target != "-" and os.path.realpath(target) in models:
+        if target is None or target == "-" or not os.path.exists(target):
+            continue
+        if any(is_same(path, target) for path in paths if path != "-"):
             raise UsageError(
                 f"`{target}` is one of the models, which would be overwritten",
                 help="name another file",

@@ -23,6 +23,7 @@ from onnx_kvtool.core.choices import RuntimeName, words
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.external_data import external_files
+from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import read
@@ -259,7 +260,7 @@ def _check_operator_request(request: EvalRequest) -> None:
 def _keep_data(target: str, model: ir.Model) -> None:
     """Refuse to save into a file that holds weights of the model."""
     for file in external_files(model):
-        if os.path.realpath(file.path) == os.path.realpath(target):
+        if is_same(file.path, target):
             raise UsageError(f"`{target}` holds weights, and would be overwritten", help=_OTHER)
 
 

@@ -18,7 +18,7 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import stamp, watch, write_bytes
 from onnx_kvtool.core.files.external_data import external_files
-from onnx_kvtool.core.files.places import spoken_name
+from onnx_kvtool.core.files.places import is_same, spoken_name
 from onnx_kvtool.core.files.source import parse, read_bytes
 from onnx_kvtool.core.judging.container import judge
 from onnx_kvtool.core.messages import carried
@@ -295,8 +295,7 @@ def _held_bytes(model: ir.Model) -> int:
 
 def _spare_data_files(model: ir.Model, target: str) -> None:
     for file in external_files(model):
-        # A location with a null character is none; that it is wrong is said where data is needed.
-        if "\0" not in file.path and os.path.realpath(file.path) == os.path.realpath(target):
+        if is_same(file.path, target):
             raise UsageError(
                 f"`{target}` holds the weights of the model, which would be overwritten",
                 help="name another file for the output",

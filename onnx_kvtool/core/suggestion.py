@@ -84,7 +84,7 @@ def closest_path(path: str, suffix: str = "") -> str | None:
     Returns:
         A path that exists; None where nothing near exists, or the directory cannot be listed.
     """
-    directory, name = os.path.split(path.rstrip(os.sep))
+    directory, name = os.path.split(path.rstrip(os.sep + (os.altsep or "")))
     try:
         with os.scandir(directory or os.curdir) as entries:
             names = sorted(

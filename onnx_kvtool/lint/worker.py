@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.synchronize import Event
@@ -61,8 +63,13 @@ def _watch_parent() -> None:
     if parent is None:
         return
     wait([parent.sentinel])
-    with contextlib.suppress(OSError):
-        os.kill(os.getpid(), signal.SIGTERM)
+    if sys.platform == "win32":  # where `kill` ends a process before it has tidied up
+        _thread.interrupt_main(signal.SIGTERM)
+        time.sleep(_PATIENCE)
+        os._exit(128 + signal.SIGTERM)
+    else:
+        with contextlib.suppress(OSError):
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -38,7 +38,8 @@ def available_memory() -> int | None:
     if known:
         return min(known)
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        pages = os.sysconf("SC_PHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * pages if pages > 0 else None
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf
         return None
 

@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import stat
+import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -172,13 +174,38 @@ def _temporary(
         with open(descriptor, "wb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            _sync(file.fileno())
         if before is not None:
             _keep_owner(path, before)
             os.chmod(path, stat.S_IMODE(before.st_mode))
         check()
         watch(place)
-        os.replace(path, place)
+        _rename(path, place)
+
+
+def _sync(descriptor: int) -> None:
+    """Let a file reach the disk, where its file system can be asked for that."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+_PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0)
+"""Seconds between attempts to rename, where others keep files open."""
+
+
+def _rename(path: str, place: str) -> None:
+    """Rename a file into place; Windows lets nobody while a scanner or an index reads either."""
+    for pause in _PAUSES if sys.platform == "win32" else ():
+        try:
+            os.replace(path, place)
+        except PermissionError:  # noqa: PERF203 - once in most cases
+            time.sleep(pause)
+        else:
+            return
+    os.replace(path, place)
 
 
 def _check_mode(place: str, before: os.stat_result | None) -> None:

@@ -23,6 +23,8 @@ __all__ = [
     "check_source",
     "in_directory",
     "is_directory",
+    "is_inside",
+    "is_same",
     "reading",
     "spoken_name",
 ]
@@ -129,9 +131,31 @@ def check_output(source: str | None, output: str | None, remedy: str) -> None:
                 f"`{output}` is a directory, and what comes from standard input has no name",
                 help="name the file as well",
             )
-    elif source not in (None, "-") and os.path.exists(output) and os.path.samefile(output, source):
+    elif source is not None and source != "-" and is_same(output, source):
         raise UsageError(f"the output `{output}` is the input", help=remedy)
     check_writable(output)
+
+
+def is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Return whether two paths lead to one file, or would if there were one.
+
+    What the system says of files that are there counts: that `A` is `a`, as on macOS and Windows,
+    no comparison of names can know.
+    """
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one is not there, or the system cannot tell
+        return os.path.realpath(one) == os.path.realpath(other)
+    except ValueError:  # a null character, which is in the name of no file
+        return False
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Return whether a path is a directory or below it; both are absolute and without links."""
+    try:
+        return os.path.commonpath((path, directory)) == directory
+    except ValueError:  # another drive
+        return False
 
 
 def in_directory(output: str, name: str) -> str:

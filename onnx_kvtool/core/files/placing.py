@@ -12,6 +12,7 @@ from typing import BinaryIO
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.errors import UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import replacing, watch
+from onnx_kvtool.core.files.places import is_inside
 
 __all__ = ["place_files"]
 
@@ -127,7 +128,7 @@ def _make_parents(target: str, directory: str, created: list[str]) -> None:
         pending.append(parent)
         parent = os.path.dirname(parent)
     top = os.path.realpath(directory)
-    if os.path.commonpath((os.path.realpath(parent), top)) != top:
+    if not is_inside(os.path.realpath(parent), top):
         raise UnwritableOutput(f"`{parent}` is a link that leaves `{directory}`")
     try:
         for path in reversed(pending):
@@ -143,9 +144,10 @@ def _link(source: str, target: str) -> None:
         watch(target)
         # The file itself: a hard link to a symbolic link would be as relative as that is.
         os.link(os.path.realpath(source), target)
-    except OSError as error:
+    except (AttributeError, OSError) as error:  # not every system has links
+        reason = getattr(error, "strerror", None) or error
         raise UnwritableOutput(
-            f"cannot link `{source}` to `{target}`: {error.strerror or error}",
+            f"cannot link `{source}` to `{target}`: {reason}",
             help="use --external-data copy",
         ) from error
 

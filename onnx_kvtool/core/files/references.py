@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.files.places import is_inside
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import stored_bytes
 
@@ -136,7 +137,7 @@ def _look(base: str, location: str) -> Problem | int | None:
     path = os.path.join(base, location)
     try:
         real = os.path.realpath(path)
-        allowed = _inside(real, os.path.realpath(base)) or _in_hub_cache(real, base)
+        allowed = is_inside(real, os.path.realpath(base)) or _in_hub_cache(real, base)
         if not allowed:
             return Problem(
                 "external-escape",
@@ -152,13 +153,6 @@ def _look(base: str, location: str) -> Problem | int | None:
     if not stat.S_ISREG(status.st_mode):
         return Problem("external-file", f"its data file `{location}` is not a regular file")
     return status.st_size
-
-
-def _inside(path: str, directory: str) -> bool:
-    try:
-        return os.path.commonpath((path, directory)) == directory
-    except ValueError:  # another drive
-        return False
 
 
 def _in_hub_cache(real: str, base: str) -> bool:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.files.atomic import replacing
 from onnx_kvtool.core.files.converted import ConvertedTensor
 from onnx_kvtool.core.files.external_data import external_files
+from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import graphs
 
@@ -96,12 +97,12 @@ def _reference(tensor: ConvertedTensor, path: str, offset: int) -> ir.ExternalTe
 
 def _free_path(model: ir.Model, sources: list[ir.TensorProtocol], output: str) -> str:
     """Return a path beside `output` at which there is no data file that the model reads."""
-    read = {os.path.realpath(file.path) for file in external_files(model)}
-    read |= {os.path.realpath(s.path) for s in sources if isinstance(s, ir.ExternalTensor)}
+    read = {os.fspath(file.path) for file in external_files(model)}
+    read |= {os.fspath(s.path) for s in sources if isinstance(s, ir.ExternalTensor)}
     target = Path(output)
     number = 0
     while True:
         path = target.with_name(f"{target.name}{f'.{number}' if number else ''}.data")
-        if os.path.realpath(path) not in read:
+        if not any(is_same(path, one) for one in read):
             return str(path)
         number += 1

@@ -121,7 +121,7 @@ class Worker:
             pickle.dump(question, self._process.stdin)
             self._process.stdin.flush()
             answer = pickle.load(self._process.stdout)
-        except (EOFError, BrokenPipeError) as error:
+        except (EOFError, OSError) as error:  # a pipe without an end is EINVAL on Windows
             code = self._process.wait()
             raise RunFailed(f"the process that ran `{self._name}` ended with {code}") from error
         if isinstance(answer, KvtoolError):

@@ -1,0 +1,120 @@
+"""What processes do where Linux's ways are not there; files have tests of their own in `core`."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onnx_kvtool.cli import signals
+from onnx_kvtool.guard.failed_allocation import bounded_memory
+from onnx_kvtool.lint import worker
+from onnx_kvtool.lint.jobs import _is_alone
+from onnx_kvtool.runtime import memory
+
+
+@pytest.fixture
+def without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No files that a kernel of Linux shows."""
+    real = builtins.open
+
+    def open_(path: Any, *rest: Any, **more: Any) -> Any:
+        if str(path).startswith(("/proc", "/sys")):
+            raise FileNotFoundError(path)
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(builtins, "open", open_)
+
+
+@pytest.mark.parametrize(
+    ("sysconf", "expected"),
+    [
+        pytest.param({"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 7}, 4096 * 7, id="macOS"),
+        pytest.param({"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": -1}, None, id="not said"),
+        pytest.param(None, None, id="Windows"),
+    ],
+)
+def test_memory_is_what_the_system_says_or_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+    without_proc: None,
+    sysconf: dict[str, int] | None,
+    expected: int | None,
+) -> None:
+    if sysconf is None:
+        monkeypatch.delattr(os, "sysconf")
+    else:
+        monkeypatch.setattr(os, "sysconf", sysconf.__getitem__)
+    assert memory.available_memory() == expected
+    assert memory.used_memory() is None and memory.peak_memory() is None
+
+
+def test_a_library_without_malloc_trim_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: None) -> object:
+        raise TypeError("Windows wants a name")
+
+    memory._trim.cache_clear()
+    monkeypatch.setattr(memory.ctypes, "CDLL", refuse)
+    try:
+        memory.give_back()
+    finally:
+        memory._trim.cache_clear()
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_memory_is_bounded_on_linux_alone(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setitem(sys.modules, "resource", None)  # which cannot be imported then
+    with bounded_memory(1):
+        assert len(bytearray(1 << 20)) == 1 << 20
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_no_process_is_copied_but_on_linux(monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert not _is_alone()
+
+
+def test_signals_that_a_system_lacks_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(signal, "SIGHUP", raising=False)
+    with pytest.raises(SystemExit) as end, signals.ending_in_order():
+        signal.raise_signal(signal.SIGTERM)
+    assert end.value.code == 128 + signal.SIGTERM
+
+
+def test_the_break_key_of_windows_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    number = getattr(signal, "SIGBREAK", None) or signal.SIGUSR2
+    monkeypatch.setattr(signal, "SIGBREAK", number, raising=False)
+    with pytest.raises(SystemExit) as end, signals.ending_in_order():
+        signal.raise_signal(number)
+    assert end.value.code == 128 + number
+
+
+def test_a_worker_of_windows_tidies_up_when_its_parent_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[tuple[str, Any]] = []
+
+    def noting(name: str) -> Callable[[Any], None]:
+        return lambda value: done.append((name, value))
+
+    def kill(process: int, number: int) -> None:
+        raise AssertionError("this ends a process of Windows at once")
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(
+        worker.multiprocessing, "parent_process", lambda: SimpleNamespace(sentinel=7)
+    )
+    monkeypatch.setattr(worker, "wait", noting("wait"))
+    monkeypatch.setattr(worker._thread, "interrupt_main", noting("interrupt"))
+    monkeypatch.setattr(worker.time, "sleep", noting("sleep"))
+    monkeypatch.setattr(worker.os, "_exit", noting("exit"))
+    monkeypatch.setattr(worker.os, "kill", kill)
+    worker._watch_parent()
+    assert done[:2] == [("wait", [7]), ("interrupt", signal.SIGTERM)]
+    assert ("exit", 128 + signal.SIGTERM) in done
