@@ -78,12 +78,14 @@ def keep_mask_shapes(model: ir.Model) -> None:
     """Write on the masks of Attention what is known of their sizes, for whoever lowers it later.
 
     A mask that is known to be the same for all heads needs no room for each of them. Nothing is
-    written on a model that contradicts itself, or whose sizes rest on others that are not 0.
+    written on a model that contradicts itself, and no size that rests on another one not being 0.
 
     Args:
         model: The result, all of whose nodes are of one opset.
     """
     inference = infer_model(model)
+    if assumed := inference.run.knowledge.assumed:
+        inference = infer_model(model, may_be_empty=[*assumed])
     if not may_rest_on(inference.run.knowledge):
         return
     writer = Writer(inference.run, frozen=False)

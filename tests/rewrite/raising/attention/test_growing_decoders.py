@@ -91,3 +91,12 @@ def test_attention_may_read_the_whole_capacity(name: str) -> None:
     onnx.checker.check_model(result, full_check=True)
     for batch in (1, 3):
         assert not differences(source, result, ROWS + 4, batch, tolerance=tolerance(name))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", thinned(["qwen3__optimum_op18__onnxsim", *LAYERS], 14))
+def test_lowered_attention_has_grouped_heads(name: str) -> None:
+    """It takes half the time of the schema's body, and needs to know that heads share a mask."""
+    model, _ = kv.raise_(GROWING / f"{name}.onnx", capacity=ROWS, verify=False)
+    _, report = kv.lower(model, opset=18, verify=False)
+    assert {done.via for done in report.lowered if done.rule == "attention"} == {"grouped"}
