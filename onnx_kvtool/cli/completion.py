@@ -118,7 +118,8 @@ def replaceable(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 def assumptions(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer what may be assumed, then the inputs or dimensions that it is about."""
     kind, colon, rest = incomplete.partition(":")
-    kinds = ("contiguous", "covers-past", "finite", "in-range", "same-dim")
+    values = ("contiguous", "covers-past", "finite", "in-range", "rotated-rows", "unpadded")
+    kinds = (*values, "same-dim")
     if not colon:
         return _plain(kinds, incomplete)
     outline = next(_outlines(ctx))

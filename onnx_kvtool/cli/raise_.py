@@ -87,7 +87,7 @@ See also:
     metavar="WHAT",
     shell_complete=offers("assumptions"),
     help="Take for granted what the graph does not say: `contiguous[:VALUE]`, `same-dim:A=B`,"
-    " `in-range[:VALUE]`, `finite[:VALUE]`, `rotated-rows[:VALUE]` or"
+    " `in-range[:VALUE]`, `finite[:VALUE]`, `rotated-rows[:VALUE]`, `unpadded[:VALUE]` or"
     " `covers-past:VALUE`; a refusal names what it lacks. Without a value, for every input."
     " Repeatable.",
     section="What to raise",

@@ -92,7 +92,7 @@ def raise_(
             these have an exact form, `keep` leaves them alone.
         assume: What may be taken for granted where the graph does not say it: `contiguous[:VALUE]`,
             `same-dim:A=B`, `in-range[:VALUE]`, `finite[:VALUE]`, `covers-past:VALUE`,
-            `rotated-rows[:VALUE]`.
+            `rotated-rows[:VALUE]`, `unpadded[:VALUE]`.
         attention: What becomes of attention in many nodes: `keep` leaves it, `sliced` writes one
             Attention over the rows in use, `full` over the whole capacity, `auto` either.
         require_all: Whether a candidate that cannot be raised is a failure.
@@ -256,6 +256,7 @@ def _raise(
         dims=dims_to_run(outcome.equal_dims, request.dims),
         positions=outcome.positions,
         rotated=outcome.rotated,
+        unpadded=outcome.unpadded,
     )
     return report
 

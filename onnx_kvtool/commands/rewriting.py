@@ -188,6 +188,7 @@ def proven(
     dims: Mapping[str, int] | None = None,
     positions: Collection[str] = (),
     rotated: Collection[RotatedCache] = (),
+    unpadded: Collection[str] = (),
     widened: ir.DataType | None = None,
 ) -> Verification:
     """Hold a result against onnx's checker, and against its source by running both.
@@ -201,6 +202,7 @@ def proven(
         dims: Sizes at which the source is known to run, where none was asked for.
         positions: Inputs that are taken to be positions which count up by one.
         rotated: Caches whose rows the source keeps in order, and the result rotated.
+        unpadded: Inputs that are taken to be 1 throughout.
         widened: Element type that the result has where the source has bfloat16.
 
     Raises:
@@ -210,7 +212,14 @@ def proven(
     _check_result(model, source, notes)
     if verifier is None:
         return Verification("skipped", detail="switched off with `--no-verify`")
-    return verifier.compare(model, dims=dims, positions=positions, rotated=rotated, widened=widened)
+    return verifier.compare(
+        model,
+        dims=dims,
+        positions=positions,
+        rotated=rotated,
+        unpadded=unpadded,
+        widened=widened,
+    )
 
 
 def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:

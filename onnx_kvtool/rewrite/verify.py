@@ -73,6 +73,7 @@ class Verifier:
         dims: Mapping[str, int] | None = None,
         positions: Collection[str] = (),
         rotated: Collection[RotatedCache] = (),
+        unpadded: Collection[str] = (),
         widened: ir.DataType | None = None,
     ) -> Verification:
         """Run the source and `result` on the same inputs and compare every output.
@@ -82,6 +83,7 @@ class Verifier:
             dims: Sizes at which the source is known to run, where none was asked for.
             positions: Inputs that are taken to be positions which count up by one.
             rotated: Caches whose rows the source keeps in order, and the result rotated.
+            unpadded: Inputs that are taken to be 1 throughout.
             widened: Element type that the result has where the source has bfloat16.
 
         Returns:
@@ -95,6 +97,7 @@ class Verifier:
             dims={**(dims or {}), **self._settings.dims},
             positions=frozenset(positions),
             rotated=tuple(rotated),
+            unpadded=frozenset(unpadded),
             widened=widened,
         )
         judged = Candidate.of(result, _RESULT, settings)

@@ -26,7 +26,10 @@ _Sizes = tuple[tuple[str, int], ...]
 
 
 def prove_each(
-    model: ir.Model, softmaxes: Sequence[ir.Node], choice: AttentionChoice
+    model: ir.Model,
+    softmaxes: Sequence[ir.Node],
+    choice: AttentionChoice,
+    unpadded: Mapping[ir.Value, str] | None = None,
 ) -> list[_Answer]:
     """Return what the attention around each Softmax becomes, or what is missing.
 
@@ -41,11 +44,13 @@ def prove_each(
         model: The model. Values without a type get the one that is found, nothing else changes.
         softmaxes: Candidates.
         choice: What the user wants.
+        unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
 
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
-    first = _Run(model, choice)
+    ones = unpadded or {}
+    first = _Run(model, choice, ones)
     found = [first.prove(softmax) for softmax in softmaxes]
     empty: dict[tuple[Expr, ...], list[int]] = {}
     taken: dict[_Sizes, list[int]] = {}
@@ -55,8 +60,10 @@ def prove_each(
             empty.setdefault(one.sizes, []).append(place)
         elif not isinstance(one, Fusion) and (sizes := branches.get(softmaxes[place].graph)):
             taken.setdefault(sizes, []).append(place)
-    runs = [(_Run(model, choice, may_be_empty=s), p) for s, p in [*empty.items()][:_MOST_RUNS]]
-    runs += [(_Run(model, choice, dims=dict(s)), p) for s, p in [*taken.items()][:_MOST_RUNS]]
+    runs = [
+        (_Run(model, choice, ones, may_be_empty=s), p) for s, p in [*empty.items()][:_MOST_RUNS]
+    ]
+    runs += [(_Run(model, choice, ones, dims=dict(s)), p) for s, p in [*taken.items()][:_MOST_RUNS]]
     for run, places in runs:
         for place in places:
             again = run.prove(softmaxes[place])
@@ -72,13 +79,14 @@ class _Run:
         self,
         model: ir.Model,
         choice: AttentionChoice,
+        unpadded: Mapping[ir.Value, str],
         *,
         dims: Mapping[str, int] | None = None,
         may_be_empty: Collection[Expr] = (),
     ) -> None:
         run = infer_model(model, dims, may_be_empty=may_be_empty).run
         opset = model.opset_imports[""]
-        self.sight = Sight(run.contents(opset), run.knowledge, opset)
+        self.sight = Sight(run.contents(opset), run.knowledge, opset, unpadded)
         self.choice = choice
 
     def prove(self, softmax: ir.Node) -> _Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from onnx_kvtool.analysis.attention.scores import Hidden, Mask
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.atoms import Element, IsNegative
+from onnx_kvtool.symbolic.atoms import Atom, Element, IsNegative
 from onnx_kvtool.symbolic.bounds import at_least
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.forms import negation
@@ -27,6 +28,7 @@ __all__ = [
     "element_of",
     "sees_some",
     "shows_all",
+    "without_padding",
 ]
 
 SWALLOWS = 1e30
@@ -113,6 +115,30 @@ def asked_of(element: Expr) -> set[str]:
         if value is not None and value.name:
             found.add(value.name)
     return found
+
+
+def without_padding(
+    element: Expr, frame: Frame, unpadded: Collection[ir.Value] | None = None
+) -> tuple[Expr, tuple[ir.Value, ...]]:
+    """Return which keys are seen where inputs of the model say 1 of each, and these inputs.
+
+    Args:
+        element: What `element_of` returns.
+        frame: The frame.
+        unpadded: Inputs of which that is granted; None for all.
+    """
+    atoms: dict[Atom, Expr] = {
+        atom: integer(1)
+        for atom in element.atoms()
+        if isinstance(atom, Element)
+        and atom.value.is_graph_input()
+        and (unpadded is None or atom.value in unpadded)
+    }
+    if not atoms:
+        return element, ()
+    found = substitute(element, {}, frame.facts(integer(1)), atoms)
+    values = {atom.value for atom in atoms if isinstance(atom, Element)}
+    return found, tuple(sorted(values, key=lambda value: value.name or ""))
 
 
 def causality(

@@ -22,6 +22,7 @@ from onnx_kvtool.analysis.attention.conditions import (
     element_of,
     sees_some,
     shows_all,
+    without_padding,
 )
 from onnx_kvtool.analysis.attention.frame import BATCH, Frame
 from onnx_kvtool.analysis.attention.mask_function import MaskFunction, mask_function
@@ -29,7 +30,7 @@ from onnx_kvtool.analysis.attention.operands import scaled_above
 from onnx_kvtool.analysis.attention.scores import Hidden, Mask, Scores
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.words import text
 
 __all__ = ["MaskPart", "Masking", "masking"]
@@ -73,6 +74,7 @@ class Masking:
         sentences: What is to be said of it.
         function: What they hold, from which they can be written for other keys; None where that is
             not known.
+        unpadded: Inputs that are granted to be 1 throughout, where what is said rests on that.
     """
 
     parts: tuple[MaskPart, ...]
@@ -80,6 +82,7 @@ class Masking:
     as_bool: bool
     sentences: tuple[str, ...]
     function: MaskFunction | None = None
+    unpadded: tuple[ir.Value, ...] = ()
 
 
 def masking(
@@ -110,8 +113,11 @@ def masking(
         raise Unproven("mask-type", "the mask is added in another type than that of the queries")
     alone = scores.masks[0] if len(scores.masks) == 1 else None
     element = None if alone is None else element_of(alone, frame, sight)
+    element, unpadded = _granted(element, frame, stored, sight)
+    assumed = tuple(f"assumed: {sight.unpadded[value]}" for value in unpadded)
     if element is not None and shows_all(element, frame):
-        return Masking((), None, False, ("the mask shows every key to every query",))
+        said = "the mask shows every key to every query", *assumed
+        return Masking((), None, False, said, unpadded=unpadded)
     told = None if element is None else causality(element, frame, stored, sight)
     alive = told is not None or (element is not None and sees_some(element, frame))
     parts, sentences = [], []
@@ -128,12 +134,34 @@ def masking(
     elif element is not None and (asked := sorted(asked_of(element))):
         names = ", ".join(f"`{name}`" for name in asked)
         sentences.append(f"the mask is kept: {names} may hide more than positions do")
+        every, lacking = without_padding(element, frame)
+        if lacking and _needs_no_mask(every, frame, stored, sight):
+            sentences += [f"`--assume unpadded:{value.name}` would do without" for value in lacking]
     if not alive and not guarded:
         sentences.append("a row that the mask hides from every key is zero if it was no number")
     as_bool = isinstance(alone, Hidden) and (alive or alone.fill == -math.inf)
     causal = None if told is None else told[0]
     function = None if alone is None or element is None else mask_function(alone, frame, sight)
-    return Masking(tuple(parts), causal, as_bool, tuple(sentences), function)
+    return Masking(tuple(parts), causal, as_bool, (*sentences, *assumed), function, unpadded)
+
+
+def _granted(
+    element: Expr | None, frame: Frame, stored: tuple[ir.Value, ir.Value], sight: Sight
+) -> tuple[Expr | None, tuple[ir.Value, ...]]:
+    """Return which keys are seen, and what has to be granted for that.
+
+    Nothing is taken for granted but what lets Attention do without a mask.
+    """
+    if element is None or _needs_no_mask(element, frame, stored, sight):
+        return element, ()
+    found, unpadded = without_padding(element, frame, sight.unpadded)
+    return (found, unpadded) if _needs_no_mask(found, frame, stored, sight) else (element, ())
+
+
+def _needs_no_mask(
+    element: Expr, frame: Frame, stored: tuple[ir.Value, ir.Value], sight: Sight
+) -> bool:
+    return shows_all(element, frame) or causality(element, frame, stored, sight) is not None
 
 
 def _check_fill(

@@ -8,8 +8,8 @@ holds at each coordinate: `Reshape(Expand(Unsqueeze(K)))` is K at head `h // g`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
@@ -49,11 +49,13 @@ class Sight:
         maps: What integer values hold, and the shape of any value.
         knowledge: Sizes that are equal.
         opset: Version of the default domain.
+        unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
     """
 
     maps: IndexMaps
     knowledge: Knowledge
     opset: int
+    unpadded: Mapping[ir.Value, str] = field(default_factory=dict)
 
     def shape(self, value: ir.Value) -> tuple[Expr, ...] | None:
         """Return the size of each axis, equal sizes by one expression; None without a rank."""

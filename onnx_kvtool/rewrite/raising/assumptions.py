@@ -17,8 +17,10 @@ from onnx_kvtool.symbolic.sizes import normal
 
 __all__ = ["KINDS", "Assumptions", "Kind", "ValueKind"]
 
-ValueKind = Literal["contiguous", "in-range", "finite", "covers-past", "rotated-rows"]
-Kind = Literal["contiguous", "same-dim", "in-range", "finite", "covers-past", "rotated-rows"]
+ValueKind = Literal["contiguous", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"]
+Kind = Literal[
+    "contiguous", "same-dim", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"
+]
 
 KINDS: dict[Kind, str] = {
     "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
@@ -28,6 +30,7 @@ KINDS: dict[Kind, str] = {
     "covers-past": "covers-past:VALUE: the last axis of an input is as long as past and new tokens",
     "rotated-rows": "rotated-rows[:VALUE]: nobody outside depends on the order of the rows of a"
     " cache that keeps a window, and steps go on where the one before ended",
+    "unpadded": "unpadded[:VALUE]: an input that says which rows hold tokens is 1 throughout",
 }
 """Every assumption, with what it says."""
 

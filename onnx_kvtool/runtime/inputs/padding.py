@@ -31,9 +31,9 @@ _MOST = 2
 
 
 def padding_input(plan: InputPlan) -> str | None:
-    """Return the name of the input that says which rows hold tokens; None if there is none."""
+    """Return the name of the input that says which rows hold tokens; None if none ever says no."""
     if (mask := covering_mask(plan)) is not None:
-        return mask.name
+        return None if mask.name in plan.unpadded else mask.name
     if not plan.with_role("total_sequence_length"):
         return None
     return next((spec.name for spec in plan.with_role("seqlens_k")), None)

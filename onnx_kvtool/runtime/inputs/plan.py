@@ -51,11 +51,13 @@ class InputPlan:
         inputs: Every input that is not an initializer, in order.
         pairs: The caches that go round: an input and the output that replaces it in the next step.
         windows: What a model without caches says of the sizes of its inputs.
+        unpadded: Names of inputs that are 1 throughout, because no row is padding.
     """
 
     inputs: tuple[InputSpec, ...]
     pairs: tuple[CachePair, ...]
     windows: Windows = field(default_factory=Windows)
+    unpadded: frozenset[str] = frozenset()
 
     @property
     def has_caches(self) -> bool:

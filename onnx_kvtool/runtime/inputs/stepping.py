@@ -61,7 +61,7 @@ def advance(
         return None  # the present would have more rows than the past
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
-    stepper = _Stepper(old, new, np.random.default_rng(seed), is_padded=is_padded)
+    stepper = _Stepper(old, new, np.random.default_rng(seed), plan.unpadded, is_padded=is_padded)
     following = {
         spec.name: presents[spec.name]
         if spec.name in presents
@@ -177,8 +177,15 @@ class _Stepper:
     """Moves the inputs of one step on to the next."""
 
     def __init__(
-        self, old: Layout, new: Layout, rng: np.random.Generator, *, is_padded: bool
+        self,
+        old: Layout,
+        new: Layout,
+        rng: np.random.Generator,
+        unpadded: frozenset[str],
+        *,
+        is_padded: bool,
     ) -> None:
+        self._unpadded = unpadded
         self._is_padded = is_padded
         self._old = old
         self._new = new
@@ -187,6 +194,8 @@ class _Stepper:
     def value(self, spec: InputSpec, old: Array) -> Array:
         """Return the next value of an input that is not a cache."""
         shape = self._new.shapes[spec.name]
+        if spec.name in self._unpadded:
+            return np.ones(shape, old.dtype)
         match spec.role:
             case "token_ids":
                 return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)

@@ -59,6 +59,8 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         outputs, a B that breaks the specification or fails where A runs, a value, or a weight of
         models that are otherwise the same); or `unrunnable` with the reason.
     """
+    if settings.unpadded:
+        a, b = a.without_padding(settings.unpadded), b.without_padding(settings.unpadded)
     if settings.widened is not None:
         b = b.narrowed(a.interface, settings.widened)
     pair = grown(a, b, settings)
@@ -236,6 +238,10 @@ class _Comparison:
             notes += self._grown.notes(account)
         elif account.dead and self._a.plan is not None:
             notes.append(padding_note(self._a.plan, account))
+        notes += [
+            f"run without padding: `{name}` is taken to be 1 throughout"
+            for name in sorted(self._settings.unpadded)
+        ]
         if account.left_out:
             left = counted(account.left_out, "case")
             notes.append(f"{left} left out after {self._settings.budget.seconds:g} s")

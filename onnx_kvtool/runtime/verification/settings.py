@@ -30,6 +30,7 @@ class Settings:
         dims: Sizes for symbolic dimensions, by name.
         positions: Inputs that are positions which count up by one, whatever the graph says of them.
         rotated: Caches whose rows A keeps in order and B as a circular cache.
+        unpadded: Inputs that are 1 throughout, because no row is padding.
         runtime: What runs both; `auto` for onnxruntime where it runs both, else the reference.
         rtol: Relative tolerance for what is computed; None for that of the types.
         atol: Absolute tolerance for what is computed; None for that of the types.
@@ -46,6 +47,7 @@ class Settings:
     dims: Mapping[str, int] = field(default_factory=dict)
     positions: frozenset[str] = frozenset()
     rotated: tuple[RotatedCache, ...] = ()
+    unpadded: frozenset[str] = frozenset()
     runtime: RuntimeChoice = "auto"
     rtol: float | None = None
     atol: float | None = None

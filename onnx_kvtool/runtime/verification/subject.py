@@ -97,6 +97,11 @@ class Subject:
         """Return the model as `host` uses it; None for nothing in between."""
         return replace(self, host=host, _sessions={})
 
+    def without_padding(self, names: frozenset[str]) -> Subject:
+        """Return the model with inputs that are 1 throughout."""
+        known = None if self.plan is None else replace(self.plan, unpadded=names)
+        return replace(self, plan=known)
+
     def narrowed(self, expected: Interface, wide: ir.DataType) -> Subject:
         """Return the model as one that has bfloat16 where `expected` has it for `wide`."""
         interface = narrowed(self.interface, expected, wide)

@@ -58,7 +58,10 @@ def _each(
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
-    found = prove_each(model, [node for _, node in candidates], settings.attention)
+    grants = settings.assumptions.grants
+    unpadded = {v: text for v in model.graph.inputs if (text := grants("unpadded", v)) is not None}
+    softmaxes = [node for _, node in candidates]
+    found = prove_each(model, softmaxes, settings.attention, unpadded)
     return [
         one if isinstance(one, Fusion) else Unraised(place, one.code, str(one))
         for (place, _), one in zip(candidates, found, strict=True)

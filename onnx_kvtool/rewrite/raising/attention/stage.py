@@ -172,6 +172,7 @@ def _edit(
         RaisedAttention(place, one.form, one.mask, (*one.sentences, *_why(one, settings)))
         for place, one in proven
     ]
+    outcome.unpadded |= {v.name or "" for _, one in proven for v in one.masking.unpadded}
     outcome.removed += remove_dead(old)
     if any(text.startswith("assumed: ") for _, one in proven for text in one.sentences):
         outcome.equal_dims += settings.assumptions.dims

@@ -86,7 +86,7 @@ class Grown:
             notes.append(f"new rows of {caches} agree within the tolerance, all others bit for bit")
         if account.dead:
             notes.append(padding_note(self.pair.plan, account))
-        elif padding_input(self.pair.plan) is None:
+        elif padding_input(self.pair.plan) is None and not self.pair.plan.unpadded:
             notes.append("run without padding: no input is known to be a mask of all rows")
         return [*notes, account.end] if account.end else notes
 
