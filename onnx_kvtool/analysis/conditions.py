@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
+import onnx_ir.convenience as ir_convenience
+
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.contrib_schema import DOMAIN, default_of, is_contrib
@@ -86,6 +88,29 @@ def _always(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
 
 def _other_element_type(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return _type_of(node) not in limit.types
+
+
+def _behind(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether it reads what one operator gives, and gives another type than those spared."""
+    producer = None if node.inputs[0] is None else node.inputs[0].producer()
+    if producer is None or producer.op_type != limit.behind or not is_standard(producer):
+        return False
+    given = node.outputs[0].dtype
+    return given is None or given.name.lower() not in limit.types
+
+
+def _computed(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether it reads what a node gives, of another element type than those spared."""
+    data = node.inputs[0]
+    return data is not None and data.producer() is not None and _type_of(node) not in limit.types
+
+
+def _no_elements(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether it is a Constant without elements that is the result of a body."""
+    if not node.outputs[0].is_graph_output():
+        return False
+    tensor = ir_convenience.get_const_tensor(node.outputs[0])
+    return tensor is None or tensor.size == 0
 
 
 def _infinite(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -300,6 +325,9 @@ CONDITIONS: Mapping[str, Condition] = Table(
     [
         ("always", _always),
         ("other-element-type", _other_element_type),
+        ("behind", _behind),
+        ("computed", _computed),
+        ("no-elements", _no_elements),
         ("infinite", _infinite),
         ("further-outputs", _further_outputs),
         ("reduction", _reduction),

@@ -38,6 +38,7 @@ class Limit:
         lower_opset: Whether the remedy is an opset below `since`, whose version has a kernel.
         types: Element types that are taken, where the condition asks for them.
         values: Attribute values that are meant, where the condition asks for them.
+        behind: Operator of the node that it reads, where the condition asks for it.
         reason: What the release does; a clause that follows its name.
         help: What a user can do about it; None where nothing is known but another release.
         listed: Whether it is a line of `lacks` or `errs`, which say of an operator as a whole that
@@ -57,6 +58,7 @@ class Limit:
     evidence: Evidence
     source: str
     help: str | None = None
+    behind: str | None = None
     listed: bool = False
 
 
@@ -276,6 +278,7 @@ def _limit(line: Mapping[str, Any]) -> Limit:
         evidence=_evidence(line),
         source=line["source"],
         help=line.get("help"),
+        behind=line.get("behind"),
     )
 
 

@@ -99,7 +99,8 @@ def load_opencv(path: str) -> Run:
     def run(feeds: Arrays) -> list[np.ndarray]:
         for name, array in feeds.items():
             net.setInput(array, name)
-        return list(net.forward(names))
+        nothing = np.zeros(0, np.float32)  # it gives None for an array without elements
+        return [nothing if one is None else one for one in net.forward(names)]
 
     return run
 

@@ -79,6 +79,27 @@ def computed_heads() -> onnx.ModelProto:
     return _model(nodes, shapes, ["Y"], 23, [heads])
 
 
+def empty_branch() -> onnx.ModelProto:
+    """Return an If on a number, of whose branches one gives a constant without elements."""
+    nothing = onnx.numpy_helper.from_array(np.zeros((0, H), np.float32), "nothing")
+
+    def branch(name: str, node: onnx.NodeProto) -> onnx.GraphProto:
+        given = helper.make_tensor_value_info(node.output[0], T.FLOAT, ["some", H])
+        return helper.make_graph([node], name, [], [given])
+
+    nodes = [
+        helper.make_node("Cast", ["number"], ["is_other"], to=T.BOOL),
+        helper.make_node(
+            "If",
+            ["is_other"],
+            ["Y"],
+            then_branch=branch("other", helper.make_node("Neg", ["X"], ["rows"])),
+            else_branch=branch("none", helper.make_node("Constant", [], ["no"], value=nothing)),
+        ),
+    ]
+    return _model(nodes, {"number": [], "X": ["rows", H]}, ["Y"], 18, [])
+
+
 def scatter(cache: int = T.FLOAT) -> onnx.ModelProto:
     """Return TensorScatter of an element type, between Casts from and to float."""
     nodes = [
@@ -168,6 +189,7 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "reduce-max-infinite": lambda: lost_infinity("ReduceMax", -np.inf),
     "reduce-min-infinite": lambda: lost_infinity("ReduceMin", np.inf),
     "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),
+    "empty-constant": empty_branch,
 }
 """Limit -> model, whose native form a release with that limit refuses or computes wrongly."""
 

@@ -6,7 +6,6 @@ no caches; what it answers has to be what onnxruntime answers with the source.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -21,42 +20,14 @@ from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.compat.environments import run_in
+from tests.compat.makers import Maker, copied, fused, tool
 from tests.growing_models import Arrays, Conversation, Host
-from tests.rewrite.test_converted_encoders import TOOLS
 
 pytestmark = pytest.mark.compat
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 GENAI = FIXTURES / "models" / "genai" / "genai_llama_fp32_cpu.onnx"
 GROWING = FIXTURES / "growing"
-
-Maker = Callable[[Path], None]
-
-
-def tool(source: Path, name: str) -> Maker:
-    return lambda path: TOOLS[name](source, path)
-
-
-def fused(source: Path, kind: str, *, is_half: bool = False) -> Maker:
-    """Return what writes a model after the fusions of the scripts for transformers."""
-
-    def make(path: Path) -> None:
-        from onnxruntime.transformers.optimizer import optimize_model
-
-        made = optimize_model(str(source), model_type=kind, opt_level=0)
-        if is_half:
-            made.convert_float_to_float16(keep_io_types=True)
-        made.save_model_to_file(str(path))
-
-    return make
-
-
-def copied(source: Path) -> Maker:
-    def make(path: Path) -> None:
-        path.write_bytes(source.read_bytes())
-
-    return make
-
 
 DECODERS: dict[str, Maker] = {
     "genai": copied(GENAI),

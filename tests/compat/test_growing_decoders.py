@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import onnx
@@ -10,7 +9,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
-from tests.compat.environments import RuntimeFailed, running
+from tests.compat.environments import running
 from tests.growing_models import Arrays, Host
 from tests.test_growing_models import (
     CAPACITY,
@@ -31,11 +30,6 @@ RELEASES: dict[str, tuple[str, str | None]] = {
     "openvino": ("openvino", None),
 }
 """The runtime, and its release."""
-
-REFUSED = {
-    ("t5_decoder_merged__optimum", "openvino"): "doesn't support If operation with dynamic rank",
-}
-"""What a release does not load, and its message."""
 
 CHUNKS = (7, 1, 1, 3)
 """A prompt, two steps, and a chunk in mid-sequence."""
@@ -66,9 +60,5 @@ def test_a_release_answers_with_the_fixed_form_as_the_growing_one(
             return dict(zip(names, run(feeds), strict=True))
 
         host = Host(onnx.load(path), step, kept=KEPT.get(name))
-        if (name, release[0]) in REFUSED:
-            with pytest.raises(RuntimeFailed, match=re.escape(REFUSED[name, release[0]])):
-                host.answer(talk, chunks)
-            return
         found, _ = host.answer(talk, chunks)
     assert largest(found[talk.live], expected[talk.live]) <= limit_of(name)

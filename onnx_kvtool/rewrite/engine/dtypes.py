@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -52,6 +52,7 @@ _SMALL_INTEGERS: _Carriers = dict.fromkeys(
 _MOVED: _Carriers = {dtype: (carrier,) for dtype, carrier in _CARRIERS.items()} | {
     # float32 holds every bfloat16, NaN payloads included (65536 of 65536 in onnxruntime 1.31).
     _D.BFLOAT16: (_D.FLOAT,),
+    _D.FLOAT16: (_D.FLOAT,),  # which every opset moves, but not every release
     _D.BOOL: (_D.UINT8, _D.INT32),
     **_SMALL_INTEGERS,
 }
@@ -175,7 +176,11 @@ def detoured_parameter(op_type: str) -> str | None:
 
 
 def carrier_of(
-    op_type: str, dtype: ir.DataType | None, opset: int, index: int
+    op_type: str,
+    dtype: ir.DataType | None,
+    opset: int,
+    index: int,
+    among: Container[str] | None = None,
 ) -> ir.DataType | None:
     """Return the type through which values of `dtype` pass an operator.
 
@@ -184,6 +189,7 @@ def carrier_of(
         dtype: Element type of the value; None when unknown.
         opset: The target.
         index: The input that the carrier must suit.
+        among: Names of the types that the release has kernels for; None for all of the opset.
 
     Returns:
         None when the type is unknown, when Cast does not take it at `opset`, or when the operator
@@ -192,17 +198,28 @@ def carrier_of(
     if dtype is None or not _casts(dtype, opset):
         return None
     for carrier in _WAYS[op_type].carriers.get(dtype, ()):
-        if takes(op_type, index, carrier, opset):
+        if takes(op_type, index, carrier, opset) and (
+            among is None or carrier.name.lower() in among
+        ):
             return carrier
     return None
 
 
-def detour_element_type(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+def detour_element_type(
+    context: LoweringContext, node: ir.Node, em: Emitter, among: Container[str] | None = None
+) -> Replacement | None:
     """Cast the inputs to a type that the operator takes, and its outputs back.
 
     Which types may carry which, for which operators, is the table above: the result
     is equal to the last bit where data is moved, compared or computed in integers, and computed
     in a wider float where it is arithmetic.
+
+    Args:
+        context: Where to and how.
+        node: The node.
+        em: Takes the new nodes.
+        among: Names of the types that the release has kernels for, where it is the release that
+            lacks one; None where it is the opset.
 
     Returns:
         None when the node has other problems than element types, or the table has no way.
@@ -222,7 +239,7 @@ def detour_element_type(context: LoweringContext, node: ir.Node, em: Emitter) ->
         if value is None or formal is None or formal.type_parameter != parameter:
             inputs.append(value)
             continue
-        carrier = carrier_of(node.op_type, value.dtype, em.opset, index)
+        carrier = carrier_of(node.op_type, value.dtype, em.opset, index, among)
         if carrier is None:
             return None
         inputs.append(cast(em, value, carrier))
@@ -231,7 +248,7 @@ def detour_element_type(context: LoweringContext, node: ir.Node, em: Emitter) ->
         formal = facts.output(index)
         dtype = value.dtype or ir.DataType.UNDEFINED
         if formal is not None and formal.type_parameter == parameter and value.name:
-            carrier = carrier_of(node.op_type, value.dtype, em.opset, of_outputs)
+            carrier = carrier_of(node.op_type, value.dtype, em.opset, of_outputs, among)
             if carrier is None:
                 return None
             dtype = carrier

@@ -17,7 +17,14 @@ from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.causes import Cause, cause_of
 from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
-from onnx_kvtool.rewrite.engine.edits import can_relabel, copy_metadata, relabel, replace_node
+from onnx_kvtool.rewrite.engine.edits import (
+    can_relabel,
+    copy_metadata,
+    fill_shape,
+    relabel,
+    replace_node,
+    set_apart,
+)
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
 from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
@@ -195,9 +202,9 @@ class Engine:
                 problems = problems if struck is None else [struck]
                 if illegal is not None and illegal.code not in [p.code for p in problems]:
                     problems = [illegal, *problems]
-        detour = detour_element_type(context, node, em) if problems and not forced else None
-        if detour is not None and illegal_in(em) is None:
-            return "element_type", detour
+        other = self._other_form(context, node, em, problems, forced)
+        if other is not None and illegal_in(em) is None:
+            return other
         em.discard()
         body = self._body(context, node, opset)
         if body is not None:
@@ -214,6 +221,31 @@ class Engine:
                 help=problems[0].help or (help if problems[0].code == "target-limit" else None),
             )
         raise Refusal("no-rule", f"kvtool has no lowering for `{node.op_type}`")
+
+    def _other_form(
+        self,
+        context: LoweringContext,
+        node: ir.Node,
+        em: Emitter,
+        problems: list[Problem],
+        forced: bool,
+    ) -> tuple[str, Replacement] | None:
+        """Emit the same operator as the target, or its release, takes it; None for no way."""
+        detour: Replacement | None = None
+        if not forced:
+            detour = detour_element_type(context, node, em) if problems else None
+        elif context.limits is not None:
+            limit = context.limits.striking(node, context.opset_of(node), context.folder)
+            if limit is None:
+                return None
+            if limit.when == "behind":
+                return "set_apart", set_apart(node, em)
+            if limit.when == "no-elements":
+                filled = fill_shape(node, em)
+                return None if filled is None else ("fill_shape", filled)
+            if limit.when == "other-element-type":
+                detour = detour_element_type(context, node, em, limit.types)
+        return None if detour is None else ("element_type", detour)
 
     def _body(self, context: LoweringContext, node: ir.Node, opset: int) -> Body | None:
         """Return the legal body of a node, from the ones made before where it is the same."""

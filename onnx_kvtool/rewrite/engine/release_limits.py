@@ -81,11 +81,15 @@ class ReleaseLimits:
         Raises:
             MalformedNode: If the node is not what its schema allows.
         """
-        for limit in self._by_operator.get(node.op_type, ()):
-            if CONDITIONS[limit.when](node, opset, limit, folder):
-                text = f"{self.release} {limit.reason}"
-                return Problem("target-limit", text, help=limit.help)
-        return None
+        limit = self.striking(node, opset, folder)
+        if limit is None:
+            return None
+        return Problem("target-limit", f"{self.release} {limit.reason}", help=limit.help)
+
+    def striking(self, node: ir.Node, opset: int, folder: Folder) -> Limit | None:
+        """Return the limit for which the release must not be given a node, as `problem` does."""
+        limits = self._by_operator.get(node.op_type, ())
+        return next((one for one in limits if CONDITIONS[one.when](node, opset, one, folder)), None)
 
     def leave_out_defaults(self, model: ir.Model, opset: int) -> list[str]:
         """Remove attributes that the release rejects even at their default, in place.
