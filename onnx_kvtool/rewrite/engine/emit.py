@@ -69,12 +69,17 @@ class Emitter:
         scope: Where the nodes will stand.
         opset: Version of the default domain that the nodes are written for.
         prefix: First part of the names of new nodes and values.
+        branches: Whether an If may give values of different shapes; not where the nodes go on to
+            an opset below 11.
     """
 
-    def __init__(self, scope: ScopedValues, opset: int, prefix: str) -> None:
+    def __init__(
+        self, scope: ScopedValues, opset: int, prefix: str, *, branches: bool = True
+    ) -> None:
         self.scope = scope
         self.opset = opset
         self.prefix = prefix
+        self.branches = branches
         self.nodes: list[ir.Node] = []
         self._constants: dict[Hashable, ir.Value] = {}
         self._shared: dict[Hashable, ir.Value] = {}

@@ -149,7 +149,8 @@ class Engine:
             forced: Whether it must go although the target opset has its operator.
             part: Whether it comes from a node that was rewritten, and is reported with it.
         """
-        em = Emitter(scope, self.context.target, node.name or node.op_type)
+        may_branch = self.context.options.branches
+        em = Emitter(scope, self.context.target, node.name or node.op_type, branches=may_branch)
         try:
             rule, replacement = self._replacement(self.context, node, em, problems, forced)
         except BaseException:
@@ -307,7 +308,8 @@ class Engine:
                 problems = [_DYNAMIC]
             if not problems:
                 return opset
-            em = Emitter(ScopedValues(ir.Graph([], [], nodes=[]), None, Names()), opset, "trial")
+            scope = ScopedValues(ir.Graph([], [], nodes=[]), None, Names())
+            em = Emitter(scope, opset, "trial", branches=self.context.options.branches)
             try:
                 self._replacement(trial, node, em, problems, struck is not None)
                 return opset

@@ -62,7 +62,7 @@ def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> 
         view.integer("sampling_ratio"),
         view.string("mode"),
     )
-    if not context.options.branches or em.opset < 11:
+    if not em.branches:
         result = pool.sampled()
     else:
         attributes["spatial_scale"] = 1.0

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.lowering.scatter_rounds import reduced, scattered_in_rounds
+from onnx_kvtool.rewrite.lowering.sizes import positions, size
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_scatter_18"]
 
-_ELEMENTWISE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
 _SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
 
 
@@ -22,7 +25,11 @@ def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
 
     updates' = reduction(GatherND(data, indices), updates)
 
-    Refuses indices that are not constant, or repeat a place: each place is combined once only.
+    That combines each place once. Where indices may name a place twice, a Loop takes the first
+    update of each place, then the second, and so on: what comes to one place comes in the order
+    of the updates. TopK sorts the places, by which the updates are numbered.
+
+    Refuses such indices where the rank of the data, or the length of an index, is unknown.
     """
     view = NodeView(node, context.opset_of(node))
     data, indices, updates = (view.required(n) for n in ("data", "indices", "updates"))
@@ -31,21 +38,25 @@ def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
     dtype = data.dtype or ir.DataType.UNDEFINED
     if em.opset < _SINCE[reduction]:
         known = context.folder.integers(indices)
-        if known is None or not _distinct(known, data, attributes.get("axis")):
-            raise Refusal(
-                "repeated-index",
-                f"`reduction={reduction}` does not exist before opset {_SINCE[reduction]}, and "
-                f"`{indices.name}` may name a place twice",
-                help="make the indices constant",
-                lowest_opset=_SINCE[reduction],
-            )
+        axis = attributes.get("axis")
+        if not _is_one(indices, axis) and (known is None or not _distinct(known, data, axis)):
+            result = _in_rounds(em, data, indices, updates, reduction, axis)
+            return Replacement((result,), via="loop")
         gather = "GatherElements" if elements else "GatherND"
         present = em.op(gather, data, indices, attributes=attributes, dtype=dtype)
-        updates = em.op(_ELEMENTWISE[reduction], present, updates, dtype=dtype)
+        updates = reduced(em, reduction, present, updates)
     elif reduction != "none":
         attributes["reduction"] = reduction
     scattered = em.op(node.op_type, data, indices, updates, attributes=attributes, dtype=dtype)
     return Replacement((scattered,))
+
+
+def _is_one(indices: ir.Value, axis: object) -> bool:
+    """Return whether there is one index only, for each line of an axis or at all."""
+    dims = dims_of(indices)
+    if not dims:
+        return False
+    return dims[axis] == 1 if isinstance(axis, int) else all(dim == 1 for dim in dims[:-1])
 
 
 def _distinct(indices: NDArray[np.int64], data: ir.Value, axis: object) -> bool:
@@ -54,10 +65,10 @@ def _distinct(indices: NDArray[np.int64], data: ir.Value, axis: object) -> bool:
     if dims is None:
         return False
     if isinstance(axis, int):
-        size = dims[axis]
-        if not isinstance(size, int):
+        length = dims[axis]
+        if not isinstance(length, int):
             return False
-        lines = np.sort(np.moveaxis(indices % size, axis, -1), axis=-1)
+        lines = np.sort(np.moveaxis(indices % length, axis, -1), axis=-1)
         return not (lines[..., 1:] == lines[..., :-1]).any()
     sizes = dims[: indices.shape[-1]]
     numbers = [d for d in sizes if isinstance(d, int)]
@@ -65,3 +76,72 @@ def _distinct(indices: NDArray[np.int64], data: ir.Value, axis: object) -> bool:
         return False
     tuples = (indices % np.array(numbers, np.int64)).reshape(-1, len(numbers))
     return len(np.unique(tuples, axis=0)) == len(tuples)
+
+
+def _in_rounds(
+    em: Emitter,
+    data: ir.Value,
+    indices: ir.Value,
+    updates: ir.Value,
+    reduction: str,
+    axis: object,
+) -> ir.Value:
+    dims = dims_of(data)
+    index = dims_of(indices)
+    length = len(dims or ()) if isinstance(axis, int) else (index or (None,))[-1]
+    if dims is None or not isinstance(length, int):
+        what = "data" if dims is None else "indices"
+        value = data if dims is None else indices
+        raise Refusal(
+            "unknown-rank" if dims is None else "unknown-dimension",
+            f"`reduction={reduction}` does not exist before opset {_SINCE[reduction]}, "
+            f"`{indices.name}` may name a place twice, and the shape of the {what} "
+            f"`{value.name}` is unknown",
+            help="make the indices constant, or declare the shapes",
+            lowest_opset=_SINCE[reduction],
+        )
+    dtype = updates.dtype or ir.DataType.UNDEFINED
+    if isinstance(axis, int):
+        indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
+        flat = em.op("Reshape", updates, em.constant([-1], "flat"), dtype=dtype)
+    else:
+        rest = [size_ for size_ in dims[length:] if isinstance(size_, int)]
+        if len(rest) == len(dims) - length:
+            shape = em.constant([-1, *rest], "shape")
+        else:
+            places = em.constant(np.arange(length, len(dims)), "axes")
+            known = em.op("Gather", em.op("Shape", data), places, hint="rest")
+            shape = em.op("Concat", em.constant([-1]), known, attributes={"axis": 0})
+        flat = em.op("Reshape", updates, shape, dtype=dtype)
+    rows = em.op("Reshape", indices, em.constant([-1, length], "shape"), hint="places")
+    sizes = [size(em, dims[place], data, place) for place in range(length)]
+    lead = list((index or (None,))[: None if isinstance(axis, int) else -1])
+    numbers = [dim for dim in lead if isinstance(dim, int)]
+    count = math.prod(numbers) if index and len(numbers) == len(lead) else None
+    return scattered_in_rounds(em, reduction, data, rows, flat, sizes, count)
+
+
+def _tuples(
+    em: Emitter,
+    indices: ir.Value,
+    dims: tuple[int | str | None, ...] | None,
+    axis: int,
+    rank: int,
+) -> ir.Value:
+    """Return the whole index of each element: (..., rank), int64, for one along an axis."""
+    dims = dims or (None,) * rank
+    whole = indices
+    if indices.dtype != ir.DataType.INT64:
+        whole = em.op("Cast", indices, attributes={"to": ir.DataType.INT64.value})
+    last = em.constant([*[0] * rank, -1], "shape")  # copies each size; a column of one behind
+    columns = []
+    nothing = em.op("Mul", whole, em.constant(0), hint="nothing")
+    for place in range(rank):
+        one = whole
+        if place != axis:
+            counted = positions(em, dims[place], indices, place, place=place, rank=rank)
+            one = em.op("Add", nothing, counted, hint="column")
+        columns.append(em.op("Reshape", one, last, hint="column"))
+    if rank == 1:
+        return columns[0]
+    return em.op("Concat", *columns, attributes={"axis": rank}, hint="places")
