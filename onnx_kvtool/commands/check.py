@@ -209,13 +209,15 @@ def stream(
     """
     settings = settings or resolve(request)
     _refuse_nonsense(request, settings)
+    tally = tally or Tally(settings.fail_on)
     paths = find_models(request.paths)
     several = len(paths) > 1
     if request.shard is not None:
-        paths = take_shard(paths, parse_shard(request.shard))
+        shard = parse_shard(request.shard)
+        paths = take_shard(paths, shard)
+        tally.shard = "{}/{}".format(*shard)
     _spare_models(request, paths)
     settings = replace(settings, several=several)
-    tally = tally or Tally(settings.fail_on)
     sizes = _Sizes()
     baseline = None if request.write_baseline is None else NewBaseline(request.write_baseline)
     for found in _each(paths, settings, progress, may_copy):

@@ -189,6 +189,7 @@ class Tally:
         notes: As given; more may be added.
         failures: Files that were not checked to the end, and why.
         would_change: Whether fixes that were not written would change a model.
+        shard: `i/n`, which part of all files these are; None for all.
     """
 
     def __init__(
@@ -201,6 +202,7 @@ class Tally:
         self.notes = notes
         self.failures: list[tuple[str, Failure]] = []
         self.would_change = False
+        self.shard: str | None = None
         self._totals: Counter[str] = Counter()
         self._rules: dict[str, _Count] = {}
         for file in files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 from collections.abc import Iterator, Sequence
 
@@ -128,6 +129,21 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def take_shard(files: Sequence[str], shard: tuple[int, int]) -> list[str]:
-    """Return the files of one of `n` parts; together the parts hold each file once."""
+    """Return the files of one of `n` parts; together the parts hold each file once.
+
+    Which part a file is in follows from its path relative to the current directory alone: one that
+    comes or goes moves no other, so that each part finds its own results in a cache. Parts are of
+    about the same number of files where there are many.
+    """
     part, count = shard
-    return list(files[part - 1 :: count])
+    return [file for file in files if _part(file, count) == part]
+
+
+def _part(file: str, count: int) -> int:
+    """Return the part that holds a file, from 1."""
+    try:
+        place = os.path.relpath(file)
+    except ValueError:  # another drive
+        place = file
+    name = place.replace(os.sep, "/").encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big") % count + 1

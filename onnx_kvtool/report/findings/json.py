@@ -65,6 +65,8 @@ class JsonWriter(Writer):
             "fail_on": self.tally.fail_on,
             "notes": list(self.tally.notes),
         }
+        if self.tally.shard is not None:
+            keys["shard"] = self.tally.shard
         if self.statistics:
             keys["statistics"] = plain(self.tally.counts())
         yield "," + json.dumps(keys, indent=2).removeprefix("{") + "\n"

@@ -101,12 +101,29 @@ def test_standard_input_can_be_named_once(tree: Path) -> None:
         find_models(["-", "-"])
 
 
-def test_shards_hold_each_file_once() -> None:
-    files = [str(number) for number in range(7)]
-    parts = [take_shard(files, parse_shard(f"{part}/3")) for part in (1, 2, 3)]
-    assert sorted(file for part in parts for file in part) == files
-    assert [len(part) for part in parts] == [3, 2, 2]
-    assert take_shard(files, (5, 5)) == ["4"] and take_shard(files[:2], (5, 5)) == []
+def shards(files: list[str], count: int) -> list[list[str]]:
+    return [take_shard(files, parse_shard(f"{part}/{count}")) for part in range(1, count + 1)]
+
+
+def test_shards_hold_each_file_once_in_order() -> None:
+    files = [f"models/{number}.onnx" for number in range(400)]
+    parts = shards(files, 3)
+    assert sorted(file for part in parts for file in part) == sorted(files)
+    assert all(part == sorted(part, key=files.index) for part in parts)
+    assert all(100 < len(part) < 167 for part in parts), "they are of about one size"
+    assert shards(files, 1) == [files]
+
+
+def test_a_file_that_comes_moves_no_other() -> None:
+    files = [f"models/{number}.onnx" for number in range(50)]
+    more = sorted([*files, "models/17b.onnx"])
+    for before, after in zip(shards(files, 4), shards(more, 4), strict=True):
+        assert set(before) == set(after) - {"models/17b.onnx"}
+
+
+def test_a_shard_does_not_depend_on_how_a_file_is_named(tree: Path) -> None:
+    names = ["a/b.onnx", "./a/b.onnx", str(Path("a/b.onnx").resolve())]
+    assert len({[bool(part) for part in shards([name], 5)].index(True) for name in names}) == 1
 
 
 @pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "a/b", "1/2/3", "-1/2", "²/3"])
