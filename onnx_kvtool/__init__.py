@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.infer import infer
     from onnx_kvtool.commands.inspect import inspect
     from onnx_kvtool.commands.lower import lower
+    from onnx_kvtool.commands.merge import merge
     from onnx_kvtool.commands.output import save
     from onnx_kvtool.commands.print_ import print_model as print
     from onnx_kvtool.commands.raise_ import raise_
@@ -68,6 +69,7 @@ __all__ = [
     "inspect",
     "load",
     "lower",
+    "merge",
     "print",
     "raise_",
     "save",
@@ -103,6 +105,7 @@ _HOMES = {
     "inspect": "commands.inspect:inspect",
     "load": "core.model:read",
     "lower": "commands.lower:lower",
+    "merge": "commands.merge:merge",
     "print": "commands.print_:print_model",
     "raise_": "commands.raise_:raise_",
     "save": "commands.output:save",

@@ -15,6 +15,7 @@ from onnx_kvtool.cli.help import help_
 from onnx_kvtool.cli.infer import infer
 from onnx_kvtool.cli.inspect import inspect
 from onnx_kvtool.cli.lower import lower
+from onnx_kvtool.cli.merge import merge
 from onnx_kvtool.cli.ops import ops
 from onnx_kvtool.cli.print_ import print_
 from onnx_kvtool.cli.raise_ import raise_
@@ -36,6 +37,7 @@ COMMANDS: Table[str, click.Command] = Table(
         ("infer", infer),
         ("inspect", inspect),
         ("lower", lower),
+        ("merge", merge),
         ("ops", ops),
         ("print", print_),
         ("raise", raise_),
@@ -49,7 +51,7 @@ COMMANDS: Table[str, click.Command] = Table(
 
 _PURPOSES = {
     "Rewrite a model": ("lower", "raise"),
-    "Look at a model": ("inspect", "infer", "check", "print"),
+    "Look at a model": ("inspect", "infer", "check", "merge", "print"),
     "Run a model": ("eval", "verify", "bench"),
     "Ask what kvtool knows": ("ops", "rule", "targets", "help"),
 }

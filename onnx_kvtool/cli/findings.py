@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from onnx_kvtool.cli.output import write_text
 from onnx_kvtool.core.errors import UnwritableOutput
@@ -22,15 +22,73 @@ from onnx_kvtool.report.text import print_talk
 if TYPE_CHECKING:
     from onnx_kvtool.commands.check_settings import Settings
 
-__all__ = ["ShownFindings"]
+__all__ = ["ShownFindings", "Sink"]
+
+S = TypeVar("S", bound="Sink")
 
 
-class ShownFindings:
-    """The report of a run, written to a file or to standard output as it comes.
+class Sink:
+    """Where a report goes as it comes: a file, or standard output.
 
     A file appears as a whole, when the block has ended, or not at all. To standard output the
     lines of a format that has them go at once; a document goes there as a whole, and so does what
     a terminal would mix with the display of what is under way. What is kept until then is on disk.
+
+    Args:
+        writer: What makes the text.
+        output: File that gets it; None or `-` for standard output.
+    """
+
+    def __init__(self, writer: Writer, output: str | None) -> None:
+        self.writer = writer
+        self._output = None if output == "-" else output
+        self._open = contextlib.ExitStack()
+        self._emit: Callable[[str], None] = write_text
+        self._spool: Spool | None = None
+        if self._output is None and (sys.stdout.isatty() or not writer.in_lines):
+            self._spool = Spool()
+            self._emit = self._spool.add
+        self._is_begun = False
+
+    def __enter__(self: S) -> S:
+        """Open the file, so that one that cannot be written is refused before the work."""
+        if self._output is not None:
+            file = self._open.enter_context(replacing(self._output))
+
+            def emit(text: str) -> None:
+                file.write(text.encode())
+
+            self._emit = emit
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def write(self, text: str) -> None:
+        """Write what the writer has made of one file."""
+        if not self._is_begun:
+            self._is_begun = True
+            self.write(self.writer.begin())
+        if text:
+            self._emit(text)
+
+    def end(self) -> None:
+        """Write what comes last."""
+        self.write("")
+        for piece in self.writer.end():
+            self._emit(piece)
+        if self._spool is not None:
+            for piece in self._spool.pieces():
+                write_text(piece)
+
+
+class ShownFindings(Sink):
+    """The report of a run, and what there is to say of it.
 
     Args:
         settings: Format and what belongs to it.
@@ -51,13 +109,10 @@ class ShownFindings:
         self._color = color
         self._quiet = quiet
         self._verbose = verbose
-        to_stdout = output is None or output == "-"
-        self._output = None if to_stdout else output
         kind = WRITERS.get(settings.output_format)
-        self._writer: Writer
         if kind is None:
-            styled = to_stdout and (sys.stdout.isatty() if color is None else color)
-            self._writer = TextWriter(
+            styled = output in (None, "-") and (sys.stdout.isatty() if color is None else color)
+            writer: Writer = TextWriter(
                 self.tally,
                 statistics=settings.statistics,
                 diff=settings.fix == "show",
@@ -65,53 +120,22 @@ class ShownFindings:
                 verbose=verbose,
             )
         else:
-            self._writer = kind(self.tally, statistics=settings.statistics)
-        self._emit: Callable[[str], None] = write_text
-        self._spool: Spool | None = None
-        if to_stdout and (sys.stdout.isatty() or not self._writer.in_lines):
-            self._spool = Spool()
-            self._emit = self._spool.add
-        self._is_begun = False
+            writer = kind(self.tally, statistics=settings.statistics)
+        super().__init__(writer, output)
         self._summary = StepSummary()
         self._for_github = settings.output_format == "github"
-        self._open = contextlib.ExitStack()
-
-    def __enter__(self) -> ShownFindings:
-        """Open the file, so that one that cannot be written is refused before the work."""
-        if self._output is not None:
-            file = self._open.enter_context(replacing(self._output))
-
-            def emit(text: str) -> None:
-                file.write(text.encode())
-
-            self._emit = emit
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
 
     def file(self, file: FileReport) -> None:
         """Show the findings of one file, and on standard error what else there is to say of it."""
-        self._say(self._begun())
-        self._say(self._writer.file(file))
+        self.write(self.writer.file(file))
         if self._for_github:
             self._summary.add(file)
         if not self._quiet:
             print_talk(remarks_of(file, verbose=self._verbose), color=self._color)
 
     def end(self) -> None:
-        """Write what comes last."""
-        self._say(self._begun())
-        for piece in self._writer.end():
-            self._say(piece)
-        if self._spool is not None:
-            for piece in self._spool.pieces():
-                write_text(piece)
+        """Write what comes last, and what GitHub Actions asks for."""
+        super().end()
         if self._for_github:
             _append_for_github(
                 "GITHUB_STEP_SUMMARY", "step summary", self._summary.text(self.tally)
@@ -128,16 +152,6 @@ class ShownFindings:
             offers_fixes = self._settings.fix != "show"
             last = closing(self.tally, fails=fails, offers_fixes=offers_fixes)
             print_talk(last, color=self._color)
-
-    def _begun(self) -> str:
-        if self._is_begun:
-            return ""
-        self._is_begun = True
-        return self._writer.begin()
-
-    def _say(self, text: str) -> None:
-        if text:
-            self._emit(text)
 
 
 def _append_for_github(variable: str, what: str, text: str) -> None:

@@ -25,6 +25,9 @@ REPORTS = {
 }
 """What each command that has `--format json` reports."""
 
+_SAME = {"merge": "check"}
+"""Commands whose JSON is that of another, its name included: what is merged can be merged again."""
+
 
 def document(command: str) -> dict[str, Any]:
     """Return the schema (draft 2020-12) of the JSON that a command prints."""
@@ -58,4 +61,4 @@ def text_of(command: str) -> str:
 
 def show_schema(command: str) -> None:
     """Write the schema of a command to standard output."""
-    write_data(text_of(command))
+    write_data(text_of(_SAME.get(command, command)))

@@ -24,6 +24,7 @@ __all__ = [
     "ExternalData",
     "IndexDtype",
     "InspectFormat",
+    "MergedFormat",
     "PrintedWeights",
     "ReportFormat",
     "RuntimeChoice",
@@ -54,6 +55,7 @@ ElementType = Literal["float16", "float32"]
 ExternalData = Literal["reference", "link", "copy"]
 IndexDtype = Literal["int64", "int32"]
 InspectFormat = Literal["text", "json", "html", "dot", "mermaid"]
+MergedFormat = Literal["json", "jsonl", "sarif", "junit"]
 PrintedWeights = Literal["digest", "embedded", "none"]
 ReportFormat = Literal["text", "json"]
 RuntimeName = Literal["reference", "onnxruntime"]

@@ -16,6 +16,7 @@ from onnx_kvtool.commands.evaluate import EvalRequest
 from onnx_kvtool.commands.infer import InferRequest
 from onnx_kvtool.commands.inspect import InspectRequest
 from onnx_kvtool.commands.lower import LowerRequest
+from onnx_kvtool.commands.merge import MergeRequest
 from onnx_kvtool.commands.ops import OpsRequest
 from onnx_kvtool.commands.print_ import PrintRequest
 from onnx_kvtool.commands.raise_ import RaiseRequest
@@ -29,6 +30,7 @@ REQUESTS: dict[str, Any] = {
     "infer": InferRequest,
     "inspect": InspectRequest,
     "lower": LowerRequest,
+    "merge": MergeRequest,
     "ops": OpsRequest,
     "print": PrintRequest,
     "raise": RaiseRequest,
@@ -45,6 +47,7 @@ FUNCTIONS = {
     "infer": kv.infer,
     "inspect": kv.inspect,
     "lower": kv.lower,
+    "merge": kv.merge,
     "print": kv.print,
     "raise": kv.raise_,
     "verify": kv.verify,

@@ -29,13 +29,16 @@ class JunitWriter(Writer):
         self._counts = dict.fromkeys(("tests", "failures", "errors"), 0)
 
     def file(self, file: FileReport) -> str:
-        """Keep a suite: the counts stand in front of all."""
-        suite = self._suite(file)
+        """Keep the suite of one file: the counts stand in front of all."""
+        self.suite(self._of_file(file))
+        return ""
+
+    def suite(self, suite: Element) -> None:
+        """Keep a suite."""
         for count in self._counts:
             self._counts[count] += int(suite.get(count, "0"))
         indent(suite, level=1)
         self._suites.add("  " + tostring(suite, encoding="unicode").rstrip() + "\n")
-        return ""
 
     def end(self) -> Iterator[str]:
         """Yield the document."""
@@ -47,7 +50,7 @@ class JunitWriter(Writer):
         yield from self._suites.pieces()
         yield "</testsuites>\n"
 
-    def _suite(self, file: FileReport) -> Element:
+    def _of_file(self, file: FileReport) -> Element:
         path = escape(shown_path(file.path))
         suite = Element("testsuite", name=path)
         by_rule: dict[str, list[Finding]] = {}

@@ -20,10 +20,12 @@ from onnx_kvtool.report.findings.names import qualified_name
 from onnx_kvtool.report.findings.paths import uri
 from onnx_kvtool.report.findings.writer import Writer
 
-__all__ = ["SarifWriter"]
+__all__ = ["LEVELS", "SarifWriter"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+"""The level of a result, by severity."""
+
 _FINGERPRINT = "kvtool/v1"
 
 
@@ -37,8 +39,8 @@ class SarifWriter(Writer):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._results = ListInParts(3)
-        self._indices = {code: index for index, code in enumerate(RULES)}
+        self.results = ListInParts(3)
+        self.indices = {code: index for index, code in enumerate(RULES)}
 
     def begin(self) -> str:
         """Return the description of the tool."""
@@ -59,13 +61,13 @@ class SarifWriter(Writer):
 
     def file(self, file: FileReport) -> str:
         """Return the results of one file."""
-        return self._results.items(
-            [_result(one, file.path, self._indices[one.code]) for one in file.findings]
+        return self.results.items(
+            [_result(one, file.path, self.indices[one.code]) for one in file.findings]
         )
 
     def end(self) -> Iterator[str]:
         """Yield how the run went."""
-        yield self._results.end()
+        yield self.results.end()
         notifications = [
             {"level": "error", "message": {"text": f"{path}: {failure.message}"}}
             for path, failure in self.tally.failures
@@ -86,7 +88,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
         "shortDescription": {"text": f"{rule.summary}."},
         "fullDescription": {"text": rule.section("What it does") or f"{rule.summary}."},
         "help": {"text": page, "markdown": page},
-        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "defaultConfiguration": {"level": LEVELS[rule.severity]},
         "properties": {"tags": ["onnx", rule.basis], "precision": _precision(rule)},
     }
 
@@ -103,7 +105,7 @@ def _result(finding: Finding, path: str, index: int) -> dict[str, Any]:
     return {
         "ruleId": finding.code,
         "ruleIndex": index,
-        "level": _LEVELS[finding.severity],
+        "level": LEVELS[finding.severity],
         "message": {"text": text[:1].upper() + text[1:] + "."},
         "locations": [_location(finding.location, path)],
         "partialFingerprints": {_FINGERPRINT: finding.fingerprint},

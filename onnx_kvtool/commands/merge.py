@@ -1,0 +1,258 @@
+"""`kvtool merge`: the reports of the parts of one check, as one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+from xml.etree import ElementTree as ET
+
+from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.core.choices import CheckFormat, MergedFormat, words
+from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.suggestion import missing_file_help
+from onnx_kvtool.lint.report import CheckReport, FileReport
+from onnx_kvtool.lint.settings.files import parse_shard
+
+__all__ = ["MergeRequest", "Part", "merge", "parts", "resolve_format"]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRequest:
+    """What `kvtool merge` was asked to do.
+
+    Attributes:
+        reports: Files that `kvtool check` has written, all in one format.
+        fail_on: Severity from which on a finding makes the answer no.
+        output_format: Format of the result; None for that of the reports.
+        output: File that gets the result; None or `-` for standard output.
+    """
+
+    reports: tuple[str, ...]
+    fail_on: Severity | None = None
+    output_format: CheckFormat | None = None
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One report that was read.
+
+    Attributes:
+        path: The file.
+        kind: Its format.
+        data: What stands in it: the object of JSON and SARIF, the objects of JSON lines, the root
+            element of JUnit.
+    """
+
+    path: str
+    kind: MergedFormat
+    data: Any
+
+    def files(self) -> Iterator[FileReport]:
+        """Yield the reports of its files, if it is JSON."""
+        for file in self.data["files"]:
+            yield FileReport.from_json(file)
+
+
+@speaking_python
+def merge(reports: Sequence[str | os.PathLike[str]], *, fail_on: Severity = "error") -> CheckReport:
+    """Return the JSON reports of the parts of one check as one report.
+
+    Args:
+        reports: Files that `kvtool check --format json` has written.
+        fail_on: Severity from which on a finding makes `exit_code` 1.
+
+    Raises:
+        UnreadableModel: If a file is no such report.
+        UsageError: If there is no report; if two speak of one file; if parts of a `--shard` are
+            missing.
+
+    Examples:
+        >>> whole = kv.merge(["first.json", "second.json"])
+        >>> whole.summary.files, whole.exit_code
+        (2, 1)
+    """
+    request = MergeRequest(tuple(os.fspath(path) for path in reports), fail_on, "json")
+    files = [file for part in parts(request) for file in part.files()]
+    return CheckReport(tuple(files), fail_on)
+
+
+def parts(request: MergeRequest) -> Iterator[Part]:
+    """Yield the reports, one at a time, when it is sure that all of them can be merged.
+
+    They are read twice for that, so that never more than one is in memory.
+
+    Raises:
+        UnreadableModel: If a file is no report of `kvtool check`.
+        UsageError: If there is no report; if their formats differ; if two speak of one file; if
+            parts of a `--shard` are missing or come twice.
+    """
+    _judge(request)
+    for path in request.reports:
+        yield _read(path)
+
+
+def resolve_format(request: MergeRequest) -> CheckFormat:
+    """Return the format of the result.
+
+    Raises:
+        UnreadableModel: If the first report is none.
+        UsageError: If the reports do not hold what the format wants: only JSON holds all.
+    """
+    if not request.reports:
+        raise UsageError("there is no report to merge", help="name the reports of the parts")
+    kind = _read(request.reports[0]).kind
+    wanted: CheckFormat = request.output_format or kind
+    if kind not in ("json", wanted):
+        raise UsageError(
+            f"the reports are {_NAMES[kind]}, which cannot become `{wanted}`",
+            help="let the parts write `--format json`, which becomes any format",
+        )
+    if kind == "junit" and request.fail_on is not None:
+        raise UsageError(
+            "`--fail-on` is for the checks that write JUnit: it says what failed, not how badly",
+            help="leave it out, or let the parts write `--format json`",
+        )
+    return wanted
+
+
+_NAMES: dict[MergedFormat, str] = {
+    "json": "JSON",
+    "jsonl": "JSON lines",
+    "sarif": "SARIF",
+    "junit": "JUnit",
+}
+
+
+def _judge(request: MergeRequest) -> None:
+    """Refuse reports that are not the parts of one check."""
+    resolve_format(request)
+    kinds: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    shards: dict[str, str] = {}
+    for path in request.reports:
+        part = _read(path)
+        kinds.setdefault(part.kind, path)
+        if len(kinds) > 1:
+            one, other = kinds
+            raise UsageError(
+                f"`{kinds[one]}` is {_NAMES[cast(MergedFormat, one)]} and `{kinds[other]}` is "
+                f"{_NAMES[cast(MergedFormat, other)]}, expected reports of one format"
+            )
+        for file in _subjects(part):
+            if owners.setdefault(file, path) != path:
+                raise UsageError(
+                    f"`{owners[file]}` and `{path}` both report on `{file}`",
+                    help="name each report once, and those of one check alone",
+                )
+        if part.kind == "json" and isinstance(shard := part.data.get("shard"), str):
+            if shard in shards:
+                raise UsageError(f"`{shards[shard]}` and `{path}` both are part {shard}")
+            shards[shard] = path
+    _check_shards(shards, len(request.reports))
+
+
+def _check_shards(shards: dict[str, str], reports: int) -> None:
+    """Refuse shards of which some are missing: what a lost job would have found is not known."""
+    if not shards:
+        return
+    counts = {parse_shard(shard)[1] for shard in shards}
+    if len(counts) > 1 or len(shards) < reports:
+        raise UsageError(
+            f"the reports are parts {', '.join(shards)} of different checks",
+            help="merge the reports of one check",
+        )
+    (count,) = counts
+    missing = [f"{i}/{count}" for i in range(1, count + 1) if f"{i}/{count}" not in shards]
+    if missing:
+        raise UsageError(
+            f"the report of part {missing[0]} is missing"
+            + (f", and {len(missing) - 1} more" if missing[1:] else ""),
+            help="name the reports of all parts; a part that failed has to run again",
+        )
+
+
+def _subjects(part: Part) -> Iterator[str]:
+    """Yield the files on which a report speaks, each once."""
+    data = part.data
+    if part.kind == "json":
+        yield from dict.fromkeys(str(file.get("path")) for file in data["files"])
+    elif part.kind == "jsonl":
+        yield from dict.fromkeys(str(line["path"]) for line in data)
+    elif part.kind == "junit":
+        yield from dict.fromkeys(str(suite.get("name")) for suite in data)
+    else:
+        results = (result for run in data["runs"] for result in run.get("results", ()))
+        yield from dict.fromkeys(map(sarif_path, results))
+
+
+def sarif_path(result: dict[str, Any]) -> str:
+    """Return the file that a result of SARIF is about."""
+    try:
+        place = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    except (KeyError, IndexError, TypeError):
+        return ""
+    return str(place)
+
+
+def _read(path: str) -> Part:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read()
+    except FileNotFoundError as error:
+        raise UnreadableModel(
+            f"`{path}` does not exist", help=missing_file_help(path, ".json")
+        ) from error
+    except OSError as error:
+        raise UnreadableModel(f"`{path}` cannot be read: {error.strerror or error}") from error
+    part = _parsed(path, text)
+    if part is None:
+        raise UnreadableModel(
+            f"`{path}` is no report of `kvtool check`",
+            help="merge what `kvtool check -o FILE` has written with `--format json`, `jsonl`, "
+            "`sarif` or `junit`",
+        )
+    return part
+
+
+def _parsed(path: str, text: str) -> Part | None:
+    """Return what a report says; None if it is none."""
+    if text.lstrip().startswith("<"):
+        if "<!" in text:
+            return None  # no report has a document type, nor entities that could grow
+        try:
+            root = ET.fromstring(text)
+        except ET.ParseError:
+            return None
+        is_ours = root.tag == "testsuites" and root.get("name") == "kvtool"
+        return Part(path, "junit", root) if is_ours else None
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict) and "runs" in data:
+        return Part(path, "sarif", data) if _is_sarif(data) else None
+    if isinstance(data, dict) and data.get("command") == "check":
+        return Part(path, "json", data) if isinstance(data.get("files"), list) else None
+    try:
+        lines = [json.loads(line) for line in text.splitlines()]
+    except (ValueError, RecursionError):
+        return None
+    is_ours = all(
+        isinstance(line, dict)
+        and {"path", "code", "severity"} <= line.keys()
+        and line["severity"] in words(Severity)
+        for line in lines
+    )
+    return Part(path, "jsonl", lines) if is_ours else None
+
+
+def _is_sarif(data: dict[str, Any]) -> bool:
+    try:
+        return all(run["tool"]["driver"]["name"] == "kvtool" for run in data["runs"])
+    except (KeyError, TypeError):
+        return False
