@@ -216,9 +216,23 @@ def _optional_codes(
     help="Number of worker processes.  [default: 1]",
 )
 @option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Let the workers of a Dask cluster check the files: the address of its scheduler. Needs"
+    " onnx-kvtool[dask].",
+)
+@option(
     "--shard",
     metavar="I/N",
     help="Check the I-th of N parts of the files, to spread them over machines.",
+    section="Input",
+)
+@option(
+    "--cache-dir",
+    metavar="DIR",
+    type=click.Path(readable=False, file_okay=False),
+    help="Use results of earlier runs in this directory for models that have not changed, and keep"
+    " those of this run there.",
     section="Input",
 )
 @budget_option

@@ -54,6 +54,8 @@ class CheckRequest:
         isolated: Whether to ignore configuration files.
         jobs: Number of worker processes.
         shard: `i/n`: which part of the files to check.
+        cache_dir: Directory with results of earlier runs, which gets those of this one.
+        dask: Address of a scheduler whose workers check the files.
         dims: Sizes of symbolic dimensions.
         verify_budget: What comparing a fixed model may take, as `Budget.parse` reads it; None for
             the default.
@@ -79,6 +81,8 @@ class CheckRequest:
     isolated: bool = False
     jobs: int | None = None
     shard: str | None = None
+    cache_dir: str | None = None
+    dask: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
     verify_budget: str | None = None
     output_format: str | None = None
@@ -98,6 +102,8 @@ def check(
     fail_on: Severity = "error",
     config: str | os.PathLike[str] | None = None,
     jobs: int = 1,
+    cache_dir: str | os.PathLike[str] | None = None,
+    dask: str | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> CheckReport:
     """Return what the rules find in a model, or in several.
@@ -118,6 +124,10 @@ def check(
         config: Configuration file.
         jobs: Number of worker processes. Above 1, a script must guard its entry with
             `if __name__ == "__main__"`, as everywhere with `multiprocessing`.
+        cache_dir: Directory with results of earlier runs, which are used for files that are still
+            the same, and which gets those of this run; made when it is not there.
+        dask: Address of the scheduler of a Dask cluster whose workers check the files, which they
+            reach by the same paths; with it `jobs` counts for nothing.
         dims: Sizes of symbolic dimensions, by name, at least 1.
 
     Returns:
@@ -155,6 +165,8 @@ def check(
         config=None if config is None else os.fspath(config),
         isolated=config is None,
         jobs=jobs,
+        cache_dir=None if cache_dir is None else os.fspath(cache_dir),
+        dask=dask,
         dims=dims or {},
     )
     if isinstance(model, ir.Model | onnx.ModelProto):
@@ -173,7 +185,7 @@ def run(request: CheckRequest) -> CheckReport:
     """Carry out `kvtool check` and keep all reports; see `stream`."""
     files: list[FileReport] = []
     tally = stream(request, files.append)
-    return CheckReport(tuple(files), tally.fail_on, tally.notes)
+    return CheckReport(tuple(files), tally.fail_on, tally.notes, tally.shard)
 
 
 def stream(
@@ -242,14 +254,42 @@ def stream(
 def _each(
     paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool
 ) -> Iterator[FileReport]:
-    """Yield the report of each file, in order."""
+    """Yield the report of each file, in order: of an earlier run where that still holds."""
+    if settings.cache_dir is None or settings.fix != "none":
+        yield from _checked(paths, settings, progress, may_copy)
+        return
+    from onnx_kvtool.commands.check_cache import Kept
+
+    with Kept(settings.cache_dir, settings) as kept:
+        has = [path != "-" and kept.has(path) for path in paths]
+        others = [path for path, is_kept in zip(paths, has, strict=True) if not is_kept]
+        checked = _checked(others, settings, progress, may_copy)
+        for path, is_kept in zip(paths, has, strict=True):
+            if is_kept:
+                yield kept.get(path)
+                continue
+            file = next(checked)
+            kept.keep(file)
+            yield file
+
+
+def _checked(
+    paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool
+) -> Iterator[FileReport]:
+    """Yield the report of each file, in order, from a look at it."""
     jobs = 1 if "-" in paths else settings.jobs  # workers have another standard input
     work = functools.partial(check_file, settings=settings)
     if jobs > 1 and settings.fix == "apply":
         for path in paths:  # which other processes will write
             watch(path)
     dead = functools.partial(died, settings=settings)
-    with run_jobs(work, paths, jobs, dead, may_copy=may_copy) as results:
+    if settings.dask is None:
+        running = run_jobs(work, paths, jobs, dead, may_copy=may_copy)
+    else:
+        from onnx_kvtool.commands.check_dask import run_on_cluster
+
+        running = run_on_cluster(work, paths, settings.dask, dead)
+    with running as results:
         for number in range(1, len(paths) + 1):
             progress("checking, model", number, len(paths))
             yield next(results)
@@ -267,6 +307,13 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
             "a baseline is written of the models as they are, not of fixed ones",
             help="fix first, then write the baseline",
         )
+    if settings.dask is not None and settings.fix == "apply":
+        raise UsageError(
+            "`--fix` replaces files, and the workers of `--dask` may have others",
+            help="fix without `--dask`",
+        )
+    if settings.dask is not None and "-" in request.paths:
+        raise UsageError("the workers of `--dask` have another standard input than this process")
     check_least("jobs", request.jobs, 1)
 
 

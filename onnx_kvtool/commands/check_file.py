@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import traceback
 from collections.abc import Sequence
@@ -13,13 +14,16 @@ import onnx_ir as ir
 from onnx_kvtool.commands.arguments import impossible_size
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
-from onnx_kvtool.core.files.external_data import check_external_data
+from onnx_kvtool.core.files.external_data import check_external_data, external_files
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.messages.carried import external_extras
 from onnx_kvtool.core.model import read, write
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.shortage import as_shortage
+from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.lint.binding import bound
 from onnx_kvtool.lint.engine import look
+from onnx_kvtool.lint.facts.name_templates import GENAI_CONFIG
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.lint.fixing import apply_fixes, fixable
 from onnx_kvtool.lint.onnx_text import changes, snapshot
@@ -127,6 +131,8 @@ class _Check:
             unknown_dims=tuple(sorted(self.settings.dims.keys() - names)),
             dims=tuple(sorted(names)),
             impossible_size=impossible_size(self.model, self.settings.dims),
+            stamp=origin(self.model).stamp,
+            beside=_beside(self.model),
         )
         if self.settings.fix == "none" or not fixable(found, self.settings.allowed):
             return report
@@ -187,6 +193,18 @@ class _Check:
         except KvtoolError as error:
             self.notes.append(f"the fixed model was not compared: {error.message}")
             return None
+
+
+def _beside(model: ir.Model) -> tuple[tuple[str, bool], ...]:
+    """Return the files that rules look at, relative to the model, and whether into them."""
+    hashed = {
+        os.fspath(tensor.location)
+        for _, tensor in tensors(model)
+        if isinstance(tensor, ir.ExternalTensor)
+        and any(key == "checksum" for key, _ in external_extras(tensor))
+    }
+    data = dict.fromkeys(file.location for file in external_files(model))
+    return (GENAI_CONFIG, True), *((name, name in hashed) for name in data)
 
 
 def _portable(findings: Sequence[Finding]) -> tuple[Finding, ...]:

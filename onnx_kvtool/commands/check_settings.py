@@ -42,6 +42,9 @@ class Settings:
         output_format: Format of the report.
         statistics: Whether to count findings.
         jobs: Number of worker processes.
+        cache_dir: Directory with results of earlier runs, which gets those of this one; None for
+            none.
+        dask: Address of a scheduler whose workers check the files; None for this machine.
         several: Whether a file that cannot be read is a finding.
     """
 
@@ -57,6 +60,8 @@ class Settings:
     output_format: str = "text"
     statistics: bool = False
     jobs: int = 1
+    cache_dir: str | None = None
+    dask: str | None = None
     several: bool = False
 
 
@@ -87,6 +92,8 @@ def resolve(request: CheckRequest) -> Settings:
         output_format=_word(request.output_format, values, "format", "text", FORMATS),
         statistics=_flag(request.statistics, values, "statistics"),
         jobs=request.jobs or values.get("jobs", 1),
+        cache_dir=_cache_dir(request, config),
+        dask=request.dask,
     )
 
 
@@ -148,6 +155,13 @@ def _baseline(request: CheckRequest, config: Config) -> Baseline | None:
         return read_baseline(request.baseline)
     named = config.values.get("baseline")
     return None if named is None else read_baseline(os.path.join(config.base, named))
+
+
+def _cache_dir(request: CheckRequest, config: Config) -> str | None:
+    if request.cache_dir is not None:
+        return request.cache_dir
+    named = config.values.get("cache-dir")
+    return None if named is None else os.path.join(config.base, named)
 
 
 def _fix_mode(request: CheckRequest, values: Mapping[str, Any]) -> FixMode:

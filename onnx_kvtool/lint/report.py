@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.files.atomic import Stamp
 from onnx_kvtool.core.record import Key, Record, plain
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.lint.finding import Finding
@@ -81,6 +82,10 @@ class FileReport(Record):
             all can be.
         dims: Names of the dimensions of its inputs.
         seconds: How long it took.
+        stamp: Of the file when it was read; None where there is none.
+        beside: Files beside the model which the findings depend on, relative to its directory, and
+            whether on their content too.
+        is_kept: Whether this is the result of an earlier run.
     """
 
     path: str
@@ -97,6 +102,9 @@ class FileReport(Record):
     impossible_size: str | None = None
     dims: tuple[str, ...] = field(default=(), compare=False)
     seconds: float = field(default=0.0, compare=False)
+    stamp: Stamp | None = field(default=None, compare=False)
+    beside: tuple[tuple[str, bool], ...] = field(default=(), compare=False)
+    is_kept: bool = field(default=False, compare=False)
 
     JSON = (
         "path",
@@ -189,6 +197,7 @@ class Tally:
         notes: As given; more may be added.
         failures: Files that were not checked to the end, and why.
         would_change: Whether fixes that were not written would change a model.
+        kept: Files whose results are those of an earlier run.
         shard: `i/n`, which part of all files these are; None for all.
     """
 
@@ -202,6 +211,7 @@ class Tally:
         self.notes = notes
         self.failures: list[tuple[str, Failure]] = []
         self.would_change = False
+        self.kept = 0
         self.shard: str | None = None
         self._totals: Counter[str] = Counter()
         self._rules: dict[str, _Count] = {}
@@ -212,6 +222,7 @@ class Tally:
         """Count one more file."""
         if file.failure is not None:
             self.failures.append((file.path, file.failure))
+        self.kept += file.is_kept
         self.would_change |= bool(file.diff) and not file.written
         self._totals["files"] += 1
         self._totals["fixed"] += len(file.fixed)
@@ -264,6 +275,7 @@ class CheckReport(Shown):
         files: One report for each file, in the order in which they were named.
         fail_on: Severity from which on a finding makes the answer no.
         notes: Remarks for people about the whole run.
+        shard: `i/n`, which part of all files these are; None for all.
 
     Examples:
         >>> report = kv.check("wrong_axis.onnx")
@@ -274,8 +286,16 @@ class CheckReport(Shown):
     files: tuple[FileReport, ...]
     fail_on: Severity = "error"
     notes: tuple[str, ...] = field(default=())
+    shard: str | None = None
 
-    JSON = ("files", "summary", "fail_on", "notes", Key("counts", "statistics", is_asked=True))
+    JSON = (
+        "files",
+        "summary",
+        "fail_on",
+        "notes",
+        Key("shard", is_optional=True),
+        Key("counts", "statistics", is_asked=True),
+    )
 
     def __iter__(self) -> Iterator[Finding]:
         for file in self.files:
@@ -290,7 +310,9 @@ class CheckReport(Shown):
     @property
     def tally(self) -> Tally:
         """What all files come to."""
-        return Tally(self.fail_on, self.files, self.notes)
+        tally = Tally(self.fail_on, self.files, self.notes)
+        tally.shard = self.shard
+        return tally
 
     @property
     def summary(self) -> Summary:

@@ -11,7 +11,17 @@ from typing import Any
 
 from onnx_kvtool.lint.facts.directions import DIRECTIONS
 
-__all__ = ["TEMPLATES", "Template", "configured_templates", "counterpart", "same_but_direction"]
+__all__ = [
+    "GENAI_CONFIG",
+    "TEMPLATES",
+    "Template",
+    "configured_templates",
+    "counterpart",
+    "same_but_direction",
+]
+
+GENAI_CONFIG = "genai_config.json"
+"""File beside a model in which onnxruntime-genai looks for the names of its caches."""
 
 _MOST_BYTES = 1 << 20
 _LAYER = "%d"
@@ -102,7 +112,7 @@ def configured_templates(path: str) -> tuple[Template, ...]:
     """
     if path in ("", "-"):
         return ()
-    place = os.path.join(os.path.dirname(os.path.abspath(path)), "genai_config.json")
+    place = os.path.join(os.path.dirname(os.path.abspath(path)), GENAI_CONFIG)
     try:
         if not os.path.isfile(place) or os.path.getsize(place) > _MOST_BYTES:
             return ()
@@ -126,7 +136,7 @@ def _of_section(section: Mapping[str, Any]) -> Iterator[Template]:
             continue
         present = outputs.get(past_field.replace("past", "present", 1))
         if isinstance(given, str) and isinstance(present, str):
-            yield Template("genai_config.json", given, present)
+            yield Template(GENAI_CONFIG, given, present)
 
 
 def _get(config: Any, key: str) -> Mapping[str, Any]:

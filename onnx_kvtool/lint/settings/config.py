@@ -28,6 +28,7 @@ _NAMES = ("kvtool.toml", "pyproject.toml")
 # Flags that say what one run is for, and would be odd as the habit of a project.
 _FLAGS_ONLY = (
     "config",
+    "dask",
     "diff",
     "isolated",
     "output",
@@ -126,6 +127,7 @@ KEYS: Table[str, Callable[[Any], Any]] = Table(
         ("exit-zero", _truth),
         ("statistics", _truth),
         ("jobs", _count),
+        ("cache-dir", _text),
         ("dim", _dims),
     ],
 )

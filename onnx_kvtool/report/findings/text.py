@@ -146,7 +146,7 @@ def closing(
         return
     in_files = f"in {counted(summary.files, 'file')}"
     total = summary.error + summary.warning + summary.info
-    hidden = _hidden(summary.suppressed, summary.baselined)
+    hidden = _hidden(summary.suppressed, summary.baselined, tally.kept)
     if not total:
         yield Line("checked", f"no findings {in_files}{hidden}", "green")
     else:
@@ -168,12 +168,14 @@ def _tally(report: CheckReport | Tally) -> Tally:
     return report if isinstance(report, Tally) else report.tally
 
 
-def _hidden(suppressed: int, baselined: int) -> str:
+def _hidden(suppressed: int, baselined: int, kept: int) -> str:
     parts = []
     if suppressed:
         parts.append(f"{suppressed} suppressed")
     if baselined:
         parts.append(f"{baselined} in the baseline")
+    if kept:
+        parts.append(f"{counted(kept, 'file')} unchanged since an earlier run")
     return f" ({', '.join(parts)})" if parts else ""
 
 

@@ -1,0 +1,147 @@
+"""Doing one thing to many files on a Dask cluster, which somebody else runs."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from onnx_kvtool import __version__
+from onnx_kvtool.core.errors import UsageError
+
+__all__ = ["run_on_cluster"]
+
+_AHEAD = 16
+"""Files for each thread of the cluster that are submitted ahead of the one that is waited for."""
+
+_PATIENCE = 30  # seconds for which a scheduler is asked for an answer
+
+_one_at_a_time = threading.Lock()
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def run_on_cluster(
+    work: Callable[[str], T], items: Sequence[str], address: str, died: Callable[[str], T]
+) -> Iterator[Iterator[T]]:
+    """Give the block `work(item)` for each item, in the order of the items.
+
+    A worker that is lost loses nothing: what it was at is done by another. An item that takes its
+    worker down again and again is done once more alone, as others were on these workers too; if
+    that takes one down as well, `died` tells so.
+
+    Args:
+        work: What is to be done; it does not raise, and is picklable as are its results. A worker
+            does it in the current directory of this process, where it has that.
+        items: What it is done to.
+        address: Of the scheduler, such as `tcp://10.0.0.1:8786`.
+        died: Makes the result of an item under which workers died.
+
+    Raises:
+        UsageError: If Dask is not installed, nothing answers at the address, there is no worker
+            behind it, or one has another version of kvtool.
+    """
+    distributed = _distributed()
+    try:
+        client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"no scheduler of Dask answers at `{address}`",
+            help="start one with `dask scheduler`, and name the address that it prints",
+        ) from error
+    with client:
+        threads = _threads(client, address)
+        yield _results(distributed, client, work, items, died, _AHEAD * threads)
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError(
+            "`--dask` needs the package `distributed`, which is not installed",
+            help="`pip install 'onnx-kvtool[dask]'`",
+        ) from error
+    return distributed
+
+
+def _threads(client: Any, address: str) -> int:
+    """Return how many threads the workers have, all of which have this version of kvtool."""
+    versions: dict[str, str | None] = client.run(_installed)
+    if not versions:
+        raise UsageError(
+            f"the scheduler at `{address}` has no worker",
+            help=f"start some with `dask worker {address}`",
+        )
+    for worker, version in sorted(versions.items()):
+        if version != __version__:
+            has = "no kvtool" if version is None else f"kvtool {version}"
+            raise UsageError(
+                f"the worker `{worker}` has {has}, expected {__version__}",
+                help=f"`pip install onnx-kvtool=={__version__}` where the workers run",
+            )
+    return sum(client.nthreads().values())
+
+
+def _installed() -> str | None:
+    """Return the version of kvtool on a worker; None where there is none."""
+    # Sent as a whole: a worker without kvtool could not import this module.
+    import importlib
+
+    try:
+        return str(importlib.import_module("onnx_kvtool").__version__)
+    except ImportError:
+        return None
+
+
+_installed.__module__ = "__main__"
+
+
+def _results(
+    distributed: Any,
+    client: Any,
+    work: Callable[[str], T],
+    items: Sequence[str],
+    died: Callable[[str], T],
+    ahead: int,
+) -> Iterator[T]:
+    """Yield results in order, of which no more are held than are ahead of the next."""
+    place = os.getcwd()
+
+    def submitted(item: str) -> Any:
+        return client.submit(_there, work, item, place, pure=False)
+
+    todo = iter(items)
+    begun: deque[tuple[str, Any]] = deque(
+        (item, submitted(item)) for item in itertools.islice(todo, ahead)
+    )
+    while begun:
+        item, future = begun.popleft()
+        try:
+            result = future.result()
+        except distributed.KilledWorker:
+            for _, other in begun:
+                other.exception()  # which waits, so that nothing else is on the workers
+            try:
+                result = submitted(item).result()
+            except distributed.KilledWorker:
+                result = died(item)
+        begun.extend((item, submitted(item)) for item in itertools.islice(todo, 1))
+        yield result
+
+
+def _there(work: Callable[[str], T], item: str, place: str) -> T:
+    """Do the work on a worker; one thing at a time, as it is in a process of its own elsewhere."""
+    with _one_at_a_time:
+        here = os.getcwd()
+        with contextlib.suppress(OSError):  # files that are named by URLs need no directory
+            os.chdir(place)
+        try:
+            return work(item)
+        finally:
+            os.chdir(here)
