@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.choices import AttentionForm
 from onnx_kvtool.analysis.attention.mask_function import MaskFunction
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.unproven import Unproven
@@ -125,6 +126,14 @@ class RaiseOutcome(RaiseReport):
         if self.blocked:
             said |= {name: [] for name in _DONE}
         return RaiseReport(**{**said, "model": path})
+
+    def tell(self, node: ir.Node, sentence: str, *, form: AttentionForm | None = None) -> None:
+        """Add to the proof of an Attention that was written, and say what it reads, once."""
+        place = self.places[node]
+        for number, done in enumerate(self.attention):
+            if done.location == place and sentence not in done.proof:
+                proof = (*done.proof, sentence)
+                self.attention[number] = replace(done, form=form or done.form, proof=proof)
 
     def place(self, path: str, node: ir.Node, index: int) -> Location:
         """Return where a node stood in the source.

@@ -15,12 +15,11 @@ from before the step in their order. Which of the two a step is, an If asks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.choices import AttentionForm
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import MalformedNode
@@ -77,7 +76,7 @@ def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
     for node in written:
         unread = read_rotated(node, opset, scopes[node.graph]) if node.graph in scopes else ()
         if unread:
-            _say(node, "the circular caches are read as they lie", outcome, form="full")
+            outcome.tell(node, "the circular caches are read as they lie", form="full")
             old += unread
     readers = [one for node in written if (one := _reader(node, opset, outcome.windows))]
     if readers:
@@ -194,7 +193,7 @@ class _Reading:
         _take_place(node, result, em)
         what = "one token" if self._is_full() else "one token behind a full window"
         how = f"a step of {what} reads the circular caches as they lie, any other in order"
-        _say(node, how, outcome, form="full" if self._is_full() else None)
+        outcome.tell(node, how, form="full" if self._is_full() else None)
         return [node]
 
     def _as_it_lies(self, reader: _Reader, em: Emitter) -> ir.Value:
@@ -217,15 +216,6 @@ class _Reading:
             inputs += [None] * (6 - len(inputs))
             inputs.append(for_each_sequence(em, counts, size_of, read.present))
         return _again(node, inputs, em)
-
-
-def _say(node: ir.Node, how: str, outcome: RaiseOutcome, *, form: AttentionForm | None) -> None:
-    """Add to the report of an Attention how it reads its windows."""
-    place = outcome.places[node]
-    for number, done in enumerate(outcome.attention):
-        if done.location == place:
-            proof = (*done.proof, how)
-            outcome.attention[number] = replace(done, form=form or done.form, proof=proof)
 
 
 def _rows_of(read: WindowRead) -> Dim:

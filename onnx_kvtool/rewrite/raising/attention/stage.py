@@ -168,10 +168,12 @@ def _edit(
         outcome.places = {**outcome.places, attention: place}
         if fusion.masking.function is not None:
             outcome.masks[attention] = fusion.masking.function, fusion.frame.sizes[QUERY]
-    outcome.attention += [
-        RaisedAttention(place, one.form, one.mask, (*one.sentences, *_why(one, settings)))
-        for place, one in proven
-    ]
+    told = {(done.location, done.form, done.mask) for done in outcome.attention}
+    for place, one in proven:
+        # A function that is called twice is one place.
+        if (key := (place, one.form, one.mask)) not in told:
+            told.add(key)
+            outcome.attention.append(RaisedAttention(*key, (*one.sentences, *_why(one, settings))))
     outcome.unpadded |= {v.name or "" for _, one in proven for v in one.masking.unpadded}
     outcome.removed += remove_dead(old)
     if any(text.startswith("assumed: ") for _, one in proven for text in one.sentences):
@@ -203,19 +205,16 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
     """Let the Attention that was written read whole caches, where it reads the rows in use."""
     scopes = scopes_of(model)
     target = max(model.opset_imports[""], settings.opset)
-    rows = {done.location: number for number, done in enumerate(outcome.attention)}
     old: list[ir.Node] = []
     for _, _, node in list(nodes(model)):
-        number = rows.get(outcome.places[node]) if node in outcome.places else None
-        if number is None or node.op_type != "Attention" or node.graph not in scopes:
+        if node not in outcome.places or node.op_type != "Attention" or node.graph not in scopes:
             continue
         unread = read_whole(node, target, scopes[node.graph], _fixed_mask(node, settings, outcome))
         if unread is not None:
             old += unread
-            done = outcome.attention[number]
             how = "mask" if node.inputs[_MASK] is not None else "number of rows in use"
             sentence = f"rows of the caches that are not in use are hidden by the {how}"
-            outcome.attention[number] = replace(done, form="full", proof=(*done.proof, sentence))
+            outcome.tell(node, sentence, form="full")
     outcome.removed += remove_dead(old)
     _fix_columns(model, settings, outcome)
     return bool(old)

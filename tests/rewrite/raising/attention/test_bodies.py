@@ -103,7 +103,8 @@ def test_it_becomes_one_attention_where_it_stands(
     raised, report = kv.raise_(source, verify=False)
 
     assert not report.refused
-    assert [done.location.graph for done in report.attention] == graphs
+    # A function is one place, however often it is called.
+    assert [done.location.graph for done in report.attention] == list(dict.fromkeys(graphs))
     ops = [node.op_type for _, _, node in nodes(raised)]
     assert ops.count("Attention") == len(graphs) and "Softmax" not in ops
     assert all(not node.metadata_props for _, _, node in nodes(raised))
