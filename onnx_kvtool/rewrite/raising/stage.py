@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, fields, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.choices import AttentionForm
 from onnx_kvtool.analysis.attention.mask_function import MaskFunction
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice
+from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionForm, ContribChoice
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import subgraphs
@@ -64,6 +63,7 @@ class WindowRead:
     Attributes:
         present: The circular cache after the step, (..., W, ...).
         new: The new rows.
+        count: How many they are, or what that is called; None where nothing says it.
         gather: The node that takes the rows from before the step.
         order: Where these stand in the cache, oldest first: (min(P, W - 1),).
         length: P, the tokens before the step: (1,).
@@ -73,6 +73,7 @@ class WindowRead:
 
     present: ir.Value
     new: ir.Value
+    count: Dim
     gather: ir.Node
     order: ir.Value
     length: ir.Value
@@ -97,6 +98,7 @@ class RaiseOutcome(RaiseReport):
         equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
         masks: Of each Attention that was written, what its mask holds and how many queries it has,
             where that is known.
+        columns: Columns of inputs that say something of each key, where masks have fixed sizes.
         windows: What a model reads of windows that became circular caches, by the value that joins
             rows from before a step and new ones.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
@@ -107,6 +109,7 @@ class RaiseOutcome(RaiseReport):
     unpadded: set[str] = field(default_factory=set)
     equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
     masks: dict[ir.Node, tuple[MaskFunction, Expr]] = field(default_factory=dict)
+    columns: dict[ir.Value, int] = field(default_factory=dict)
     windows: dict[ir.Value, WindowRead] = field(default_factory=dict)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
 

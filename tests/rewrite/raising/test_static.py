@@ -98,6 +98,29 @@ def test_a_decoder_whose_caches_grow(name: str, dims: dict[str, int]) -> None:
     np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-4)
 
 
+_ROLLING = [
+    ("gemma3_rolling__dynamo_op18", {"s14": 1, "s85": 1}, None),
+    ("gemma3_rolling__dynamo_op18", {"s14": 3, "s85": 4}, None),
+    ("mistral_rolling__dynamo_op18", {"s14": 3, "s87": 3, "s0": 1}, 6),
+    ("mistral_rolling__dynamo_op18", {"s14": 1, "s87": 1, "s0": 8}, 13),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "dims", "columns"), _ROLLING, ids=str)
+def test_a_decoder_whose_caches_roll(name: str, dims: dict[str, int], columns: int | None) -> None:
+    """The mask has a column for each row that is kept before a step, and for each new one."""
+    path = _FIXTURES / "growing" / f"{name}.onnx"
+    assume = ["rotated-rows"]
+    model, report = raise_(str(path), capacity=23, dims=dims, static=True, assume=assume)
+    assert_static(model)
+    shapes = {value.name: dims_of(value) for value in model.graph.inputs}
+    assert columns is None or shapes["attention_mask"] == (dims["s14"], columns)
+    assert not [node for node in model.graph if node.op_type in ("If", "Range", "Pad")]
+    assert report.verification.status == "equal"
+    assert {done.form for done in report.attention} == {"full"}
+
+
 _DECODER = """<ir_version: 8, opset_import: ["" : 17]>
 main (float[2, 3, sequence, 4] q, float[2, 3, sequence, 4] k, float[2, 3, sequence, 4] v,
       float[2, 3, past, 4] pk, float[2, 3, past, 4] pv, int64[2, longer] attention_mask)

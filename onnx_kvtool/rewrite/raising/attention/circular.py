@@ -25,6 +25,7 @@ from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter, ScopedValues
+from onnx_kvtool.rewrite.raising.attention.fixed_window import all_rows, window_mask
 from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.attention.rotated import columns, is_any_order, read_rotated
 from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
@@ -35,7 +36,7 @@ from onnx_kvtool.rewrite.raising.stage import (
     WindowRead,
     scopes_of,
 )
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.sizes import bind_dim
 
@@ -79,7 +80,10 @@ def read_circular(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
             outcome.tell(node, "the circular caches are read as they lie", form="full")
             old += unread
     readers = [one for node in written if (one := _reader(node, opset, outcome.windows))]
-    if readers:
+    if settings.static:
+        for one in readers:
+            old += _fixed(one, settings, opset, scopes, outcome)
+    elif readers:
         reading = _Reading(settings, opset, scopes)
         windows = {read.gather: read for one in readers for read in (one.keys, one.values)}
         for gather in sorted(windows, key=lambda node: order[node]):
@@ -122,6 +126,47 @@ def _is_of(node: ir.Node, allowed: Sequence[ir.Node | None]) -> bool:
     return not first <= _ROWS < last
 
 
+def _fixed(
+    reader: _Reader,
+    settings: RaiseSettings,
+    opset: int,
+    scopes: dict[ir.Graph, ScopedValues],
+    outcome: RaiseOutcome,
+) -> list[ir.Node]:
+    """Let an Attention read as many rows in every step, in place, where a mask can be written.
+
+    Returns:
+        The nodes that may be read by nobody now.
+    """
+    node, read = reader.node, reader.keys
+    dim, known = read.count, outcome.masks.get(node)
+    length = None if dim is None else bind_dim(dim, settings.dims)
+    mask = node.inputs[_MASK] if len(node.inputs) > _MASK else None
+    found = None if known is None else known[0]
+    graph = node.graph
+    assert graph is not None
+    if not isinstance(length, int) or length < 1:
+        return []  # which is refused, as every size that is no number
+    if mask is not None and (found is None or mask.dtype is None):
+        return []
+    columns = read.capacity + length - 1
+    inputs = () if found is None else found.inputs
+    if any(outcome.columns.setdefault(value, columns) != columns for value in inputs):
+        return []
+    em = Emitter(scopes[graph], opset, node.name or "kvtool/attention")
+    dtype = ir.DataType.BOOL if mask is None or mask.dtype is None else mask.dtype
+    shown = window_mask(read, length, found, dtype, em)
+    rows = [all_rows(one, length, em) for one in (reader.keys, reader.values)]
+    graph.insert_before(node, em.commit())
+    node.resize_inputs(max(len(node.inputs), _MASK + 1))
+    before = [v.producer() for v in node.inputs[_KEY:] if v is not None]
+    for index, value in ((_KEY, rows[0]), (_VALUE, rows[1]), (_MASK, shown)):
+        node.replace_input_with(index, value)
+    how = "the circular caches are read as they lie, with a mask computed from row and position"
+    outcome.tell(node, how, form="full")
+    return [producer for producer in before if producer is not None]
+
+
 class _Reading:
     """The edits of all windows that keep as many rows as there were tokens, up to a number."""
 
@@ -137,8 +182,7 @@ class _Reading:
 
     def _is_one(self, read: WindowRead) -> bool:
         """Return whether every step has one token."""
-        dim = _rows_of(read)
-        return dim is not None and bind_dim(dim, self._settings.dims) == 1
+        return read.count is not None and bind_dim(read.count, self._settings.dims) == 1
 
     def _tells(self, read: WindowRead, em: Emitter) -> ir.Value:
         """Return whether a step reads the cache as it lies: (1,), bool."""
@@ -156,7 +200,7 @@ class _Reading:
             full = em.op("GreaterOrEqual", total, room, dtype=boolean, hint="is_full")
             return em.op("And", one, full, dtype=boolean, hint="reads_as_it_lies")
 
-        return em.once(("as it lies", read.capacity, _key_of(read)), tell)
+        return em.once(("as it lies", read.capacity, read.count or read.new), tell)
 
     def skip(self, read: WindowRead) -> None:
         """Gather no row for a step that reads the cache as it lies."""
@@ -216,16 +260,6 @@ class _Reading:
             inputs += [None] * (6 - len(inputs))
             inputs.append(for_each_sequence(em, counts, size_of, read.present))
         return _again(node, inputs, em)
-
-
-def _rows_of(read: WindowRead) -> Dim:
-    """Return the number of new rows of a step, or what it is called."""
-    return (dims_of(read.new) or (None,) * (read.axis + 1))[read.axis]
-
-
-def _key_of(read: WindowRead) -> object:
-    """Return what new rows that are as many have in common."""
-    return _rows_of(read) or read.new
 
 
 def _widened(mask: ir.Value, capacity: int, em: Emitter) -> ir.Value:

@@ -6,7 +6,8 @@
 
 with n, the rows in use, as numbers that follow from `past_length`. The input that says which rows
 hold tokens gets as many columns as the cache has rows; those of rows that are not in use are never
-looked at.
+looked at. Where rows stand in another order, as those of windows do, j is the number of the key of
+each row in the source.
 """
 
 from __future__ import annotations
@@ -24,25 +25,32 @@ from onnx_kvtool.rewrite.engine.forms import unsqueeze, where
 from onnx_kvtool.symbolic.atoms import Coordinate
 from onnx_kvtool.symbolic.expression import Expr
 
-__all__ = ["FIXED", "emit_fixed_mask"]
+__all__ = ["FIXED", "Columns", "emit_fixed_mask", "emit_mask_of"]
 
 FIXED = "onnx_kvtool.fixed_mask"
 """Key of the metadata of nodes that read an input column by column, for as long as it is edited."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Vectors:
-    """Numbers of keys and queries, which broadcast to (L, C).
+class Columns:
+    """What is said of the rows of a cache, and of queries; all broadcast to (L, C).
 
     Attributes:
-        keys: The number of each key, (C,).
+        keys: The number that the key of each row has in the source, (C,).
         queries: The number of each query, (L, 1).
-        past: How many keys stand before those of the queries, (1,).
+        past: How many keys stand before those of the queries in the source, (1,).
+        in_use: Whether a row holds a key, (C,), bool.
+        shape: L and C.
+        places: Where an input that says something of each key has it for each row, (C,); None where
+            it has a column for each row.
     """
 
     keys: ir.Value
     queries: ir.Value
     past: ir.Value
+    in_use: ir.Value
+    shape: tuple[int, int]
+    places: ir.Value | None = None
 
 
 def emit_fixed_mask(
@@ -62,61 +70,82 @@ def emit_fixed_mask(
     """
     dtype = like.dtype
     assert dtype is not None
-    key = ("fixed mask", found, dtype, capacity, queries, count)
-    return em.once(key, lambda: _mask(found, dtype, capacity, queries, count, em))
+
+    def build() -> ir.Value:
+        numbers = np.arange(max(capacity, queries), dtype=np.int64)
+        keys = em.constant(numbers[:capacity], "keys")
+        columns = Columns(
+            keys,
+            em.constant(numbers[:queries, None], "queries"),
+            em.op("Sub", count, em.constant([queries], "new_rows"), hint="past_rows"),
+            em.op("Less", keys, count, dtype=ir.DataType.BOOL, hint="in_use"),
+            (queries, capacity),
+        )
+        return emit_mask_of(found, dtype, columns, em)
+
+    return em.once(("fixed mask", found, dtype, capacity, queries, count), build)
 
 
-def _mask(
-    found: MaskFunction,
-    dtype: ir.DataType,
-    capacity: int,
-    queries: int,
-    count: ir.Value,
-    em: Emitter,
+def emit_mask_of(
+    found: MaskFunction | None, dtype: ir.DataType, columns: Columns, em: Emitter
 ) -> ir.Value:
-    numbers = np.arange(max(capacity, queries), dtype=np.int64)
-    past = em.op("Sub", count, em.constant([queries], "new_rows"), hint="past_rows")
-    vectors = _Vectors(
-        em.constant(numbers[:capacity], "keys"),
-        em.constant(numbers[:queries, None], "queries"),
-        past,
-    )
+    """Return a mask over all rows of a cache, (B or 1, 1, L, C).
+
+    Args:
+        found: Which keys it shows; None for all of them.
+        dtype: Its type, bool or that of the scores.
+        columns: What is said of rows and queries.
+        em: Where to build.
+    """
     boolean = ir.DataType.BOOL
-    in_use = em.op("Less", vectors.keys, count, dtype=boolean, hint="in_use")
-    conditions = [_below_zero(one, found, vectors, em) for one in found.comparisons]
-    if not any(_is_within_use(one, found) for one in found.comparisons):
-        conditions.append(in_use)
-    for value in found.inputs:
-        other = value
-        if value.dtype != boolean:
-            other = em.op("Cast", value, attributes={"to": int(boolean)}, dtype=boolean)
-        up = unsqueeze(em, other, [1, 2])
-        for made in (up, other):
-            node = made.producer()
-            if node is not None and not made.is_graph_input():
-                node.metadata_props[FIXED] = "1"
-        conditions.append(up)
+    comparisons = () if found is None else found.comparisons
+    conditions: list[ir.Value] = []
+    is_told = False
+    if found is not None:
+        conditions += [_below_zero(one, found, columns, em) for one in comparisons]
+        is_told = any(_is_within_use(one, found) for one in comparisons)
+    if columns.places is not None or not is_told:
+        conditions.append(columns.in_use)
+    conditions += [_told(value, columns, em) for value in (() if found is None else found.inputs)]
     shown = conditions[0]
     for condition in conditions[1:]:
         shown = em.op("And", shown, condition, dtype=boolean, hint="is_seen")
-    target = em.constant([1, 1, queries, capacity], "shape")
+    target = em.constant([1, 1, *columns.shape], "shape")
     shown = em.op("Expand", shown, target, dtype=boolean, hint="is_seen")
-    if dtype == boolean:
+    if dtype == boolean or found is None:
         return shown
     zero, hidden, never = (
         em.constant(np.array(number).astype(dtype.numpy()), "mask")
         for number in (0.0, found.hidden, -np.inf)
     )
-    hides = where(em, em.op("Expand", in_use, target, dtype=boolean), hidden, never, hint="hides")
-    return where(em, shown, zero, hides, hint="mask")
+    in_use = em.op("Expand", columns.in_use, target, dtype=boolean)
+    return where(em, shown, zero, where(em, in_use, hidden, never, hint="hides"), hint="mask")
 
 
-def _below_zero(of: Expr, found: MaskFunction, vectors: _Vectors, em: Emitter) -> ir.Value:
+def _told(value: ir.Value, columns: Columns, em: Emitter) -> ir.Value:
+    """Return what an input (B, S) says of the key of each row: (B, 1, 1, C), bool."""
+    boolean = ir.DataType.BOOL
+    other = value
+    if value.dtype != boolean:
+        other = em.op("Cast", value, attributes={"to": int(boolean)}, dtype=boolean)
+    made = [other]
+    if columns.places is not None:
+        axis = {"axis": 1}
+        made.append(em.op("Gather", other, columns.places, attributes=axis, dtype=boolean))
+    made.append(unsqueeze(em, made[-1], [1, 2]))
+    for one in made:
+        node = one.producer()
+        if node is not None and not one.is_graph_input():
+            node.metadata_props[FIXED] = "1"
+    return made[-1]
+
+
+def _below_zero(of: Expr, found: MaskFunction, columns: Columns, em: Emitter) -> ir.Value:
     """Return whether a sum of multiples of numbers of keys and queries is below 0."""
     known: Mapping[object, ir.Value] = {
-        Coordinate(KEY): vectors.keys,
-        Coordinate(QUERY): vectors.queries,
-        found.past: vectors.past,
+        Coordinate(KEY): columns.keys,
+        Coordinate(QUERY): columns.queries,
+        found.past: columns.past,
     }
     # What is added stands on one side, what is taken away on the other.
     sides: dict[bool, ir.Value | None] = {True: None, False: None}

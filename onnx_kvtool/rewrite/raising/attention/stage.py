@@ -216,7 +216,7 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
             sentence = f"rows of the caches that are not in use are hidden by the {how}"
             outcome.tell(node, sentence, form="full")
     outcome.removed += remove_dead(old)
-    _fix_columns(model, settings, outcome)
+    _fix_columns(model, outcome)
     return bool(old)
 
 
@@ -229,6 +229,9 @@ def _fixed_mask(node: ir.Node, settings: RaiseSettings, outcome: RaiseOutcome) -
     length = bind_dim(queries.number or text(queries), settings.dims)
     if not isinstance(length, int):
         return None  # which is refused, as every size that is no number
+
+    for value in function.inputs:
+        outcome.columns.setdefault(value, capacity)
 
     def write_mask(mask: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
         return emit_fixed_mask(function, mask, capacity, length, count, em)
@@ -250,21 +253,17 @@ def _is_read(node: ir.Node) -> bool:
     return False
 
 
-def _fix_columns(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> None:
+def _fix_columns(model: ir.Model, outcome: RaiseOutcome) -> None:
     """Give inputs that say which rows hold tokens a column for each row of a cache.
 
     Those that something else reads as well stay as long as the rows in use, and are refused.
     """
-    capacity = settings.capacity
-    if not settings.static or not isinstance(capacity, int):
-        return
-    masks = {value for function, _ in outcome.masks.values() for value in function.inputs}
-    for value in model.graph.inputs:
-        if value not in masks or value.shape is None:
+    for value, count in outcome.columns.items():
+        if value.shape is None:
             continue
         if all(n.metadata_props.get(FIXED) or not _is_read(n) for n, _ in value.uses()):
-            value.shape = ir.Shape([value.shape[0], capacity])
+            value.shape = ir.Shape([value.shape[0], count])
             what = "what it says of rows that are not in use is nothing"
-            outcome.notes.append(f"`{value.name}` is {capacity} long: {what}")
+            outcome.notes.append(f"`{value.name}` is {count} long: {what}")
     for _, _, node in nodes(model):
         node.metadata_props.pop(FIXED, None)

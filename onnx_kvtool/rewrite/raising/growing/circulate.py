@@ -12,6 +12,7 @@ from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, with_rows
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.stage import WindowRead
+from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["Circulating"]
 
@@ -82,8 +83,17 @@ class Circulating:
         edit.old += [window.cut, *window.heads]
         gather = rows.producer()
         assert gather is not None
-        order, capacity = self.order[window.rows], window.capacity
-        return WindowRead(present, window.new, gather, order, edit.length, window.axis, capacity)
+        rank = window.axis + 1
+        return WindowRead(
+            present=present,
+            new=window.new,
+            count=(dims_of(window.new) or (None,) * rank)[window.axis],
+            gather=gather,
+            order=self.order[window.rows],
+            length=edit.length,
+            axis=window.axis,
+            capacity=window.capacity,
+        )
 
     def _count(self, em: Emitter, window: Rolling, rows: ir.Value) -> None:
         """Let those who read how many rows there are, old ones or all, read the number alone."""

@@ -150,7 +150,8 @@ class FixedHost:
             fed[cache.past] = cache.fixed(rows, before, self._rest(cache, rows, before, number))
         mask = covering_mask(self.pair.plan)
         if mask is not None and self.pair.mask_columns is not None:
-            old = inputs[mask.name]
+            # Of a mask that is longer A reads no more where it keeps no more rows.
+            old = inputs[mask.name][:, : self.pair.mask_columns]
             missing = max(self.pair.mask_columns - old.shape[-1], 0)
             fed[mask.name] = np.pad(old, [(0, 0), (0, missing)])
         if not self.pair.is_counter_fed:

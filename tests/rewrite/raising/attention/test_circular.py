@@ -14,6 +14,7 @@ from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.sessions import Array
+from tests.rewrite.fixing.test_fixtures import assert_static
 
 pytestmark = pytest.mark.needs_onnxruntime("1.28")
 
@@ -137,3 +138,37 @@ def test_it_computes_the_same(mask: str, attention: AttentionChoice) -> None:
         for form in forms if number in (1, 3) else forms[:1]:
             assert apart(source, form, chunks, 1 + 2 * (number % 2), "onnxruntime") < 1e-5
         assert apart(source, forms[0], chunks, 2, "reference") < 1e-5
+
+
+def test_steps_of_one_token_ask_nothing() -> None:
+    """With `full` and a fixed length there is nothing to decide at run time."""
+    assume = ["rotated-rows"]
+    result, report = kv.raise_(
+        model("every second key"), capacity=64, attention="full", assume=assume, dims={"S": 1}
+    )
+    assert (operators(result)["If"], operators(result)["Attention"]) == (0, 1)
+    assert report.verification.status == "equal"
+    (attention,) = (node for node in result.graph if node.op_type == "Attention")
+    keys, values = attention.inputs[1:3]
+    assert keys in result.graph.outputs and values in result.graph.outputs
+
+
+@pytest.mark.parametrize("length", [1, 3, 6, 8])
+@pytest.mark.parametrize("mask", MASKS)
+def test_fixed_sizes(mask: str, length: int) -> None:
+    """Where it is known which keys the mask shows, also with more tokens than the window has."""
+    options: dict[str, object] = {"capacity": 64, "assume": ["rotated-rows"], "static": True}
+    if mask in ("a number for each distance", "every second key"):
+        with pytest.raises(kv.Refused) as refused:
+            kv.raise_(model(mask), dims={"B": 2, "S": length}, verify=False, **options)
+        assert {one.code for one in refused.value.report.reasons} == {"dynamic-size"}
+        return
+    result, report = kv.raise_(model(mask), dims={"B": 2, "S": length}, **options)
+    assert report.verification.status == "equal"
+    assert [done.form for done in report.attention] == ["full"]
+    assert_static(result)
+    chunks = [length] * (20 // length)
+    source = serialize(model(mask))
+    for form in (result, kv.lower(result, opset=13, verify=False)[0]):
+        for runtime in RUNTIMES:
+            assert apart(source, serialize(form), chunks, 2, runtime) < 1e-5
