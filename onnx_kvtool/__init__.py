@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.inspection import InspectReport
     from onnx_kvtool.commands.bench import bench
     from onnx_kvtool.commands.check import check
+    from onnx_kvtool.commands.diff import diff
     from onnx_kvtool.commands.evaluate import evaluate
     from onnx_kvtool.commands.infer import infer
     from onnx_kvtool.commands.inspect import inspect
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.core.model import read as load
     from onnx_kvtool.lint.finding import Finding
     from onnx_kvtool.lint.report import CheckReport
+    from onnx_kvtool.review.report import DiffReport
     from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
     from onnx_kvtool.runtime.decoding.decoder import Decoder
@@ -45,6 +47,7 @@ __all__ = [
     "BenchReport",
     "CheckReport",
     "Decoder",
+    "DiffReport",
     "EvalReport",
     "Finding",
     "InferReport",
@@ -64,6 +67,7 @@ __all__ = [
     "__version__",
     "bench",
     "check",
+    "diff",
     "evaluate",
     "infer",
     "inspect",
@@ -82,6 +86,7 @@ _HOMES = {
     "BenchReport": "runtime.decoding.report:BenchReport",
     "CheckReport": "lint.report:CheckReport",
     "Decoder": "runtime.decoding.decoder:Decoder",
+    "DiffReport": "review.report:DiffReport",
     "EvalReport": "runtime.evaluation.report:EvalReport",
     "Finding": "lint.finding:Finding",
     "InferReport": "shapes.report:InferReport",
@@ -100,6 +105,7 @@ _HOMES = {
     "VerifyReport": "runtime.verification.report:VerifyReport",
     "bench": "commands.bench:bench",
     "check": "commands.check:check",
+    "diff": "commands.diff:diff",
     "evaluate": "commands.evaluate:evaluate",
     "infer": "commands.infer:infer",
     "inspect": "commands.inspect:inspect",

@@ -39,7 +39,19 @@ def test_the_examples_of_a_docstring(
 
 @pytest.mark.parametrize(
     "function",
-    [kv.load, kv.save, kv.lower, kv.raise_, kv.check, kv.inspect, kv.infer, kv.evaluate, kv.verify],
+    [
+        kv.load,
+        kv.save,
+        kv.lower,
+        kv.raise_,
+        kv.check,
+        kv.inspect,
+        kv.infer,
+        kv.evaluate,
+        kv.verify,
+        kv.diff,
+        kv.print,
+    ],
 )
 def test_a_docstring_tells_of_every_argument(function: object) -> None:
     text = inspect.getdoc(function) or ""

@@ -9,6 +9,7 @@ import click
 
 from onnx_kvtool.cli.bench import bench
 from onnx_kvtool.cli.check import check
+from onnx_kvtool.cli.diff import diff
 from onnx_kvtool.cli.eval import evaluate
 from onnx_kvtool.cli.group import KvtoolGroup
 from onnx_kvtool.cli.help import help_
@@ -33,6 +34,7 @@ COMMANDS: Table[str, click.Command] = Table(
     "command",
     [
         ("check", check),
+        ("diff", diff),
         ("eval", evaluate),
         ("infer", infer),
         ("inspect", inspect),
@@ -51,7 +53,7 @@ COMMANDS: Table[str, click.Command] = Table(
 
 _PURPOSES = {
     "Rewrite a model": ("lower", "raise"),
-    "Look at a model": ("inspect", "infer", "check", "merge", "print"),
+    "Look at a model": ("inspect", "infer", "check", "merge", "diff", "print"),
     "Run a model": ("eval", "verify", "bench"),
     "Ask what kvtool knows": ("ops", "rule", "targets", "help"),
 }

@@ -31,6 +31,7 @@ Examples:
 
 \b
 See also:
+  diff     what changed between two models, matched by structure and names
   inspect  a summary, and the caches
 """
 

@@ -17,6 +17,7 @@ __all__ = ["html", "text"]
 _SAID = {
     "BenchReport": ("bench_text:blocks",),
     "CheckReport": ("findings.text:blocks", "findings.text:remarks", "findings.text:closing"),
+    "DiffReport": ("diff_text:blocks",),
     "EvalReport": ("eval_text:blocks", "eval_text:remarks"),
     "InferReport": ("infer_text:blocks",),
     "InspectReport": ("inspect_text:blocks",),

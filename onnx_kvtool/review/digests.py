@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,13 +13,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.choices import PrintedWeights
 from onnx_kvtool.core.errors import UnreadableModel
-from onnx_kvtool.core.files.converted import ConvertedTensor
 from onnx_kvtool.core.files.references import ReferenceJudge
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.review.syntax import quoted
 
-__all__ = ["CHUNK", "Digests", "chunks", "sha256"]
+__all__ = ["Digests", "chunks", "decoded", "sha256"]
 
 CHUNK = 1 << 22
 """Bytes of a tensor that are held at a time; whole elements of each type."""
@@ -26,6 +26,7 @@ CHUNK = 1 << 22
 _SHOWN_WHOLE, _SHOWN_FLOATS = 16, 4
 """Up to so many elements are shown by value: numbers of sizes and axes, and scalars."""
 _DIGITS = 32
+_UNREAD = '["sha256": "?"]'
 _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 _DIGESTED = frozenset({ir.DataType.UNDEFINED, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128})
 _PATTERNS = {
@@ -84,7 +85,9 @@ class Digests:
 
     def _content(self, tensor: ir.TensorProtocol) -> tuple[str, str]:
         if isinstance(tensor, ir.ExternalTensor):
-            if self.weights != "digest":
+            if self.weights == "none":
+                return _UNREAD, ""
+            if self.weights == "embedded":
                 return _place(tensor), ""
             if problem := self._judge.judge(tensor):
                 if self._require or problem.code != "external-missing":
@@ -94,7 +97,7 @@ class Digests:
         if (shown := _by_value(tensor)) is not None:
             return shown
         if self.weights == "none":
-            return '["sha256": "?"]', ""
+            return _UNREAD, ""
         return f'["sha256": "{sha256(tensor)}"]', ""
 
 
@@ -117,8 +120,8 @@ def sha256(tensor: ir.TensorProtocol) -> str:
     return digest.hexdigest()[:_DIGITS]
 
 
-def chunks(tensor: ir.TensorProtocol) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a tensor as `raw_data` has them, at most `CHUNK` at a time.
+def chunks(tensor: ir.TensorProtocol, size: int = CHUNK) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a tensor as `raw_data` has them, `size` at a time but for the last.
 
     External data is read from its file, which has been judged before.
 
@@ -126,28 +129,28 @@ def chunks(tensor: ir.TensorProtocol) -> Iterator[bytes | memoryview]:
         UnreadableModel: If the file ends early or cannot be read.
     """
     if isinstance(tensor, ir.ExternalTensor):
-        yield from _from_file(tensor)
+        yield from _from_file(tensor, size)
     elif isinstance(tensor, SparseInitializer):
         for part in (tensor.raw.indices, tensor.raw.values):
             yield str(list(part.dims)).encode()
-            yield from chunks(ir.TensorProtoTensor(part))
-    elif isinstance(tensor, ConvertedTensor):
-        for values in tensor.chunks():
-            yield values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+            yield from chunks(ir.TensorProtoTensor(part), size)
     else:
-        data = _held_bytes(tensor)
-        view = memoryview(data)
-        for start in range(0, len(view), CHUNK):
-            yield view[start : start + CHUNK]
+        yield from _sliced(_held_bytes(tensor), size)
 
 
-def _from_file(tensor: ir.ExternalTensor) -> Iterator[bytes]:
+def _sliced(data: bytes, size: int) -> Iterator[memoryview]:
+    view = memoryview(data)
+    for start in range(0, len(view), size):
+        yield view[start : start + size]
+
+
+def _from_file(tensor: ir.ExternalTensor, size: int) -> Iterator[bytes]:
     left = tensor_bytes(tensor)
     try:
         with open(os.path.realpath(tensor.path), "rb") as file:
             file.seek(tensor.offset or 0)
             while left:
-                data = file.read(min(CHUNK, left))
+                data = file.read(min(size, left))
                 if not data:
                     raise UnreadableModel(f"the data file of `{tensor.name}` ends early")
                 left -= len(data)
@@ -209,7 +212,8 @@ def _listed(texts: Iterator[str]) -> str:
     return "{" + ",".join(texts) + "}"
 
 
-def decoded(data: bytes | memoryview, dtype: ir.DataType, count: int) -> np.ndarray:
+def decoded(data: bytes | memoryview, dtype: ir.DataType, count: int) -> np.ndarray[Any, Any]:
     """Return `count` elements of which `raw_data` would have the bytes `data`, flat."""
     message = onnx.TensorProto(data_type=int(dtype), dims=[count], raw_data=bytes(data))
-    return ir.TensorProtoTensor(message).numpy()
+    values: np.ndarray[Any, Any] = ir.TensorProtoTensor(message).numpy()
+    return values

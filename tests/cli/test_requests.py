@@ -12,6 +12,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.commands.bench import BenchRequest
 from onnx_kvtool.commands.check import CheckRequest
+from onnx_kvtool.commands.diff import DiffRequest
 from onnx_kvtool.commands.evaluate import EvalRequest
 from onnx_kvtool.commands.infer import InferRequest
 from onnx_kvtool.commands.inspect import InspectRequest
@@ -26,6 +27,7 @@ from onnx_kvtool.commands.verify import VerifyRequest
 REQUESTS: dict[str, Any] = {
     "bench": BenchRequest,
     "check": CheckRequest,
+    "diff": DiffRequest,
     "eval": EvalRequest,
     "infer": InferRequest,
     "inspect": InspectRequest,
@@ -43,6 +45,7 @@ SHOWN = {"output_format", "quiet", "schema", "verbose"}
 
 FUNCTIONS = {
     "check": kv.check,
+    "diff": kv.diff,
     "eval": kv.evaluate,
     "infer": kv.infer,
     "inspect": kv.inspect,

@@ -1,0 +1,188 @@
+"""`kvtool diff`: what changed between two models."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from onnx_kvtool.cli.command import KvtoolCommand, offers, option
+from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.types import ReportFile, Word
+from onnx_kvtool.core.choices import DiffFormat, DiffWeights, words
+
+if TYPE_CHECKING:
+    from onnx_kvtool.review.report import DiffReport
+
+__all__ = ["diff"]
+
+_EPILOG = """\b
+Exit codes:
+  0  the models are the same
+  1  they differ
+  2  wrong usage, or the output cannot be written
+  3  a model, or external data that is needed, cannot be read
+  4  a bug in kvtool
+
+\b
+Examples:
+  kvtool diff old.onnx new.onnx
+  kvtool diff old.onnx new.onnx --weights none
+  kvtool diff old.onnx new.onnx --format markdown
+  kvtool diff old.onnx new.onnx --format html -o changes.html
+  kvtool diff - new.onnx --format json < old.onnx
+
+\b
+See also:
+  print   a model as text, for git's own diff
+  verify  whether two models compute the same
+"""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_GIT = "onnx_kvtool.git"
+_HEX = re.compile(r"\.|[0-9a-f]{4,64}")
+_MODE = re.compile(r"\.|[0-7]{6}")
+_NOTHING = "/dev/null"
+
+
+class _DiffCommand(KvtoolCommand):
+    """A command that git may call as an external diff driver."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take git's seven arguments, or nine for a file that was renamed, for OLD and NEW.
+
+        They are: path, old file, its hash and mode, new file, its hash and mode, and perhaps the
+        new path and what git says of the renaming.
+        """
+        for count in (9, 7):
+            given = args[-count:]
+            if len(args) >= count and _are_from_git(given):
+                ctx.meta[_GIT] = (given[0], given[7] if count == 9 else given[0])
+                args = [*args[:-count], given[1], given[4]]
+                break
+        return super().parse_args(ctx, args)
+
+
+def _are_from_git(given: list[str]) -> bool:
+    hashes, modes = (given[2], given[5]), (given[3], given[6])
+    return all(map(_HEX.fullmatch, hashes)) and all(map(_MODE.fullmatch, modes))
+
+
+def _model(name: str) -> Callable[[F], F]:
+    return click.argument(
+        name,
+        type=click.Path(allow_dash=True, readable=False),
+        metavar=name.upper(),
+        shell_complete=offers("models"),
+    )
+
+
+@click.command(cls=_DiffCommand, epilog=_EPILOG, short_help="Say what changed between two models.")
+@_model("old")
+@_model("new")
+@option(
+    "--weights",
+    type=Word(words(DiffWeights)),
+    default="values",
+    show_default=True,
+    help="Say by how much weights changed, that they did, so of those in the files themselves, or"
+    " leave them out.",
+)
+@option(
+    "--format",
+    "output_format",
+    type=Word(words(DiffFormat)),
+    default="text",
+    show_default=True,
+    help="Print text, JSON, Markdown for a pull request, or one self-contained page.",
+)
+@option(
+    "-o",
+    "--output",
+    type=ReportFile(allow_dash=True),
+    metavar="FILE",
+    help="Where to write the report; standard output unless given.",
+)
+@click.pass_context
+def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -> None:
+    """Say what changed from the model OLD to the model NEW.
+
+    Either may be `-` for standard input. Compared are opsets, inputs and outputs, metadata, caches,
+    operators, nodes with their attributes, weights, functions and bodies. Nodes are matched by what
+    they compute and by name, not by their order, so that a model that was sorted or saved again is
+    the same. What is only called otherwise is told as renamed, and what repeats from layer to layer
+    is told once.
+
+    Weights are compared by digest, those that differ once more for how much they do, some megabytes
+    at a time. As the external diff driver of git (`git config diff.onnx.command "kvtool diff"`), it
+    takes git's arguments, and exits with 0 when models differ.
+    """
+    from onnx_kvtool.cli.progress import shown_progress
+    from onnx_kvtool.commands.diff import DiffRequest, added_or_removed, run
+
+    request = DiffRequest(**options)
+    names = context.meta.get(_GIT)
+    with shown_progress() as progress:
+        if names and _NOTHING in (request.old, request.new):
+            is_added = request.old == _NOTHING
+            there = request.new if is_added else request.old
+            report = added_or_removed(there, is_added=is_added)
+        elif names and request.weights in ("values", "digest") and _lacks_data(request):
+            report = run(DiffRequest(**{**options, "weights": "embedded"}), progress)
+        else:
+            report = run(request, progress)
+    if names:
+        report.old, report.new = names
+    _show(context, report, output_format, request.output)
+    context.exit(0 if names or report.status == "same" else 1)
+
+
+def _lacks_data(request: Any) -> bool:
+    """Return whether git has handed over a version of a model without its data file."""
+    from onnx_kvtool.core.files.external_data import external_files
+    from onnx_kvtool.core.model import read
+
+    files = [
+        file.path for path in (request.old, request.new) for file in external_files(read(path))
+    ]
+    return not all(map(os.path.exists, files))
+
+
+def _show(
+    context: click.Context, report: DiffReport, output_format: DiffFormat, output: str | None
+) -> None:
+    to_stdout = output in (None, "-")
+    if output_format == "text" and to_stdout:
+        from onnx_kvtool.report.diff_text import blocks
+        from onnx_kvtool.report.text import print_blocks
+
+        print_blocks(blocks(report), color=context.color)
+        return
+    text = _rendered(report, output_format)
+    if to_stdout:
+        write_data(text)
+    else:
+        from onnx_kvtool.core.files.atomic import write_bytes
+
+        assert output is not None
+        write_bytes(output, (text.rstrip("\n") + "\n").encode())
+
+
+def _rendered(report: DiffReport, output_format: DiffFormat) -> str:
+    from onnx_kvtool.report import diff_text
+
+    if output_format == "json":
+        from onnx_kvtool.report.json import to_json
+
+        return to_json("diff", report)
+    if output_format == "markdown":
+        return diff_text.to_markdown(report)
+    if output_format == "html":
+        return diff_text.to_html(report)
+    from onnx_kvtool.report.text import text_of_blocks
+
+    return text_of_blocks(diff_text.blocks(report))

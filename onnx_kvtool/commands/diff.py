@@ -1,0 +1,133 @@
+"""Compare two models: what changed, by structure and names, for a review."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.commands.arguments import check_choice, spare_model
+from onnx_kvtool.commands.inspect import caches_of
+from onnx_kvtool.commands.python_words import speaking_python
+from onnx_kvtool.core.choices import DiffWeights, PrintedWeights, words
+from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.held import ModelSource, held, path_of
+from onnx_kvtool.core.model import read
+from onnx_kvtool.core.origin import origin
+from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.review.compare import Reviewed, compare_models
+from onnx_kvtool.review.digests import Digests
+from onnx_kvtool.review.report import DiffReport
+
+__all__ = ["DiffRequest", "diff", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRequest:
+    """What `kvtool diff` was asked to do.
+
+    Attributes:
+        old: Path of the model as it was, or `-` for standard input.
+        new: Path of the model as it is, or `-` for standard input.
+        weights: Which weights are read, and what for; see `diff`.
+        output: Path to write the report to, `-` or None for standard output.
+    """
+
+    old: str
+    new: str
+    weights: DiffWeights = "values"
+    output: str | None = None
+
+
+@speaking_python
+def diff(old: ModelSource, new: ModelSource, *, weights: DiffWeights = "values") -> DiffReport:
+    """Return what changed between two models, neither of which is changed.
+
+    Nodes are matched by what they compute, by what is made of them and by name, not by their order:
+    a model that was sorted or saved again is the same. A value, node or dimension with a new name
+    is told as renamed. Nodes whose results are read where those of others were are told as their
+    replacement.
+
+    Args:
+        old: The model as it was, or its path.
+        new: The model as it is, or its path.
+        weights: `values` compares digests, and reads weights that differ again to say how much.
+            `digest` leaves that out. `embedded` reads what the model files themselves hold, and
+            compares all others by the place of their data. `none` compares types, shapes, and
+            the values of tensors of up to 16 numbers.
+
+    Raises:
+        UnreadableModel: If a model, or external data that is needed, cannot be read.
+        UsageError: If `weights` is none of these words.
+
+    Examples:
+        >>> model = kv.load("decoder.onnx")
+        >>> kv.diff("decoder.onnx", model).status
+        'same'
+        >>> model.graph.inputs[0].name = "tokens"
+        >>> [(name.kind, name.old, name.new) for name in kv.diff("decoder.onnx", model).renamed]
+        [('input', 'input_ids', 'tokens')]
+    """
+    check_choice("weights", weights, words(DiffWeights))
+    path_of(old), path_of(new)
+    return _diff(held(old), held(new), weights)
+
+
+def run(request: DiffRequest, progress: Progress = silent) -> DiffReport:
+    """Carry out `kvtool diff`, but for the writing of the report.
+
+    Args:
+        request: What to do.
+        progress: Told of what is begun.
+
+    Raises:
+        UnreadableModel: If a model, or external data that is needed, cannot be read.
+        UsageError: If both models are standard input, or the report would overwrite one.
+    """
+    if request.old == request.new == "-":
+        raise UsageError("both models are standard input", help="name a file for one of them")
+    progress("reading the models")
+    models = read(request.old), read(request.new)
+    if request.output is not None and request.output != "-":
+        for model in models:
+            spare_model(model, request.output)
+    progress("comparing")
+    return _diff(*models, request.weights)
+
+
+def added_or_removed(model: str, *, is_added: bool) -> DiffReport:
+    """Return the report of a model that one side does not have, as git's /dev/null says it.
+
+    Raises:
+        UnreadableModel: If the model cannot be read.
+    """
+    nothing = onnx.ModelProto(ir_version=1)
+    nothing.graph.name = "main_graph"
+    there = read(model)
+    empty = held(nothing)
+    return _diff(empty, there, "none") if is_added else _diff(there, empty, "none")
+
+
+def _diff(old: ir.Model, new: ir.Model, weights: DiffWeights) -> DiffReport:
+    reads: PrintedWeights = "digest" if weights == "values" else weights
+    digests = Digests(reads, require=True)
+    sides = []
+    notes: list[str] = []
+    for model in (old, new):
+        path = origin(model).path
+        caches, said = caches_of(model)
+        notes += [f"`{path}`: {note}" for note in said]
+        sides.append(Reviewed(model, path, caches))
+    try:
+        with collector_paused():
+            report = compare_models(sides[0], sides[1], digests, how_much=weights == "values")
+    except UnreadableModel as error:
+        help = error.help if weights in ("embedded", "none") else _HELP
+        raise UnreadableModel(error.message, help=help) from error
+    report.notes += notes
+    return report
+
+
+_HELP = "put the data file beside the model, or leave out its weights with `--weights embedded`"

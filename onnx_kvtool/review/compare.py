@@ -1,0 +1,317 @@
+"""What changed between two models."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.core import walk
+from onnx_kvtool.core.files.external_data import external_files
+from onnx_kvtool.core.origin import origin
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.review.declarations import Declared, declared, dim_renames, with_names
+from onnx_kvtool.review.digests import Digests
+from onnx_kvtool.review.graphs import Ends, GraphComparison, changed_entries, said
+from onnx_kvtool.review.replacements import replacements
+from onnx_kvtool.review.report import Change, DiffReport, Rename
+from onnx_kvtool.review.side import Side, type_of
+
+__all__ = ["Reviewed", "compare_models"]
+
+_FACTS = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
+_CACHE_FACTS = ("kind", "dtype", "shape", "axis", "mode", "capacity", "growing", "in_place")
+
+
+class Reviewed:
+    """A model that is compared.
+
+    Args:
+        model: The model, which nobody else uses; its nodes are sorted.
+        path: What to call it.
+        caches: Its caches.
+    """
+
+    def __init__(self, model: ir.Model, path: str, caches: Sequence[Cache]) -> None:
+        self.model, self.path, self.caches = model, path, caches
+
+
+def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: bool) -> DiffReport:
+    """Return what changed between two models.
+
+    Args:
+        old: The one.
+        new: The other.
+        digests: Says what tensors hold.
+        how_much: Whether to read weights that changed again, for how much they did.
+
+    Raises:
+        UnreadableModel: If a tensor cannot be read.
+    """
+    report = DiffReport(old.path, new.path)
+    sides = Side(old.model, digests), Side(new.model, digests)
+    graphs = GraphComparison(*sides, report, digests if how_much else None)
+    _model_facts(old.model, new.model, report)
+    inputs = _same_inputs(sides, report)
+    outputs = _by_name(old.model.graph.outputs, new.model.graph.outputs)
+    path = walk.graph_path(new.model.graph.name)
+    graphs.about(path, old.model.graph, new.model.graph)
+    ends = Ends(inputs, outputs)
+    graphs.compare(path, old.model.graph, new.model.graph, ends)
+    outputs += _renamed_outputs(graphs, outputs, report)
+    _functions(graphs, report)
+    _interface(graphs, inputs, outputs)
+    renames = _declarations(graphs, report)
+    _caches(old.caches, new.caches, report, renames)
+    found = replacements(sides, graphs.removed, graphs.added, graphs.rewired)
+    report.replaced, report.removed, report.added = found
+    report.ops = _ops(old.model, new.model)
+    _storage(old.model, new.model, report)
+    return report
+
+
+def _model_facts(old: ir.Model, new: ir.Model, report: DiffReport) -> None:
+    _opsets("", old.opset_imports, new.opset_imports, report)
+    for name in _FACTS:
+        before, after = getattr(old, name), getattr(new, name)
+        if (before or None) != (after or None):
+            report.metadata.append(Change("", name, "changed", before or None, after or None))
+    if (old.doc_string or "") != (new.doc_string or ""):
+        texts = old.doc_string or None, new.doc_string or None
+        report.metadata.append(Change("", "doc_string", "changed", *texts))
+    for name, a, b in changed_entries("metadata ", old.metadata_props, new.metadata_props):
+        report.metadata.append(Change("", name, "changed", a, b))
+    if (old.graph.name or "") != (new.graph.name or ""):
+        report.renamed.append(Rename("graph", "", old.graph.name or "", new.graph.name or ""))
+    texts_old, texts_new = (_training(m) for m in (old, new))
+    if texts_old != texts_new:
+        report.metadata.append(Change("", "training_info", "changed", texts_old, texts_new))
+
+
+def _training(model: ir.Model) -> str | None:
+    known = origin(model).training
+    if not known:
+        return None
+    data = b"".join(info.SerializeToString(deterministic=True) for info in known)
+    return f"sha256 {hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def _opsets(place: str, old: Mapping[str, int], new: Mapping[str, int], report: DiffReport) -> None:
+    for domain in sorted({*old, *new}):
+        before, after = old.get(domain), new.get(domain)
+        if before != after:
+            what = "added" if before is None else "removed" if after is None else "version"
+            report.opsets.append(Change(place, domain, what, before, after))
+
+
+_Pairs = list[tuple[ir.Value, ir.Value]]
+
+
+def _by_name(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> _Pairs:
+    known = {value.name: value for value in new}
+    return [(value, known[value.name]) for value in old if value.name in known]
+
+
+def _same_inputs(sides: tuple[Side, Side], report: DiffReport) -> _Pairs:
+    """Pair inputs by name, and those that have another name by type and readers."""
+    olds, news = (side.model.graph.inputs for side in sides)
+    pairs = _by_name(olds, news)
+    known = {value for pair in pairs for value in pair}
+    groups: dict[Hashable, tuple[list[ir.Value], list[ir.Value]]] = {}
+    for place, values in enumerate((olds, news)):
+        for value in values:
+            if value not in known:
+                key = _read_as(sides[place], value)
+                groups.setdefault(key, ([], []))[place].append(value)
+    for before, after in groups.values():
+        if len(before) == len(after):
+            pairs += zip(before, after, strict=True)
+    return pairs
+
+
+def _read_as(side: Side, value: ir.Value) -> Hashable:
+    readers = sorted((use.node.op_type, use.idx) for use in value.uses())
+    return str(value.type), len(value.shape) if value.shape else None, tuple(readers)
+
+
+def _renamed_outputs(graphs: GraphComparison, known: _Pairs, report: DiffReport) -> _Pairs:
+    """Pair outputs that have another name by what makes them."""
+    taken = {value for pair in known for value in pair}
+    olds = [v for v in graphs.old.model.graph.outputs if v not in taken]
+    news = [v for v in graphs.new.model.graph.outputs if v not in taken]
+    makers = {_maker(value): value for value in news}
+    pairs = []
+    for value in olds:
+        node = value.producer()
+        other = None if node is None else graphs.nodes.new.get(node)
+        found = makers.get((other, value.index())) if other is not None else None
+        if found is not None:
+            pairs.append((value, found))
+    return pairs
+
+
+def _maker(value: ir.Value) -> Hashable:
+    return value.producer(), value.index()
+
+
+def _functions(graphs: GraphComparison, report: DiffReport) -> None:
+    olds, news = graphs.old.model.functions, graphs.new.model.functions
+    for key in sorted({*olds, *news}):
+        old, new, path = olds.get(key), news.get(key), walk.function_path(*key)
+        if old is None or new is None:
+            function = old or new
+            assert function is not None
+            size = counted(len(function), "node")
+            what, shown = ("added", (None, size)) if old is None else ("removed", (size, None))
+            report.functions.append(Change(path, path, what, *shown))
+            continue
+        _opsets(path, old.opset_imports, new.opset_imports, report)
+        graphs.about(path, old, new)
+        graphs.signature(path, old, new)
+        before, after = _parameters(graphs.old, old), _parameters(graphs.new, new)
+        for name, a, b in changed_entries("attribute ", before, after):
+            report.functions.append(Change(path, path, name, a, b))
+        graphs.compare(path, old.graph, new.graph, Ends.by_position(old, new))
+        for one, other in zip(old.inputs, new.inputs, strict=False):
+            if one.name != other.name:
+                report.renamed.append(Rename("value", path, one.name or "", other.name or ""))
+
+
+def _parameters(side: Side, function: ir.Function) -> dict[str, str]:
+    return {
+        name: "required" if attribute.value is None else side.attribute_text(attribute)
+        for name, attribute in function.attributes.items()
+    }
+
+
+def _interface(graphs: GraphComparison, inputs: _Pairs, outputs: _Pairs) -> None:
+    report, sides = graphs.report, (graphs.old, graphs.new)
+    for kind, pairs in (("input", inputs), ("output", outputs)):
+        ends = [getattr(side.model.graph, f"{kind}s") for side in sides]
+        known_old, known_new = {a for a, _ in pairs}, {b for _, b in pairs}
+        for value in ends[0]:
+            if value not in known_old:
+                shown = type_of(sides[0], value)
+                report.interface.append(Change(kind, value.name or "", "removed", shown, None))
+        for value in ends[1]:
+            if value not in known_new:
+                shown = type_of(sides[1], value)
+                report.interface.append(Change(kind, value.name or "", "added", None, shown))
+        for a, b in pairs:
+            if a.name != b.name:
+                report.renamed.append(Rename(kind, "", a.name or "", b.name or ""))  # type: ignore[arg-type]
+            if kind == "input" and a.is_initializer() != b.is_initializer():
+                words = ["optional" if v.is_initializer() else "required" for v in (a, b)]
+                report.interface.append(Change(kind, b.name or "", "default", *words))
+            for what, before, after in said(a, b):
+                report.interface.append(Change(kind, b.name or "", what, before, after))
+        if kind == "output":
+            for a, b in pairs:
+                pair = declared(sides[0], a), declared(sides[1], b)
+                graphs.declarations.append(("output", b, *pair))
+        new_of = dict(pairs)
+        order = [new_of[a] for a in ends[0] if a in new_of]
+        now = [b for b in ends[1] if b in known_new]
+        if order != now:
+            names = [[v.name for v in values] for values in (order, now)]
+            report.interface.append(Change(kind, "", "order", *names))
+
+
+def _declarations(graphs: GraphComparison, report: DiffReport) -> dict[str, str]:
+    """Report what is declared otherwise; return the new names of dimensions."""
+    renames = dim_renames((a, b) for _, _, a, b in graphs.declarations)
+    report.renamed += [Rename("dimension", "", a, b) for a, b in renames.items()]
+    for path, value, before, after in graphs.declarations:
+        old, new = with_names(before, renames), after
+        if old == new:
+            continue
+        name = value.name or ""
+        if value.is_graph_input() and value.graph is graphs.new.model.graph:
+            _declared("input", name, old, new, report.interface)
+        elif path == "output":
+            _declared("output", name, old, new, report.interface)
+        else:
+            _declared(path, name, old, new, report.values)
+    return renames
+
+
+def _declared(place: str, name: str, old: Declared, new: Declared, out: list[Change]) -> None:
+    if old[0] != new[0]:
+        out.append(Change(place, name, "dtype", old[0], new[0]))
+    if old[1] != new[1]:
+        shapes = (None if dims is None else list(dims) for dims in (old[1], new[1]))
+        out.append(Change(place, name, "shape", *shapes))
+
+
+def _caches(
+    old: Sequence[Cache], new: Sequence[Cache], report: DiffReport, renames: dict[str, str]
+) -> None:
+    names = {r.old: r.new for r in report.renamed if r.kind in ("input", "initializer", "value")}
+    ends = {r.old: r.new for r in report.renamed if r.kind == "output"}
+    before = {_cache_name(c, names, ends): c for c in old}
+    after = {_cache_name(c, {}, {}): c for c in new}
+    for key in [*before, *(key for key in after if key not in before)]:
+        a, b = before.get(key), after.get(key)
+        if a is None or b is None:
+            kind = (a or b).kind  # type: ignore[union-attr]
+            what, shown = ("added", (None, kind)) if a is None else ("removed", (kind, None))
+            report.caches.append(Change("", key, what, *shown))
+            continue
+        has_axis = a.axis == b.axis
+        facts = _cache_facts(a, renames, has_axis), _cache_facts(b, {}, has_axis)
+        changes = [
+            Change("", key, what, facts[0][what], facts[1][what])
+            for what in _CACHE_FACTS
+            if facts[0][what] != facts[1][what]
+        ]
+        report.caches += changes
+        report.caches_same += not changes
+
+
+def _cache_name(cache: Cache, names: Mapping[str, str], ends: Mapping[str, str]) -> str:
+    if cache.past is not None:
+        return names.get(cache.past, cache.past)
+    present = cache.present or cache.location.node_label or ""
+    return ends.get(present, names.get(present, present))
+
+
+def _cache_facts(cache: Cache, renames: dict[str, str], has_axis: bool) -> dict[str, object]:
+    _, shape = with_names((None, cache.shape), renames)
+    axis = cache.axis
+    rest = None if shape is None else [d for i, d in enumerate(shape) if i != axis or not has_axis]
+    return {
+        "kind": cache.kind,
+        "dtype": None if cache.dtype is None else dtype_name(cache.dtype),
+        "shape": rest,  # but for the capacity, which is told by itself
+        "axis": axis,
+        "mode": cache.mode,
+        "capacity": None if shape is None or axis is None else shape[axis],
+        "growing": cache.is_growing,
+        "in_place": cache.in_place.possible,
+    }
+
+
+def _ops(old: ir.Model, new: ir.Model) -> dict[str, tuple[int, int]]:
+    before, after = _count(old), _count(new)
+    return {
+        op: (before[op], after[op]) for op in sorted({*before, *after}) if before[op] != after[op]
+    }
+
+
+def _count(model: ir.Model) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for _, _, node in walk.nodes(model):
+        found[f"{node.domain}::{node.op_type}" if node.domain else node.op_type] += 1
+    return found
+
+
+def _storage(old: ir.Model, new: ir.Model, report: DiffReport) -> None:
+    """Tell where weights lie, if elsewhere than before."""
+    before, after = (sorted({os.fspath(f.location) for f in external_files(m)}) for m in (old, new))
+    if before != after:
+        report.storage.append(Change("", "external data", "files", before, after))

@@ -1,0 +1,367 @@
+"""How two graphs differ, with their bodies: nodes, initializers, names, what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.core import walk
+from onnx_kvtool.review.declarations import Declared, declared
+from onnx_kvtool.review.digests import Digests
+from onnx_kvtool.review.matching import NodePairs, match_nodes
+from onnx_kvtool.review.report import Change, DiffReport, NodeChange, Rename, WeightChange
+from onnx_kvtool.review.side import Content, Scope, Side, producer
+from onnx_kvtool.review.weights import pair_initializers, shown_content, weight_changes
+
+__all__ = ["Ends", "GraphComparison", "changed_entries", "said"]
+
+_Contents = set[Content | None]
+_Changed = Callable[[str, str | None, str | None], None]
+"""Reports that a fact of a node is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Inputs and outputs of two graphs, as far as they are the same by name or position.
+
+    Attributes:
+        inputs: Pairs of inputs.
+        outputs: Pairs of outputs.
+    """
+
+    inputs: Sequence[tuple[ir.Value, ir.Value]]
+    outputs: Sequence[tuple[ir.Value, ir.Value]]
+
+    @staticmethod
+    def by_position(old: ir.Graph | ir.Function, new: ir.Graph | ir.Function) -> Ends:
+        """Return the pairs of bodies and functions."""
+        return Ends(
+            list(zip(old.inputs, new.inputs, strict=False)),
+            list(zip(old.outputs, new.outputs, strict=False)),
+        )
+
+
+@dataclass(slots=True)
+class GraphComparison:
+    """Compares graphs of two models, one after another, and writes into a report.
+
+    Attributes:
+        old: The one model.
+        new: The other.
+        report: Gets what differs, but for nodes that came or went.
+        digests: Given where it is asked how much weights differ.
+        nodes: Pairs of nodes, of all graphs compared so far.
+        values: The old value of a new one: of inputs and initializers.
+        added: New nodes without an old one, in the order of the graphs.
+        removed: Old nodes without a new one.
+        declarations: What is declared of one value in both models, for all that was compared.
+        rewired: What is read at one place in both models, as far as nodes without a pair make it:
+            the old value and the new one; None for one that has a pair.
+        moved: What Constants hold that have become initializers, and the reverse.
+    """
+
+    old: Side
+    new: Side
+    report: DiffReport
+    digests: Digests | None
+    nodes: NodePairs = field(default_factory=NodePairs)
+    values: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    added: list[ir.Node] = field(default_factory=list)
+    removed: list[ir.Node] = field(default_factory=list)
+    declarations: list[tuple[str, ir.Value, Declared, Declared]] = field(default_factory=list)
+    rewired: list[tuple[ir.Value | None, ir.Value | None]] = field(default_factory=list)
+    moved: set[Content | None] = field(default_factory=set)
+
+    def same_value(self, old: ir.Value | None, new: ir.Value | None) -> bool:
+        """Return whether two values are one, as far as pairs are known."""
+        if old is None or new is None:
+            return old is new
+        if self.values.get(new) is old:
+            return True
+        one, other = old.producer(), new.producer()
+        if one is not None and self.nodes.new.get(one) is other:
+            return old.index() == new.index()
+        held = self.old.content(old)
+        return held is not None and held == self.new.content(new)
+
+    def compare(
+        self,
+        path: str,
+        old: ir.Graph,
+        new: ir.Graph,
+        ends: Ends,
+        owners: tuple[ir.Node, ir.Node] | None = None,
+    ) -> None:
+        """Compare two graphs.
+
+        Args:
+            path: Path of the new one.
+            old: The one graph.
+            new: The other.
+            ends: Which inputs and outputs are the same.
+            owners: The nodes whose bodies they are.
+        """
+        self.values.update({b: a for a, b in ends.inputs})
+        scopes = self.old.scope(path, old), self.new.scope(path, new)
+        self._hash(scopes, ends, owners)
+        match_nodes(*scopes, self.nodes, self.same_value)
+        self._weights(path, scopes)
+        for value, other in ends.inputs:
+            self._declaration(path, value, other)
+        for node in scopes[0].nodes:
+            pair = self.nodes.new.get(node)
+            if pair is not None:
+                self._node(path, node, pair)
+            elif not self._was_moved(node, self.old):
+                self.removed.append(node)
+        for node in scopes[1].nodes:
+            if node not in self.nodes.old and not self._was_moved(node, self.new):
+                self.added.append(node)
+        for value, other in ends.outputs:
+            if not self.same_value(value, other):
+                self._rewired(
+                    value,
+                    other,
+                    Change("output", other.name or "", "source", *_named(value, other)),
+                )
+
+    def _hash(
+        self,
+        scopes: tuple[Scope, Scope],
+        ends: Ends,
+        owners: tuple[ir.Node, ir.Node] | None,
+    ) -> None:
+        pairs = (ends.inputs, ends.outputs)
+        for place, (side, scope) in enumerate(zip((self.old, self.new), scopes, strict=True)):
+            labels: dict[ir.Value, int] = {}
+            for value in side.captured(owners[place]) if owners else ():
+                known = value if place == 0 else self._old_of(value)
+                labels[value] = hash(("outer", id(known or value)))
+            for value in scope.graph.inputs:
+                labels[value] = hash(("input", str(value.type), str(value.shape)))
+            for number, pair in enumerate(pairs[0]):
+                labels[pair[place]] = hash(("input", number))
+            outputs: dict[ir.Value, list[Hashable]] = {}
+            for number, pair in enumerate(pairs[1]):
+                outputs.setdefault(pair[place], []).append(number)
+            side.hash_scope(scope, labels, outputs)
+
+    def _old_of(self, new: ir.Value) -> ir.Value | None:
+        known = self.values.get(new)
+        node = new.producer()
+        if known is not None or node is None:
+            return known
+        old = self.nodes.old.get(node)
+        place = new.index()
+        if old is None or place is None or place >= len(old.outputs):
+            return None
+        return old.outputs[place]
+
+    def _weights(self, path: str, scopes: tuple[Scope, Scope]) -> None:
+        graphs = scopes[0].graph, scopes[1].graph
+        found = pair_initializers(self.old, self.new, graphs, self.nodes)
+        self.values.update({b: a for a, b in found.items()})
+        moved_old, moved_new = self._constants(scopes)
+        weights = self.report.weights
+        for name, value in graphs[0].initializers.items():
+            other = found.get(value)
+            if value.is_graph_input():
+                continue
+            if other is None:
+                kind, held = self.old.content(value) or ("", "")
+                shown = f"{kind} {shown_content(held)}"
+                if held and (kind, held) in moved_new:
+                    weights.append(WeightChange(path, name, "form", "initializer", "Constant"))
+                    self.moved.add((kind, held))
+                else:
+                    weights.append(WeightChange(path, name, "removed", shown, None))
+                continue
+            changes = weight_changes(path, value, other, (self.old, self.new), self.digests)
+            weights.extend(changes)
+            self.report.weights_same += not changes
+            if value.name != other.name:
+                self._rename("initializer", path, value, other)
+            self._remarks(path, value, other)
+        pairs = set(found.values())
+        for name, value in graphs[1].initializers.items():
+            if value in pairs or value.is_graph_input():
+                continue
+            kind, held = self.new.content(value) or ("", "")
+            if held and (kind, held) in moved_old:
+                weights.append(WeightChange(path, name, "form", "Constant", "initializer"))
+                self.moved.add((kind, held))
+            else:
+                shown = f"{kind} {shown_content(held)}"
+                weights.append(WeightChange(path, name, "added", None, shown))
+
+    def _constants(
+        self, scopes: tuple[Scope, Scope]
+    ) -> tuple[set[Content | None], set[Content | None]]:
+        """Return what Constants hold that are in one model alone."""
+        held_old = {self.old.content(n.outputs[0]) for n in scopes[0].nodes if self._lone(n)}
+        held_new = {self.new.content(n.outputs[0]) for n in scopes[1].nodes if self._lone(n)}
+        return held_old - {None}, held_new - {None}
+
+    def _lone(self, node: ir.Node) -> bool:
+        is_constant = node.op_type == "Constant" and len(node.outputs) == 1
+        return is_constant and node not in self.nodes.new and node not in self.nodes.old
+
+    def _was_moved(self, node: ir.Node, side: Side) -> bool:
+        """Return whether a Constant has become an initializer, or was one."""
+        return bool(self.moved) and self._lone(node) and side.content(node.outputs[0]) in self.moved
+
+    def _node(self, path: str, old: ir.Node, new: ir.Node) -> None:
+        place = self.new.place(new)
+
+        def changed(what: str, before: str | None, after: str | None) -> None:
+            self.report.changed.append(NodeChange(place, what, before, after))
+
+        if (a := _operator(old)) != (b := _operator(new)):
+            changed("op", a, b)
+        self._attributes(old, new, changed)
+        for number in range(max(len(old.inputs), len(new.inputs))):
+            one = old.inputs[number] if number < len(old.inputs) else None
+            other = new.inputs[number] if number < len(new.inputs) else None
+            if not self.same_value(one, other):
+                change = NodeChange(place, f"input {number}", *_named(one, other))
+                self._rewired(one, other, change)
+        if (old.name or "") != (new.name or ""):
+            rename = Rename(
+                "node", path, self.old.place(old).node_label or "", place.node_label or ""
+            )
+            self.report.renamed.append(rename)
+        for what, before, after in said(old, new):
+            changed(what, before, after)
+        self._outputs(path, old, new, changed)
+        self._bodies(path, old, new, changed)
+
+    def _attributes(self, old: ir.Node, new: ir.Node, changed: _Changed) -> None:
+        before, after = self.old.attributes(old), self.new.attributes(new)
+        if before == after:
+            return
+        for name in sorted({*before, *after}):
+            a, b = before.get(name), after.get(name)
+            if a != b:
+                short = _value_of(a), _value_of(b)
+                changed(name, *(short if short[0] != short[1] else (a, b)))
+
+    def _outputs(self, path: str, old: ir.Node, new: ir.Node, changed: _Changed) -> None:
+        for number in range(max(len(old.outputs), len(new.outputs))):
+            one = old.outputs[number] if number < len(old.outputs) else None
+            other = new.outputs[number] if number < len(new.outputs) else None
+            a, b = (one.name if one else "") or "", (other.name if other else "") or ""
+            if not (a and b):
+                if a != b:
+                    changed(f"output {number}", a or None, b or None)
+                continue
+            assert one is not None and other is not None
+            if a != b and not (one.is_graph_output() and other.is_graph_output()):
+                self._rename("value", path, one, other)
+            if not (one.is_graph_output() or other.is_graph_output()):
+                self._declaration(path, one, other)
+                self._remarks(path, one, other)
+
+    def _bodies(self, path: str, old: ir.Node, new: ir.Node, changed: _Changed) -> None:
+        if not (old.attributes.data or new.attributes.data):
+            return
+        before, after = dict(walk.subgraphs(old)), dict(walk.subgraphs(new))
+        index = self.new.place(new).index or 0
+        for name in sorted({*before, *after}):
+            a, b = before.get(name), after.get(name)
+            if a is None or b is None:
+                changed(name, "graph" if a else None, "graph" if b else None)
+                continue
+            inner = walk.step_path(path, new.name, index, name)
+            if a.name != b.name:
+                rename = Rename("graph", inner, a.name or "", b.name or "")
+                self.report.renamed.append(rename)
+            self.about(inner, a, b)
+            self.signature(inner, a, b)
+            self.compare(inner, a, b, Ends.by_position(a, b), (old, new))
+            for pairs in (a.inputs, b.inputs), (a.outputs, b.outputs):
+                for one, other in zip(*pairs, strict=False):
+                    if one.name != other.name and not producer(one):
+                        self._rename("value", inner, one, other)
+
+    def signature(
+        self, path: str, old: ir.Graph | ir.Function, new: ir.Graph | ir.Function
+    ) -> None:
+        """Report another number of inputs or outputs of a body or function."""
+        for what, a, b in (
+            ("inputs", old.inputs, new.inputs),
+            ("outputs", old.outputs, new.outputs),
+        ):
+            if len(a) != len(b):
+                shown = (", ".join(v.name or "" for v in values) for values in (a, b))
+                self.report.functions.append(Change(path, path, what, *shown))
+
+    def about(self, path: str, old: ir.Graph | ir.Function, new: ir.Graph | ir.Function) -> None:
+        """Report what is said of a graph, a body or a function."""
+        for what, before, after in said(old, new):
+            self.report.metadata.append(Change(path, what, "changed", before, after))
+
+    def _rewired(
+        self, old: ir.Value | None, new: ir.Value | None, change: NodeChange | Change
+    ) -> None:
+        """Report that another value is read, unless nodes that came or went explain it."""
+        one, other = producer(old), producer(new)
+        gone = one is not None and one not in self.nodes.new
+        came = other is not None and other not in self.nodes.old
+        if gone or came:
+            self.rewired.append((old if gone else None, new if came else None))
+        elif isinstance(change, NodeChange):
+            self.report.changed.append(change)
+        else:
+            self.report.interface.append(change)
+
+    def _rename(self, kind: str, path: str, old: ir.Value, new: ir.Value) -> None:
+        rename = Rename(kind, path, old.name or "", new.name or "")  # type: ignore[arg-type]
+        self.report.renamed.append(rename)
+
+    def _declaration(self, path: str, old: ir.Value, new: ir.Value) -> None:
+        a, b = declared(self.old, old), declared(self.new, new)
+        self.declarations.append((path, new, a, b))
+
+    def _remarks(self, path: str, old: ir.Value, new: ir.Value) -> None:
+        for what, before, after in said(old, new):
+            self.report.values.append(Change(path, new.name or "", what, before, after))
+
+
+def _named(old: ir.Value | None, new: ir.Value | None) -> tuple[str | None, str | None]:
+    return (old.name if old else None), (new.name if new else None)
+
+
+def _operator(node: ir.Node) -> str:
+    name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    return f"{name}:{node.overload}" if node.overload else name
+
+
+def _value_of(text: str | None) -> str | None:
+    return None if text is None else text.partition(" = ")[2]
+
+
+def said(
+    old: ir.Node | ir.Value | ir.Graph | ir.Function,
+    new: ir.Node | ir.Value | ir.Graph | ir.Function,
+) -> list[tuple[str, str | None, str | None]]:
+    """Return remarks and metadata of two things that differ, with their names."""
+    found = []
+    if (old.doc_string or "") != (new.doc_string or ""):
+        found.append(("doc_string", old.doc_string or None, new.doc_string or None))
+    found += changed_entries("metadata ", old.metadata_props, new.metadata_props)
+    return found
+
+
+def changed_entries(
+    prefix: str, old: Mapping[str, str], new: Mapping[str, str]
+) -> list[tuple[str, str | None, str | None]]:
+    """Return the entries of two mappings that differ, the keys behind a prefix."""
+    if old == new:
+        return []
+    return [
+        (f"{prefix}{key}", old.get(key), new.get(key))
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]

@@ -1,0 +1,241 @@
+"""One of two models that are compared: what its nodes are, apart from their names and order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core import walk
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.sorting import sort_nodes
+from onnx_kvtool.review.canonical import CanonicalWriter
+from onnx_kvtool.review.digests import Digests
+from onnx_kvtool.review.printing import attribute_lines
+from onnx_kvtool.review.syntax import type_text
+
+__all__ = ["Content", "Scope", "Side", "producer", "type_of"]
+
+Content = tuple[str, str]
+"""Type and shape of a constant, and what it holds, both in ONNX's syntax."""
+
+_CONSTANT_TYPES = {
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The nodes of one graph, and what is connected to each of them.
+
+    Attributes:
+        path: Path of the graph.
+        graph: The graph.
+        nodes: Its nodes, in an order in which they can run.
+        up: What a node computes, as a number: its operator and attributes, and those of all that
+            leads to it. Equal for nodes that compute the same.
+        down: What is made of a node: its operator and attributes, and those of all that it leads
+            to.
+    """
+
+    path: str
+    graph: ir.Graph
+    nodes: tuple[ir.Node, ...]
+    up: dict[ir.Node, int] = field(default_factory=dict)
+    down: dict[ir.Node, int] = field(default_factory=dict)
+
+
+class Side:
+    """A model of which everything is known that a comparison asks.
+
+    The nodes of the model are sorted.
+
+    Args:
+        model: The model, which nobody else uses.
+        digests: Says what tensors hold.
+    """
+
+    def __init__(self, model: ir.Model, digests: Digests) -> None:
+        self.model = model
+        self.digests = digests
+        self.writer = CanonicalWriter(digests)
+        self._places = {n: Location.of(path, n, i) for path, i, n in walk.nodes(model)}
+        sort_nodes(model)
+        self._attributes: dict[ir.Node, dict[str, str]] = {}
+        self._contents: dict[ir.Value, Content | None] = {}
+        self._captured: dict[ir.Node, tuple[ir.Value, ...]] = {}
+
+    def place(self, node: ir.Node) -> Location:
+        """Return where a node stands in the file."""
+        return self._places[node]
+
+    def scope(self, path: str, graph: ir.Graph) -> Scope:
+        """Return the nodes of one graph, not hashed yet."""
+        return Scope(path, graph, tuple(graph))
+
+    def attributes(self, node: ir.Node) -> Mapping[str, str]:
+        """Return the attributes of a node as text by name, but for graphs."""
+        found = self._attributes.get(node)
+        if found is None:
+            found = self._attributes[node] = {
+                name: self.attribute_text(attribute)
+                for name, attribute in node.attributes.data.items()
+                if attribute.type not in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+                or attribute.is_ref()
+            }
+        return found
+
+    def attribute_text(self, attribute: ir.Attr) -> str:
+        """Return an attribute as text, with its remark."""
+        message = onnx.AttributeProto()
+        self.writer.attribute(message, attribute)
+        text = "\n".join(attribute_lines(message, ""))
+        return f"{text}  # {attribute.doc_string}" if attribute.doc_string else text
+
+    def kind(self, node: ir.Node) -> int:
+        """Return a number for the operator of a node and its attributes, but for graphs."""
+        attributes = self.attributes(node)
+        texts = tuple(attributes[name] for name in sorted(attributes)) if attributes else ()
+        return hash((node.domain, node.op_type, node.overload, texts, len(node.outputs)))
+
+    def content(self, value: ir.Value) -> Content | None:
+        """Return what an initializer, or the output of a Constant, holds; None for other values."""
+        if value not in self._contents:
+            tensor = _constant(value)
+            self._contents[value] = None if tensor is None else self.tensor_content(tensor)
+        return self._contents[value]
+
+    def tensor_content(self, tensor: ir.TensorProtocol) -> Content:
+        """Return what a tensor holds."""
+        dims = ",".join(map(str, tensor.shape.numpy()))
+        name = tensor.dtype.name.lower()
+        return f"{name}[{dims}]" if dims else name, self.digests.content(tensor)[0]
+
+    def captured(self, node: ir.Node) -> tuple[ir.Value, ...]:
+        """Return the values of outer graphs that the bodies of a node read, each once."""
+        if not node.attributes.data:
+            return ()
+        found = self._captured.get(node)
+        if found is None:
+            found = self._captured[node] = tuple(dict.fromkeys(_captures(node)))
+        return found
+
+    def hash_scope(
+        self,
+        scope: Scope,
+        labels: dict[ir.Value, int],
+        outputs: Mapping[ir.Value, list[Hashable]] | None = None,
+    ) -> int:
+        """Fill `up` and `down` of a graph, and return a number for what it computes.
+
+        Args:
+            scope: The graph.
+            labels: A number for each input, and for each value of outer graphs that is read; gets
+                one for every other value.
+            outputs: What tells the outputs of the graph from each other; None for their positions.
+        """
+        if outputs is None:
+            outputs = {v: [place] for place, v in enumerate(scope.graph.outputs)}
+        kinds = {node: self.kind(node) for node in scope.nodes}
+        for value in scope.graph.initializers.values():
+            if value not in labels:
+                labels[value] = hash(self.content(value))
+        for node in scope.nodes:
+            read = tuple([None if v is None else labels.get(v, 0) for v in node.inputs])
+            bodies: tuple[int, ...] = ()
+            if node.attributes.data:
+                bodies = tuple(self._body_hash(n, b, labels) for n, b in walk.subgraphs(node))
+            up = scope.up[node] = hash((kinds[node], read, bodies))
+            for place, value in enumerate(node.outputs):
+                held = self.content(value)
+                labels[value] = hash((up, place)) if held is None else hash(held)
+        self._hash_down(scope, kinds, outputs)
+        made = tuple(labels.get(value, 0) for value in scope.graph.outputs)
+        return hash((made, tuple(sorted(scope.up.values()))))
+
+    def _body_hash(self, name: str, body: ir.Graph, labels: dict[ir.Value, int]) -> int:
+        for place, value in enumerate(body.inputs):
+            labels[value] = hash(("input", place, name))
+        return hash((name, self.hash_scope(self.scope("", body), labels)))
+
+    def _hash_down(
+        self,
+        scope: Scope,
+        kinds: Mapping[ir.Node, int],
+        outputs: Mapping[ir.Value, list[Hashable]],
+    ) -> None:
+        uses: dict[ir.Value, list[int]] = {
+            value: [hash(("output", *ends))] for value, ends in outputs.items()
+        }
+        for node in reversed(scope.nodes):
+            made = tuple([hash(tuple(sorted(uses.get(v, ())))) for v in node.outputs])
+            bodies = tuple(sorted(map(self.kind, _inner(node)))) if node.attributes.data else ()
+            down = scope.down[node] = hash((kinds[node], bodies, made))
+            for place, read in enumerate(node.inputs):
+                if read is not None:
+                    uses.setdefault(read, []).append(hash((down, place)))
+            for read in self.captured(node):
+                uses.setdefault(read, []).append(hash((down, "captured")))
+
+
+def producer(value: ir.Value | None) -> ir.Node | None:
+    """Return the node that makes a value; None for inputs, initializers and inputs left out."""
+    return None if value is None else value.producer()
+
+
+def type_of(side: Side, value: ir.Value) -> str:
+    """Return the declared type and shape of a value in ONNX's syntax; "" when nothing is known."""
+    if value.type is None and value.shape is None:
+        return ""
+    message = onnx.ValueInfoProto()
+    side.writer.value(message, value, "x")
+    return type_text(message.type)
+
+
+def _inner(node: ir.Node) -> Iterator[ir.Node]:
+    for _, body in walk.subgraphs(node):
+        for inner in body:
+            yield inner
+            yield from _inner(inner)
+
+
+def _captures(node: ir.Node) -> Iterator[ir.Value]:
+    own: set[ir.Value] = set()
+    read: list[ir.Value] = []
+    for _, body in walk.subgraphs(node):
+        _gather(body, own, read)
+    return (value for value in read if value not in own)
+
+
+def _gather(body: ir.Graph, own: set[ir.Value], read: list[ir.Value]) -> None:
+    own.update(body.inputs)
+    own.update(body.initializers.values())
+    for node in body:
+        read.extend(value for value in node.inputs if value is not None)
+        own.update(node.outputs)
+        for _, inner in walk.subgraphs(node):
+            _gather(inner, own, read)
+    read.extend(body.outputs)
+
+
+def _constant(value: ir.Value) -> ir.TensorProtocol | None:
+    node = value.producer()
+    if node is None:
+        return value.const_value if value.is_initializer() else None
+    if node.op_type != "Constant" or node.domain:
+        return None
+    for name, attribute in node.attributes.data.items():
+        if attribute.is_ref():
+            return None
+        if name == "value" and attribute.type is ir.AttributeType.TENSOR:
+            tensor: ir.TensorProtocol = attribute.value
+            return tensor
+        if name in _CONSTANT_TYPES:
+            return ir.tensor(np.array(attribute.value, dtype=_CONSTANT_TYPES[name]))
+    return None

@@ -1,0 +1,276 @@
+"""`kvtool diff`: what it prints, in which forms, and what it reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from onnx import numpy_helper
+
+import onnx_kvtool as kv
+
+NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
+LLAMA = NATIVE / "llama_static.onnx"
+
+DECODER = """
+    <ir_version: 12, opset_import: ["": 24]>
+    decoder (float[2, 3, 17, 5] past, float[2, 3, 1, 5] update, int64[2] start)
+        => (float[2, 3, 17, 5] present) {
+        [cache] present = TensorScatter (past, update, start)
+    }
+"""
+
+EXTERNAL = """
+    <ir_version: 10, opset_import: ["": 18]>
+    main (float[B, 5] x) => (float[B, 7] z)
+    <float[5, 7] w = ["location": "a.bin", "offset": "0", "length": "140"]>
+    { z = MatMul (x, w) }
+"""
+
+
+@pytest.fixture
+def external(tmp_path: Path) -> Path:
+    """A model whose weights are 0 to 34, in a file of their own."""
+    onnx.save(onnx.parser.parse_model(EXTERNAL), tmp_path / "a.onnx")
+    (tmp_path / "a.bin").write_bytes(np.arange(35, dtype=np.float32).tobytes())
+    return tmp_path / "a.onnx"
+
+
+def _moved(source: Path, name: str, values: np.ndarray) -> Path:
+    """Write the same model with other values in the file `name`."""
+    text = EXTERNAL.replace("a.bin", f"{name}.bin").replace('"offset": "0"', '"offset": "60"')
+    target = source.with_name(f"{name}.onnx")
+    onnx.save(onnx.parser.parse_model(text), target)
+    target.with_suffix(".bin").write_bytes(bytes(60) + values.astype(np.float32).tobytes())
+    return target
+
+
+def test_a_file_that_was_moved_is_told_and_is_no_difference(kvtool, external: Path) -> None:
+    result = kvtool("diff", external, _moved(external, "b", np.arange(35)))
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[1:] == [
+        "external data: a.bin -> b.bin (weights that are the same stay so)"
+    ]
+
+
+def test_weights_in_files_are_compared_by_value(kvtool, external: Path) -> None:
+    values = np.arange(35.0)
+    values[3], values[10] = 3.5, 8
+    answer = json.loads(
+        kvtool("diff", external, _moved(external, "b", values), "--format", "json").stdout
+    )
+    (change,) = answer["weights"]["changed"]
+    assert (change["name"], change["what"]) == ("w", "values")
+    assert (change["max_abs_diff"], change["max_rel_diff"]) == (2.0, 0.2)
+    assert (change["changed_elements"], change["elements"]) == (2, 35)
+    assert answer["status"] == "different" and change["old"] != change["new"]
+
+
+def test_an_embedded_copy_is_the_same(kvtool, external: Path) -> None:
+    embedded = external.with_name("embedded.onnx")
+    onnx.save(onnx.load(external), embedded)
+    assert kvtool("diff", external, embedded).exit_code == 0
+    assert kv.diff(external, embedded).storage[0].new == []
+
+
+@pytest.mark.parametrize(
+    ("weights", "code"), [("values", 3), ("digest", 3), ("embedded", 1), ("none", 0)]
+)
+def test_what_needs_a_file_that_is_missing(kvtool, external: Path, weights, code) -> None:
+    other = _moved(external, "b", np.arange(35))
+    (external.parent / "a.bin").unlink()
+    result = kvtool("diff", external, other, "--weights", weights)
+    assert result.exit_code == code, result.output
+    if code == 3:
+        assert "its data file `a.bin` is not in" in result.stderr
+        assert "--weights embedded" in result.stderr
+
+
+def test_the_capacity_of_a_cache_is_told_of_the_cache() -> None:
+    longer = onnx.parser.parse_model(DECODER.replace("17", "64"))
+    report = kv.diff(onnx.parser.parse_model(DECODER), longer)
+    assert [(c.name, c.what, c.old, c.new) for c in report.caches] == [("past", "capacity", 17, 64)]
+    told = [(c.place, c.name, c.what, c.old[2], c.new[2]) for c in report.interface]
+    assert told == [("input", "past", "shape", 17, 64), ("output", "present", "shape", 17, 64)]
+    assert not (report.added or report.removed or report.changed or report.weights)
+
+
+def test_a_lowering_is_told_as_replacements(kvtool, tmp_path: Path) -> None:
+    lowered, _ = kv.lower(LLAMA, opset=18, verify=False)
+    report = kv.diff(LLAMA, lowered)
+    told = {}
+    for found in report.replaced:
+        key = " ".join(sorted(n.location.op or "" for n in found.removed))
+        told[key] = told.get(key, 0) + 1
+    assert told == {
+        "": 1,
+        "Attention": 2,
+        "RMSNormalization": 1,
+        "RotaryEmbedding": 4,
+        "TensorScatter": 4,
+        "com.microsoft::SkipSimplifiedLayerNormalization": 4,
+    }
+    (shared,) = (r for r in report.replaced if r.is_shared)
+    assert not shared.removed and not report.added and not report.removed
+    assert report.weights_same == 23 and {w.what for w in report.weights} == {"added"}
+    kv.save(lowered, tmp_path / "l.onnx")
+    lines = kvtool("diff", LLAMA, tmp_path / "l.onnx").stdout.splitlines()
+    assert "opsets: opset 24 -> 18; com.microsoft 1 -> none" in lines
+    assert any(re.match(r"  TensorScatter +ScatterND +4 +model/layers\.\{0,1\}", x) for x in lines)
+
+
+def test_a_raising_is_told_with_its_caches() -> None:
+    name = "perbatch_index_put_bhsd_sharedB__dynamo_op18.onnx"
+    hand = NATIVE.parent / "torch_static" / "hand" / name
+    raised, _ = kv.raise_(hand, verify=False)
+    report = kv.diff(hand, raised)
+    assert [(c.name, c.what, c.old, c.new) for c in report.caches] == [
+        ("cache", "kind", "scatter_nd", "tensor_scatter"),
+        ("cache", "in_place", False, True),
+    ]
+    (replaced,) = report.replaced
+    assert [n.location.op for n in replaced.added] == ["TensorScatter"]
+    assert len(replaced.removed) == 24 and replaced.removed[-1].location.node == "node_index_put"
+
+
+def test_layers_that_change_alike_are_one_row(kvtool, tmp_path: Path) -> None:
+    model = onnx.load(LLAMA)
+    for node in model.graph.node:
+        if node.op_type == "Attention":
+            node.attribute.append(onnx.helper.make_attribute("novelty", 2.5))
+    onnx.save(model, tmp_path / "m.onnx")
+    result = kvtool("diff", LLAMA, tmp_path / "m.onnx")
+    assert result.exit_code == 1
+    row = result.stdout.splitlines()[-1].split("  ")
+    assert [cell.strip() for cell in row if cell.strip()] == [
+        "Attention", "2", "model/layers.{0,1}/self_attn/Attention_node_{14,40}", "novelty", "none",
+        "2.5",
+    ]  # fmt: skip
+
+
+def test_another_numbering_of_all_names_is_renaming(kvtool) -> None:
+    """The two were exported one after the other: numbers in names differ by 2."""
+    report = kv.diff(LLAMA, NATIVE / "llama_static_fp16.onnx")
+    assert not (report.added or report.removed or report.changed or report.replaced)
+    assert {w.what for w in report.weights} == {"dtype"}
+    assert {r.kind for r in report.renamed} == {"node", "value"}
+    lines = kvtool("diff", LLAMA, NATIVE / "llama_static_fp16.onnx").stdout.splitlines()
+    (renamed,) = (i for i, line in enumerate(lines) if line.startswith("renamed"))
+    assert len(lines) - renamed < 6
+
+
+def test_json_has_the_keys_of_the_contract(kvtool) -> None:
+    result = kvtool("diff", LLAMA, LLAMA, "--format", "json")
+    answer = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert (answer["schema_version"], answer["command"], answer["status"]) == (1, "diff", "same")
+    assert answer["nodes"] == {"added": [], "removed": [], "changed": [], "replaced": []}
+    assert answer["weights"] == {"same": 23, "changed": []}
+    for key in ("opsets", "interface", "metadata", "caches"):
+        assert answer[key] == []
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    model = onnx.load(LLAMA)
+    model.graph.node[3].name = "a|b`c\n</details><script>\x1b[2J"
+    model.producer_name = "<b>*x*</b>|"
+    onnx.save(model, tmp_path / "hostile.onnx")
+    return tmp_path / "hostile.onnx"
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_names_of_a_model_cannot_pretend_to_be_markup(kvtool, hostile: Path, form: str) -> None:
+    text = kvtool("diff", LLAMA, hostile, "--format", form).stdout
+    assert "\x1b" not in text
+    if form == "markdown":
+        cells = [line for line in text.splitlines() if "script" in line]
+        fenced = re.compile(r"`` .*a\\\|b`c\\n</details><script>.* ``")
+        assert cells and all(map(fenced.search, cells))
+        assert "<b>\\*" not in text
+    if form == "html":
+        assert "<script" not in text and "&lt;script&gt;" in text
+        assert text.startswith("<!DOCTYPE html>")
+
+
+def test_the_report_is_written_to_a_file(kvtool, tmp_path: Path, hostile: Path) -> None:
+    shown = kvtool("diff", LLAMA, hostile, "--format", "markdown").stdout
+    result = kvtool("diff", LLAMA, hostile, "--format", "markdown", "-o", tmp_path / "d.md")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert (tmp_path / "d.md").read_text() == shown
+    refused = kvtool("diff", LLAMA, hostile, "-o", hostile)
+    assert refused.exit_code == 2
+
+
+def test_unreadable_and_doubled_input(kvtool, tmp_path: Path) -> None:
+    (tmp_path / "empty.onnx").touch()
+    assert kvtool("diff", LLAMA, tmp_path / "empty.onnx").exit_code == 3
+    assert kvtool("diff", LLAMA, tmp_path / "none.onnx").exit_code == 3
+    assert kvtool("diff", "-", "-").exit_code == 2
+    assert kvtool("diff", LLAMA).exit_code == 2
+
+
+def test_one_model_may_come_from_standard_input(kvtool) -> None:
+    assert kvtool("diff", "-", LLAMA, input=LLAMA.read_bytes()).exit_code == 0
+
+
+GIT = ("models/a.onnx", str(LLAMA), "0" * 40, "100644")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        pytest.param((*GIT, str(LLAMA), "1" * 40, "100644"), ["same:"], id="a file"),
+        pytest.param(
+            ("--weights", "none", *GIT, str(LLAMA), "1" * 40, "100755"), ["same:"], id="options"
+        ),
+        pytest.param(
+            (*GIT, str(LLAMA), "1" * 40, "100644", "models/b.onnx", "similarity index 90%"),
+            ["same:", "models/b.onnx"],
+            id="a file that was renamed",
+        ),
+        pytest.param(
+            ("models/a.onnx", "/dev/null", ".", ".", str(LLAMA), "1" * 40, "100644"),
+            ["different:", "added: "],
+            id="a file that came",
+        ),
+        pytest.param(
+            (*GIT, "/dev/null", ".", "."), ["different:", "removed: "], id="a file that went"
+        ),
+    ],
+)
+def test_git_calls_it_for(kvtool, arguments: tuple[str, ...], lines: list[str]) -> None:
+    result = kvtool("diff", *arguments)
+    assert result.exit_code == 0, result.output
+    assert "models/a.onnx" in result.stdout.splitlines()[0]
+    for line in lines:
+        assert line in result.stdout
+
+
+def test_two_numbers_of_one_bit_of_difference() -> None:
+    texts = []
+    for value in (1.0, np.nextafter(np.float32(1), np.float32(2))):
+        model = onnx.parser.parse_model(DECODER)
+        held = np.full((3, 11), value, np.float32)
+        held[0, 0] = np.nan
+        model.graph.initializer.append(numpy_helper.from_array(held, "w"))
+        texts.append(model)
+    (change,) = kv.diff(*texts).weights
+    assert change.changed == 32 and change.max_abs_diff == pytest.approx(1.19e-7, rel=1e-2)
+    assert kv.diff(texts[0], texts[0]).status == "same"
+
+
+def test_a_weight_that_became_infinite_is_null_in_json(kvtool, tmp_path: Path) -> None:
+    for name, value in (("a", 1.0), ("b", np.inf)):
+        model = onnx.parser.parse_model(DECODER)
+        held = np.full((3, 11), value, np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(held, "w"))
+        onnx.save(model, tmp_path / f"{name}.onnx")
+    result = kvtool("diff", tmp_path / "a.onnx", tmp_path / "b.onnx", "--format", "json")
+    (change,) = json.loads(result.stdout)["weights"]["changed"]
+    assert change["max_abs_diff"] is None and change["changed_elements"] == 33
