@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.target import Limit, Release
 
-__all__ = ["CONDITIONS", "OF_SHAPES", "Condition", "stranger"]
+__all__ = ["CONDITIONS", "OF_CONSTANTS", "OF_SHAPES", "Condition", "stranger"]
 
 LocalName = tuple[str, str]
 OF_SHAPES = frozenset({"dynamic-input", "undivided"})
 """Conditions that ask for shapes which nobody else needs."""
+
+OF_CONSTANTS = frozenset({"no-elements"})
+"""Conditions that ask for nothing but the node and its constants, which functions have as well."""
 
 _LONG_WAY = 100
 """Nodes from a shape back to what it is computed from."""

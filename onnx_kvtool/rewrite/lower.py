@@ -260,6 +260,12 @@ class _Plan:
         """Operators that may be rewritten although the target opset has them."""
         return self.only if self.limits is None else self.limits.operators
 
+    def watches(self, node: ir.Node) -> bool:
+        """Return whether a node of a function may be rewritten although the opset has it."""
+        if self.limits is None:
+            return node.op_type in self.only
+        return self.limits.concerns(node, self.source)
+
 
 def _finish(model: ir.Model, plan: _Plan, outcome: Outcome) -> None:
     """Stamp a rewritten model with its versions, and refuse what is still not legal in it."""
@@ -295,7 +301,7 @@ def _inline(model: ir.Model, plan: _Plan, names: Names, outcome: Outcome) -> Non
     def wanted(function: ir.Function) -> bool:
         if plan.limits is not None and not plan.limits.release.functions:
             return True
-        if any(n.domain == "" and n.op_type in plan.watched for n in function.all_nodes()):
+        if any(n.domain == "" and plan.watches(n) for n in function.all_nodes()):
             return True
         return not plan.only and _cannot_stay(function, plan.target, plan.ir_version)
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions import CONDITIONS, OF_SHAPES, stranger
+from onnx_kvtool.analysis.conditions import CONDITIONS, OF_CONSTANTS, OF_SHAPES, stranger
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
@@ -90,6 +90,13 @@ class ReleaseLimits:
         """Return the limit for which the release must not be given a node, as `problem` does."""
         limits = self._by_operator.get(node.op_type, ())
         return next((one for one in limits if CONDITIONS[one.when](node, opset, one, folder)), None)
+
+    def concerns(self, node: ir.Node, opset: int) -> bool:
+        """Return whether a limit may strike a node of a function, whose types are not known."""
+        return any(
+            limit.when not in OF_CONSTANTS or CONDITIONS[limit.when](node, opset, limit, Folder())
+            for limit in self._by_operator.get(node.op_type, ())
+        )
 
     def leave_out_defaults(self, model: ir.Model, opset: int) -> list[str]:
         """Remove attributes that the release rejects even at their default, in place.
