@@ -195,13 +195,18 @@ def _at_run_time(
             lambda value, attributes=attributes: em.op(  # type: ignore[misc]
                 op, value, attributes=attributes, dtype=dtype
             ),
+            is_reduced=True,
         )
     if noop and op in _OF_ONE:  # there may have been no axis, and more than once is as once
         reduced = em.op(_OF_ONE[op], reduced, dtype=dtype)
     if keepdims:
         return reduced
+    if count == len(dims) and not em.branches:
+        return em.op("Reshape", reduced, em.constant([], "scalar"), dtype=dtype)
     kept = em.op("Equal", marks, em.constant(0, "zero"), dtype=_BOOL)
     shape = em.op("Compress", em.op("Shape", reduced), kept, attributes={"axis": 0})
+    if count and not em.branches:  # below opset 10 the rank of what is cut has to be known
+        shape = em.op("Reshape", shape, em.constant([len(dims) - count], "rank"), hint="shape")
     return reshape_literally(em, reduced, shape, empty=not never_empty(data))
 
 

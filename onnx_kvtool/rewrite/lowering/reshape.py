@@ -27,6 +27,8 @@ _PLAIN = {
     ir.DataType.BOOL,
 }
 
+_TO_THE_END = (1 << 31) - 1
+
 
 def lower_reshape_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Keep zeros of the shape as sizes, where Reshape below 14 would copy the input's size.
@@ -76,6 +78,8 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
             f"computed shape at opset {em.opset}",
             lowest_opset=14,
         )
+    if not em.branches:
+        return _filled(em, data, shape)
     product = em.op("ReduceProd", shape, attributes={"keepdims": 0})
     zero = em.op("Equal", product, em.constant(0, "zero"), dtype=ir.DataType.BOOL)
     nothing = ir.tensor(np.zeros(1, dtype.numpy()))
@@ -89,3 +93,29 @@ def reshape_literally(em: Emitter, data: ir.Value, shape: ir.Value, *, empty: bo
         ),
     }
     return em.op("If", zero, attributes=bodies, dtype=dtype)
+
+
+def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
+    """Return what an If would choose: a size of zero is one at first, and is cut away.
+
+    As many elements as that takes are put behind the data, of which there are none then.
+    """
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    zero, one = em.constant([0]), em.constant([1])
+    is_empty = em.op("Equal", shape, zero, dtype=ir.DataType.BOOL, hint="is_empty")
+    empty = em.op("Cast", is_empty, attributes={"to": ir.DataType.INT64.value}, hint="empty")
+    sizes = em.op("Add", shape, empty, hint="sizes")
+    product = em.op("ReduceProd", shape, attributes={"keepdims": 1})
+    is_none = em.op("Equal", product, zero, dtype=ir.DataType.BOOL, hint="is_none")
+    none = em.op("Cast", is_none, attributes={"to": ir.DataType.INT64.value}, hint="none")
+    needed = em.op("ReduceProd", sizes, attributes={"keepdims": 1}, hint="needed")
+    lacking = em.op("Mul", none, needed, hint="lacking")
+    nothing = ir.tensor(np.zeros(1, dtype.numpy()))
+    filling = em.op("ConstantOfShape", lacking, attributes={"value": nothing}, dtype=dtype)
+    flat = em.op("Reshape", data, em.constant([-1], "flat"), dtype=dtype)
+    both = em.op("Concat", flat, filling, attributes={"axis": 0}, dtype=dtype, hint="filled")
+    whole = em.op("Reshape", both, sizes, dtype=dtype)
+    kept = em.op("Sub", one, empty, hint="kept")
+    end = em.op("Mul", kept, em.constant([_TO_THE_END], "end"), hint="ends")
+    start = em.op("Mul", shape, zero, hint="starts")
+    return em.op("Slice", whole, start, end, dtype=dtype, hint="cut")

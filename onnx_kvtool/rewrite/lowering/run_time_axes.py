@@ -50,9 +50,25 @@ def switch(
     axis: int,
     value: ir.Value,
     apply: Callable[[ir.Value], ir.Value],
+    *,
+    is_reduced: bool = False,
 ) -> ir.Value:
-    """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If."""
+    """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If.
+
+    Where an If cannot, as its branches have to give equal shapes, both are computed, and the one
+    that is meant is cut out of them.
+
+    Args:
+        em: Where to build.
+        marks: 1 for each axis that is marked, else 0: (rank,), int64.
+        axis: The axis.
+        value: The value.
+        apply: What is done with it; the other sizes stay.
+        is_reduced: Whether the size of the axis is 1 then; else it stays.
+    """
     dtype = value.dtype or ir.DataType.UNDEFINED
+    if not em.branches:
+        return _cut_out(em, marks, axis, value, apply(value), is_reduced)
     mark = em.op("Gather", marks, em.constant(axis, "axis"))
     chosen = cast(em, mark, ir.DataType.BOOL)
     marked = em.nested(lambda: [apply(value)], hint="marked")
@@ -61,4 +77,28 @@ def switch(
     result = em.op("If", chosen, attributes=bodies, dtype=dtype)
     if value.shape is not None and marked.outputs[0].shape == value.shape:
         result.shape = ir.Shape(value.shape)
+    return result
+
+
+def _cut_out(
+    em: Emitter, marks: ir.Value, axis: int, value: ir.Value, other: ir.Value, is_reduced: bool
+) -> ir.Value:
+    """Return `other` if `axis` is marked, else `value`: rows of one behind the other."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    dims, place = dims_of(value), em.constant([axis], "axis")
+    dim = None if dims is None else dims[axis]
+    if isinstance(dim, int):
+        count = em.constant([dim], "count")
+    else:
+        count = em.op("Gather", em.op("Shape", value), place, hint="count")
+    mark = em.op("Gather", marks, place, hint="mark")
+    start = em.op("Mul", mark, count, hint="start")
+    length = mark if is_reduced else start
+    both = em.op("Concat", value, other, attributes={"axis": axis}, dtype=dtype, hint="both")
+    end = em.op("Add", count, length, hint="end")
+    result = em.op("Slice", both, start, end, place, dtype=dtype, hint="chosen")
+    if dims is not None:
+        result.shape = ir.Shape(
+            [None if i == axis and is_reduced else d for i, d in enumerate(dims)]
+        )
     return result

@@ -19,6 +19,7 @@ from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.lowering.early.table import STEPS
+from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime import onnxruntime
 from tests.grids import search
 from tests.rewrite.lowering.single import check, one_node, refusal
@@ -457,7 +458,6 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
 @pytest.mark.parametrize(
     ("op", "inputs", "target", "code", "lowest"),
     [
-        ("CumSum", {"x": np.ones(3, np.float32), "axis": np.array(0)}, 10, "dynamic-input", 11),
         ("TopK", {"X": np.ones(3), "K": np.array([1])}, 9, "dynamic-input", 10),
         ("Det", {"X": np.ones((2, 2), np.float32)}, 9, "new-operator", 11),
         ("Mod", {"A": np.ones(3, np.uint64), "B": np.ones(3, np.uint64)}, 9, "element-type", 10),
@@ -473,15 +473,18 @@ def test_what_cannot_be_written_is_refused_with_the_lowest_opset(
 
 
 def test_a_refusal_of_what_a_rule_has_written_names_the_node_of_the_source() -> None:
-    """The body of an operator needs another one, which opset 10 lacks."""
+    """The Loop of the rule needs GatherND, which opset 10 lacks."""
     text = (
-        '<ir_version: 10, opset_import: ["": 24]> g (float[2, 3] x, int64 k) => (y) {'
-        " y = CumSum (x, k) }"
+        '<ir_version: 10, opset_import: ["": 18]> g (float[A, B] x, int64[n, m] i, float[n, m] u)'
+        ' => (y) { y = ScatterElements <reduction = "add"> (x, i, u) }'
     )
     model = onnx.parser.parse_model(text)
-    found = refusal(model, 9)
-    assert found.location.op == "CumSum"
-    assert found.lowest_opset == 11
+    with pytest.raises(Refused) as refused:
+        lower(ir.from_proto(model), opset=10, verify=False)
+    for found in refused.value.report.refused:
+        assert found.location.op == "ScatterElements"
+        assert found.message.startswith("`ScatterElements` is written with ")
+        assert found.lowest_opset == 11
 
 
 @pytest.mark.parametrize(

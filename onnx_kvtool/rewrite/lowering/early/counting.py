@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.forms import cast
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.early.again import (
     count_up,
     element_type,
     joined_sizes,
     known_rank,
 )
+from onnx_kvtool.rewrite.lowering.run_time_axes import switch
+from onnx_kvtool.symbolic.dims import Dim
 
 __all__ = ["lower_cum_sum_11", "lower_range_11"]
 
@@ -61,32 +65,59 @@ def lower_range_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 def lower_cum_sum_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Add up slice after slice along the axis, in a Scan.
 
-    Refuses an axis that is known at run time only, and an unknown rank.
+    Along an axis that is known at run time only it is done for each axis, and the sum that is
+    meant is cut out.
+
+    Refuses an unknown rank.
     """
     view = NodeView(node, context.opset_of(node))
-    data, known = view.required("x"), context.folder.integers(view.required("axis"))
-    if known is None or known.size != 1:
-        raise Refusal(
-            "dynamic-input",
-            "CumSum cannot be written before opset 11 where `axis` is not constant",
-            lowest_opset=11,
-        )
-    dims = known_rank(data, "CumSum", 11)
+    data, given = view.required("x"), view.required("axis")
+    known, dims = context.folder.integers(given), known_rank(data, "CumSum", 11)
+    exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
+
+    def summed(value: ir.Value, axis: int) -> ir.Value:
+        return _summed(em, value, dims, axis, exclusive, reverse)
+
+    if (known is not None and known.size == 1) or len(dims) == 1:
+        axis = 0 if known is None else counted_axis(int(known.ravel()[0]), len(dims))
+        return Replacement((summed(data, axis),))
+    marks, result = _marks(em, given, len(dims)), data
+    for axis in range(len(dims)):
+        result = switch(em, marks, axis, result, functools.partial(summed, axis=axis))
+    return Replacement((result,))
+
+
+def _marks(em: Emitter, axis: ir.Value, rank: int) -> ir.Value:
+    """Return 1 for the axis, which may count from the end, else 0: (rank,), int64."""
+    place = em.op("Reshape", cast(em, axis, _D.INT64), em.constant([1]), hint="axis")
+    is_negative = em.op("Less", place, em.constant([0]), dtype=_D.BOOL)
+    more = em.op("Mul", cast(em, is_negative, _D.INT64), em.constant([rank]))
+    counted = em.op("Add", place, more, hint="counted")
+    is_meant = em.op("Equal", em.constant(np.arange(rank)), counted, dtype=_D.BOOL)
+    return cast(em, is_meant, _D.INT64, hint="marks")
+
+
+def _summed(
+    em: Emitter,
+    data: ir.Value,
+    dims: tuple[Dim, ...],
+    axis: int,
+    exclusive: bool,
+    reverse: bool,
+) -> ir.Value:
     dtype = element_type(data, "CumSum", 11)
-    axis = counted_axis(int(known.ravel()[0]), len(dims))
     order = [[d] for d in range(len(dims)) if d != axis]
     others = joined_sizes(em, data, dims, order) if order else em.constant([], "sizes")
     zero = ir.Tensor(np.zeros(1, dtype.numpy()))
     start = em.op("ConstantOfShape", others, attributes={"value": zero}, dtype=dtype)
     state, part = _body_input(em, "sum", dtype), _body_input(em, "slice", dtype)
-    exclusive = view.integer("exclusive") != 0
 
     def build() -> list[ir.Value]:
         added = em.op("Add", state, part, dtype=dtype, hint="sum")
         given = state if exclusive else added
         return [added, em.op("Identity", given, dtype=dtype, hint="given")]
 
-    direction = int(view.integer("reverse") != 0)
+    direction = int(reverse)
     attributes: dict[str, AttributeValue] = {
         "body": em.nested(build, [state, part], hint="adding"),
         "num_scan_inputs": 1,
@@ -96,7 +127,7 @@ def lower_cum_sum_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Re
         "scan_output_directions": [direction],
     }
     _, result = em.multi("Scan", start, data, attributes=attributes, dtypes=[dtype, dtype])
-    return Replacement((result,))
+    return result
 
 
 def _body_input(em: Emitter, name: str, dtype: ir.DataType) -> ir.Value:
