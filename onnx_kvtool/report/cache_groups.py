@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from onnx_kvtool.analysis.caches import Cache
 
-__all__ = ["Group", "cache_groups", "joined", "name_groups", "without_numbers"]
+__all__ = ["Group", "cache_groups", "common", "joined", "name_groups", "without_numbers"]
 
 _NUMBER = re.compile(r"\d+")
 
@@ -83,7 +83,7 @@ def _group(name: str, places: Sequence[int], caches: Sequence[Cache]) -> Group:
     members = tuple(caches[p] for p in places)
     reason = members[0].in_place.reason
     if reason is not None and len(members) > 1:
-        reason = _common([m.in_place.reason or "" for m in members])
+        reason = common([m.in_place.reason or "" for m in members])
     return Group(name, members, tuple(places), reason)
 
 
@@ -126,7 +126,7 @@ def without_numbers(name: str) -> str:
     return _NUMBER.sub("#", name)
 
 
-def _common(texts: Sequence[str]) -> str:
+def common(texts: Sequence[str]) -> str:
     """Return the common form of texts with one pattern, numbers that differ as `{}`."""
     columns = zip(*(re.split(r"(\d+)", text) for text in texts), strict=True)
     return "".join(column[0] if len(set(column)) == 1 else "{}" for column in columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.escape import escape
-from onnx_kvtool.report.drawing import Drawing, joined_drawing
+from onnx_kvtool.report.drawing import drawing
 
 __all__ = ["to_dot"]
 
@@ -20,19 +20,19 @@ _SHAPES = {
 def to_dot(report: InspectReport) -> str:
     """Return a digraph of the nodes around each update, `kvtool ... | dot -Tsvg` draws it.
 
-    Nodes that several updates have around them stand in it once.
+    Nodes that several updates have around them stand in it once, and so do layers that are alike.
     """
-    drawing: Drawing = joined_drawing(report.neighbourhoods)
+    drawn = drawing(report.caches, report.neighbourhoods)
     lines = [
         "digraph caches {",
         '  graph [rankdir=TB, fontname="sans-serif"];',
         '  node [fontname="sans-serif", fontsize=11, fontcolor="#000000"];',
         '  edge [fontname="sans-serif", fontsize=9, color="#555555"];',
     ]
-    for number, spot in enumerate(drawing.spots):
+    for number, spot in enumerate(drawn.spots):
         label = r"\n".join(_quoted(line) for line in (spot.label, spot.name) if line)
         lines.append(f'  n{number} [label="{label}", {_SHAPES[spot.kind]}];')
-    for source, target, edge in drawing.edges:
+    for source, target, edge in drawn.edges:
         style = ', color="#1f6feb", penwidth=2' if edge.is_cache else ""
         lines.append(f'  n{source} -> n{target} [label="{_quoted(edge.label)}"{style}];')
     return "\n".join((*lines, "}"))

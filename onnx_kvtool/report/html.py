@@ -24,7 +24,7 @@ from onnx_kvtool.report.inspect_text import (
     whatif_lines,
 )
 from onnx_kvtool.report.markup import attribute, table, text
-from onnx_kvtool.report.memory_plot import Axes, axes_of, memory_svg
+from onnx_kvtool.report.memory_plot import CostModel, cost_model, memory_svg
 from onnx_kvtool.report.page import SCRIPT, STYLE
 
 __all__ = ["to_html"]
@@ -32,13 +32,20 @@ __all__ = ["to_html"]
 _NUMBERS = frozenset({"axis", "rows", "per token", "per cache", "nodes"})
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 _MOST_PICTURES = 40
+_TYPES = (
+    ("float32", 32),
+    ("float16 or bfloat16", 16),
+    ("8 bits (float8, int8)", 8),
+    ("4 bits (int4, float4)", 4),
+)
+"""Element types that caches are kept in, by the bits that count."""
 
 
 def to_html(report: InspectReport) -> str:
     """Return a page with the summary, the cache table, a memory plot and pictures of the updates.
 
     The page loads nothing, follows the light or dark setting of its reader, and can be read without
-    scripts, which only move the sliders under the plot.
+    scripts, which draw the plot as wide as the page and for what its reader asks.
     """
     path = report.model.path
     title = named(path) if path in ("-", "") else PurePath(path).name
@@ -46,7 +53,7 @@ def to_html(report: InspectReport) -> str:
     sections = (
         _head(report, title, cost),
         *_caches(report, cost),
-        *_memory(cost),
+        *_memory(report),
         *_pictures(report),
         *_rest(report),
     )
@@ -106,48 +113,45 @@ def _caches(report: InspectReport, cost: Footprint) -> Iterator[str]:
         )
 
 
-def _memory(cost: Footprint) -> Iterator[str]:
-    axes = axes_of(cost)
-    if axes is None:
+def _memory(report: InspectReport) -> Iterator[str]:
+    cost = cost_model(report.caches)
+    if cost is None:
         return
     yield "<h2>Memory</h2>"
-    fixed = any(share.capacity is not None for share in cost.shares)
     yield (
         "<p>Solid: the rows that the tokens of a sequence fill."
-        + (" Dashed: what is allocated from the first token on." if fixed else "")
+        + (" Dashed: what is allocated from the first token on." if cost.has_allocation else "")
         + "</p>"
     )
-    if cost.unknown:
-        yield f"<p>Not counted: {text(', '.join(cost.unknown))}.</p>"
-    shares = [[s.bytes_per_token, s.capacity, s.batch] for s in cost.shares]
+    unknown = footprint(report.caches).unknown
+    if unknown:
+        yield f"<p>Not counted: {text(', '.join(unknown))}.</p>"
+    given = json.dumps({**cost.to_json(), "weights": report.model.weight_bytes})
     yield (
-        f'<div id="memory" class="frame" data-shares="{attribute(json.dumps(shares))}"'
-        f' data-axes="{attribute(json.dumps(_ends(axes)))}">\n{memory_svg(cost, axes)}\n</div>'
+        f'<div id="memory" class="frame" data-cost="{attribute(given)}">\n'
+        f"{memory_svg(cost)}\n{_controls(cost)}</div>"
     )
-    yield _sliders(axes)
 
 
-def _ends(axes: Axes) -> dict[str, float]:
-    return {
-        "x0": axes.x(0),
-        "x1": axes.x(axes.tokens),
-        "y0": axes.y(0),
-        "y1": axes.y(axes.most_bytes),
-        "tokens": axes.tokens,
-        "bytes": axes.most_bytes,
-    }
-
-
-def _sliders(axes: Axes) -> str:
-    least, most = axes.batches[0], axes.batches[-1]
-    fixed = " disabled" if least == most else ""
+def _controls(cost: CostModel) -> str:
+    """Return what a reader can ask: sliders along the numbers that are offered, and a menu."""
+    types = "".join(f'<option value="{bits}">{name}</option>' for name, bits in _TYPES)
     return (
         '<div class="sliders" hidden>'
-        f'<label>batch <input id="batch" type="range" min="{least}" max="{most}" value="{least}"'
-        f'{fixed}> <output id="batch-value"></output></label>'
-        f'<label>tokens <input id="tokens" type="range" min="0" max="{axes.tokens}"'
-        f' value="{axes.tokens}"> <output id="tokens-value"></output></label>'
-        '<output id="cost"></output></div>'
+        + _slider("batch", cost.offered_batches, cost.batch or 1)
+        + _slider("capacity", cost.offered_capacities, cost.capacity)
+        + '<label><span>tokens</span><input id="tokens" type="range" min="0" max="1000"'
+        ' value="1000"><output id="tokens-value"></output></label>'
+        '<label><span>elements</span><select id="type"><option value="">as they are</option>'
+        f'{types}</select></label><output id="cost"></output></div>'
+    )
+
+
+def _slider(name: str, offered: Sequence[int], now: int) -> str:
+    return (
+        f'<label><span>{name}</span><input id="{name}" type="range" min="0"'
+        f' max="{len(offered) - 1}" value="{offered.index(now)}">'
+        f'<output id="{name}-value"></output></label>'
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from onnx_kvtool.analysis.caches.footprint import Footprint
+from onnx_kvtool.analysis.caches.cache import Cache
+from onnx_kvtool.analysis.caches.footprint import kept
+from onnx_kvtool.analysis.caches.whatif import is_window
 from onnx_kvtool.core.quantity import binary_bytes
 
-__all__ = ["Axes", "axes_of", "memory_svg"]
+__all__ = ["CostModel", "Piece", "cost_model", "memory_svg"]
 
 _WIDTH, _HEIGHT = 680, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 92, 14, 40
@@ -17,96 +20,198 @@ _BATCHES = (1, 2, 4, 8)
 _LONG_SEQUENCE = 4096
 """Tokens up to which a cache without a capacity is drawn."""
 
+_SIZES = sorted({2**n for n in range(9)} | {3 * 2**n for n in range(7)})
+"""Batches that the slider offers, besides that of the model."""
+
+_LENGTHS = sorted({2**n for n in range(4, 21)} | {3 * 2**n for n in range(4, 19)})
+"""Capacities that the slider offers, besides that of the model."""
+
 
 @dataclass(frozen=True, slots=True)
-class Axes:
-    """What a plot spans.
+class Piece:
+    """What one or several caches of one kind cost.
 
     Attributes:
-        batches: Batch sizes, one line each; one alone where the model fixes the batch.
-        tokens: Tokens of a sequence at the right end.
-        most_bytes: Bytes at the top.
+        size: Bytes of one row of one sequence, of all these caches together.
+        bits: Bits of an element.
+        rows: Rows of each sequence that are allocated; None where their number is not known.
+        grows: Whether as many rows are allocated as tokens fill.
+        is_window: Whether more rows than these are of no use.
     """
 
-    batches: tuple[int, ...]
-    tokens: int
-    most_bytes: float
+    size: float
+    bits: int
+    rows: int | None
+    grows: bool
+    is_window: bool
 
-    def x(self, tokens: float) -> float:
-        """Return the pixel column of a number of tokens."""
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * tokens / self.tokens
+    def allocated(self, capacity: int, tokens: int) -> float:
+        """Return the bytes of one sequence of `tokens` tokens.
 
-    def y(self, number: float) -> float:
-        """Return the pixel row of a number of bytes."""
-        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * number / self.most_bytes
+        Args:
+            capacity: Rows, where the cache does not say how many.
+            tokens: Tokens of the sequence.
+        """
+        if self.grows:
+            return self.size * tokens
+        return self.size * (capacity if self.rows is None else self.rows)
+
+    def filled(self, capacity: int, tokens: int) -> float:
+        """Return the bytes of the rows that `tokens` tokens fill, as `allocated`."""
+        rows = capacity if self.rows is None else self.rows
+        return self.size * (tokens if self.grows else min(tokens, rows))
 
 
-def axes_of(cost: Footprint) -> Axes | None:
-    """Return what to plot; None when the cost of a token is known for no cache."""
-    if not any(share.bytes_per_token for share in cost.shares):
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """What the caches of a model cost, by batch, capacity and tokens.
+
+    Attributes:
+        pieces: The caches, equal ones added up.
+        batch: Sequences of a batch; None where neither the model nor `--dim` says how many.
+        capacity: The most rows that a cache has, or a long sequence where none says.
+    """
+
+    pieces: tuple[Piece, ...]
+    batch: int | None
+    capacity: int
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Batch sizes, one line each; one alone where the batch is fixed."""
+        return _BATCHES if self.batch is None else (self.batch,)
+
+    @property
+    def offered_batches(self) -> list[int]:
+        """What the slider offers."""
+        return sorted({*_SIZES, self.batch or 1})
+
+    @property
+    def offered_capacities(self) -> list[int]:
+        """What the slider offers."""
+        return sorted({*_LENGTHS, self.capacity})
+
+    @property
+    def has_allocation(self) -> bool:
+        """Whether a cache takes more rows than tokens fill."""
+        return any(not piece.grows for piece in self.pieces)
+
+    @property
+    def most_bytes(self) -> float:
+        """Bytes at the top of the plot."""
+        return self.allocated(self.batches[-1], self.capacity)
+
+    def allocated(self, batch: int, tokens: int) -> float:
+        """Return the bytes for `batch` sequences of `tokens` tokens each."""
+        return batch * sum(piece.allocated(self.capacity, tokens) for piece in self.pieces)
+
+    def filled(self, batch: int, tokens: int) -> float:
+        """Return the bytes of the rows that these tokens fill."""
+        return batch * sum(piece.filled(self.capacity, tokens) for piece in self.pieces)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the script of the page computes with; see `onnx_kvtool.report.page`."""
+        return {
+            "pieces": [
+                {
+                    "size": p.size,
+                    "bits": p.bits,
+                    "rows": p.rows,
+                    "grows": p.grows,
+                    "window": p.is_window,
+                }
+                for p in self.pieces
+            ],
+            "capacity": self.capacity,
+            "capacities": self.offered_capacities,
+            "batches": self.offered_batches,
+        }
+
+
+def cost_model(caches: Sequence[Cache]) -> CostModel | None:
+    """Return what the caches of a model cost; None when the cost of a token is known for none."""
+    sizes: dict[tuple[int, int | None, bool, bool], float] = {}
+    batches: set[int | None] = set()
+    for cache in kept(caches):
+        size = cache.bytes_per_token
+        if not size:
+            continue
+        assert cache.shape is not None and cache.batch_axis is not None and cache.dtype is not None
+        rows = cache.capacity if isinstance(cache.capacity, int) else None
+        rows = None if cache.is_growing else rows
+        key = (int(cache.dtype.bitwidth), rows, cache.is_growing, is_window(cache))
+        sizes[key] = sizes.get(key, 0) + size
+        batch = cache.shape[cache.batch_axis]
+        batches.add(batch if isinstance(batch, int) else None)
+    if not sizes:
         return None
-    fixed = {share.batch for share in cost.shares}
-    batches = _BATCHES if None in fixed else (max(b for b in fixed if b is not None),)
-    capacities = [share.capacity for share in cost.shares if share.capacity]
-    # Where no cache limits the length there is nothing to end the axis at.
-    tokens = max(capacities) if capacities else _LONG_SEQUENCE
-    most = cost.allocated(batches[-1], tokens)
-    return Axes(batches, tokens, most) if most > 0 else None
+    pieces = tuple(Piece(size, *key) for key, size in sizes.items())
+    known = [batch for batch in batches if batch is not None]
+    capacities = [piece.rows for piece in pieces if piece.rows]
+    return CostModel(
+        pieces=pieces,
+        batch=None if None in batches else max(known),
+        # Where no cache limits the length there is nothing to end the axis at.
+        capacity=max(capacities) if capacities else _LONG_SEQUENCE,
+    )
 
 
-def memory_svg(cost: Footprint, axes: Axes) -> str:
+def memory_svg(cost: CostModel) -> str:
     """Return the plot: solid lines for rows that tokens fill, dashed ones for what is allocated.
 
-    A cache that grows allocates what it fills, so that its two lines are one.
+    A cache that grows allocates what it fills, so that its two lines are one. The script of the
+    page draws the same plot anew, as wide as it is shown and for what its reader chooses.
     """
     parts = [
         f'<svg class="plot" role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" xmlns="{_SVG}">',
         "<title>Memory of the caches against the length of a sequence</title>",
-        *_grid(axes),
+        *_grid(cost),
     ]
-    for order, batch in enumerate(axes.batches):
-        end = cost.allocated(batch, axes.tokens)
+    x, y = (
+        _Scale(_LEFT, _WIDTH - _RIGHT, cost.capacity),
+        _Scale(_HEIGHT - _BOTTOM, _TOP, cost.most_bytes),
+    )
+    for order, batch in enumerate(cost.batches):
         parts.append(f'<g class="batch{order}">')
-        if any(share.capacity is not None for share in cost.shares):
-            start = axes.y(cost.allocated(batch, 0))
-            points = f"{axes.x(0):.1f},{start:.1f} {axes.x(axes.tokens):.1f},{axes.y(end):.1f}"
-            parts.append(f'<polyline class="allocated" points="{points}"/>')
-        points = " ".join(
-            f"{axes.x(tokens):.1f},{axes.y(_filled(cost, batch, tokens)):.1f}"
-            for tokens in _corners(cost, axes)
-        )
-        parts.append(f'<polyline class="filled" points="{points}"/>')
-        label = f"batch {batch}"
+        if cost.has_allocation:
+            ends = [(t, cost.allocated(batch, t)) for t in (0, cost.capacity)]
+            parts.append(f'<polyline class="allocated" points="{_points(ends, x, y)}"/>')
+        bends = sorted({0, cost.capacity, *(p.rows for p in cost.pieces if p.rows is not None)})
+        filled = [(tokens, cost.filled(batch, tokens)) for tokens in bends]
+        parts.append(f'<polyline class="filled" points="{_points(filled, x, y)}"/>')
+        end = y(cost.allocated(batch, cost.capacity))
         parts.append(
-            f'<text x="{axes.x(axes.tokens) + 8:.1f}" y="{axes.y(end) + 4:.1f}">{label}</text></g>'
+            f'<text x="{x(cost.capacity) + 8:.1f}" y="{end + 4:.1f}">batch {batch}</text></g>'
         )
-    parts.append('<circle id="marker" r="5" cx="-20" cy="-20"/>')
     return "\n".join((*parts, "</svg>"))
 
 
-def _filled(cost: Footprint, batch: int, tokens: int) -> float:
-    """Return the bytes of the rows that `tokens` tokens fill."""
-    total = 0.0
-    for share in cost.shares:
-        rows = tokens if share.capacity is None else min(tokens, share.capacity)
-        total += share.bytes_per_token * rows * (batch if share.batch is None else share.batch)
-    return total
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Where numbers from 0 to `most` stand between two pixels."""
+
+    first: float
+    last: float
+    most: float
+
+    def __call__(self, number: float) -> float:
+        return self.first + (self.last - self.first) * number / self.most
 
 
-def _corners(cost: Footprint, axes: Axes) -> list[int]:
-    """Return the lengths at which a line bends: where a cache is full."""
-    bends = {share.capacity for share in cost.shares if share.capacity is not None}
-    return sorted({0, axes.tokens, *bends})
+def _points(places: Sequence[tuple[float, float]], x: _Scale, y: _Scale) -> str:
+    return " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in places)
 
 
-def _grid(axes: Axes) -> Iterator[str]:
-    left, right = axes.x(0), axes.x(axes.tokens)
-    for number in _ticks(axes.most_bytes, 1024):
-        y = axes.y(number)
-        yield f'<line class="grid" x1="{left:.1f}" x2="{right:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-        yield _tick(left - 8, y + 4, "end", binary_bytes(number))
-    for tokens in _ticks(axes.tokens, 1):
-        yield _tick(axes.x(tokens), _HEIGHT - _BOTTOM + 18, "middle", f"{int(tokens):,}")
+def _grid(cost: CostModel) -> Iterator[str]:
+    x = _Scale(_LEFT, _WIDTH - _RIGHT, cost.capacity)
+    y = _Scale(_HEIGHT - _BOTTOM, _TOP, cost.most_bytes)
+    left, right = x.first, x.last
+    for number in _ticks(cost.most_bytes, 1024):
+        row = y(number)
+        yield f'<line class="grid" x1="{left:.1f}" x2="{right:.1f}" y1="{row:.1f}" y2="{row:.1f}"/>'
+        yield _tick(left - 8, row + 4, "end", binary_bytes(number))
+    for tokens in _ticks(cost.capacity, 1):
+        yield _tick(x(tokens), _HEIGHT - _BOTTOM + 18, "middle", f"{int(tokens):,}")
     yield _tick((left + right) / 2, _HEIGHT - 4, "middle", "tokens of a sequence")
 
 

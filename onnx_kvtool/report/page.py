@@ -26,7 +26,7 @@ body {
 }
 h1 { font-size: 24px; margin: 0; overflow-wrap: anywhere; }
 h2 { font-size: 18px; margin: 36px 0 8px; }
-p { margin: 4px 0 12px; max-width: 46rem; }
+p { margin: 4px 0 12px; max-width: 46rem; overflow-wrap: anywhere; }
 .soft, figcaption { color: var(--soft); }
 .tiles { display: flex; flex-wrap: wrap; gap: 12px; margin: 20px 0 0; padding: 0; }
 .tile {
@@ -44,6 +44,7 @@ th, td {
 th { color: var(--soft); font-weight: 600; }
 td { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: 12px; }
 td:last-child { white-space: normal; min-width: 16rem; }
+td.number:last-child { min-width: 0; }
 .number { text-align: right; }
 details { margin: 8px 0; }
 summary { cursor: pointer; color: var(--accent); }
@@ -66,7 +67,7 @@ svg { display: block; }
 .graph .edge.cache { stroke: var(--accent); stroke-width: 2.6; }
 .graph .tip.edge { fill: var(--soft); stroke: none; }
 .graph .tip.edge.cache { fill: var(--accent); }
-.plot { width: 100%; max-width: 760px; height: auto; font: 12px system-ui, sans-serif; }
+.plot { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 .plot text { fill: var(--ink); }
 .plot .tick { fill: var(--soft); font-size: 11px; }
 .plot .grid { stroke: var(--line); stroke-width: 1; }
@@ -76,42 +77,137 @@ svg { display: block; }
 .plot .batch1 polyline { stroke: var(--b1); }
 .plot .batch2 polyline { stroke: var(--b2); }
 .plot .batch3 polyline { stroke: var(--b3); }
+.plot .line polyline { stroke: var(--b1); stroke-width: 1.5; }
+.plot .line text { fill: var(--soft); }
+.plot .chosen polyline { stroke: var(--accent); stroke-width: 3; }
+.plot .chosen text { fill: var(--ink); font-weight: 600; }
 .plot circle { fill: var(--accent); stroke: var(--page); stroke-width: 2; }
-.sliders { display: flex; flex-wrap: wrap; gap: 8px 28px; align-items: center; margin: 8px 0; }
-.sliders label { color: var(--soft); font-size: 13px; }
-.sliders input { vertical-align: middle; width: 200px; accent-color: var(--accent); }
+.sliders {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(250px, 1fr)); gap: 10px 28px;
+  align-items: center; margin: 10px 4px 4px;
+}
+.sliders[hidden] { display: none; }
+.sliders label {
+  color: var(--soft); font-size: 13px; display: flex; align-items: center; gap: 8px;
+}
+.sliders label span { flex: 0 0 4.5em; }
+.sliders label output { flex: 0 0 4.6em; text-align: right; color: var(--ink); }
+.sliders input { flex: 1 1 80px; min-width: 0; accent-color: var(--accent); }
+.sliders select {
+  flex: 1 1 80px; min-width: 0; font: inherit; color: var(--ink); background: var(--page);
+  border: 1px solid var(--line); border-radius: 6px; padding: 3px 6px;
+}
+#cost { grid-column: 1 / -1; font-weight: 600; }
 output { font-variant-numeric: tabular-nums; }
 """
 
 SCRIPT = """\
 (function () {
-  const plot = document.getElementById("memory");
-  if (!plot) return;
-  const shares = JSON.parse(plot.dataset.shares), axes = JSON.parse(plot.dataset.axes);
-  const batch = document.getElementById("batch"), tokens = document.getElementById("tokens");
+  // A picture that is wider than the page is shown from where the cache is updated.
+  for (const box of document.querySelectorAll(".graph .update")) {
+    const frame = box.closest(".frame"), place = box.getBoundingClientRect();
+    const middle = (place.left + place.right) / 2 - frame.getBoundingClientRect().left;
+    frame.scrollLeft = middle - frame.clientWidth / 2;
+  }
+  const frame = document.getElementById("memory");
+  if (!frame) return;
+  const cost = JSON.parse(frame.dataset.cost), svg = frame.querySelector("svg");
+  const get = (id) => document.getElementById(id);
   const bytes = (n) => {
     const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = 0;
     while (n >= 1023.95 && unit < units.length - 1) { n /= 1024; unit += 1; }
     return n.toFixed(1).replace(/\\.0$/, "") + " " + units[unit];
   };
-  const sum = (rows) => shares.reduce(
-    (all, [size, capacity, fixed]) => all + size * rows(capacity) * (fixed || +batch.value), 0);
-  const show = () => {
-    const t = +tokens.value;
-    const filled = sum((c) => c === null ? t : Math.min(t, c));
-    const allocated = sum((c) => c === null ? t : c);
-    document.getElementById("batch-value").textContent = batch.value;
-    document.getElementById("tokens-value").textContent = t.toLocaleString("en");
-    document.getElementById("cost").textContent =
-      bytes(allocated) + " allocated, " + bytes(filled) + " filled";
-    const marker = document.getElementById("marker");
-    marker.setAttribute("cx", axes.x0 + (axes.x1 - axes.x0) * t / axes.tokens);
-    marker.setAttribute("cy", axes.y0 + (axes.y1 - axes.y0) * Math.min(1, filled / axes.bytes));
+  const count = (n) => n.toLocaleString("en");
+  // What is asked: a batch, rows, an element type.
+  const asked = () => {
+    const capacity = cost.capacities[+get("capacity").value];
+    const tokens = Math.round(capacity * get("tokens").value / 1000);
+    return { batch: cost.batches[+get("batch").value], capacity, tokens, bits: +get("type").value };
   };
-  batch.addEventListener("input", show);
-  tokens.addEventListener("input", show);
-  document.querySelector(".sliders").hidden = false;
+  const rows = (piece, a) => {
+    if (piece.rows === null) return a.capacity;
+    if (a.capacity === cost.capacity) return piece.rows;
+    return piece.window ? Math.min(piece.rows, a.capacity) : a.capacity;
+  };
+  const sum = (a, batch, each) => batch * cost.pieces.reduce(
+    (all, p) => all + p.size * (a.bits ? a.bits / p.bits : 1) * each(p), 0);
+  const allocated = (a, batch, t) => sum(a, batch, (p) => p.grows ? t : rows(p, a));
+  const filled = (a, batch, t) => sum(a, batch, (p) => p.grows ? t : Math.min(t, rows(p, a)));
+  const ticks = (most, base) => {
+    let step = 1;
+    if (base > 1) while (step * base <= most) step *= base;
+    while (most / step > 5) step *= 2;
+    while (most / step < 2.5 && step > 1) step /= 2;
+    return Array.from({ length: Math.floor(most / step) + 1 }, (_, i) => step * i);
+  };
+  const make = (name, attributes, text) => {
+    const element = document.createElementNS(svg.namespaceURI, name);
+    for (const key in attributes) element.setAttribute(key, attributes[key]);
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  const draw = (a) => {
+    const style = getComputedStyle(frame);
+    const padding = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+    const width = frame.clientWidth - padding;
+    const height = Math.max(230, Math.min(380, width * 0.4));
+    const left = 70, right = width - 74, top = 14, bottom = height - 42;
+    const batches = a.batch > 8
+      ? [8, 4, 2, 1].map((part) => Math.round(a.batch / part))
+      : [...new Set([1, 2, 4, 8, a.batch])].sort((one, other) => one - other);
+    const most = allocated(a, batches[batches.length - 1], a.capacity);
+    const x = (t) => left + (right - left) * t / a.capacity;
+    const y = (n) => bottom - (bottom - top) * n / most;
+    const parts = [svg.querySelector("title")];
+    const tick = (cx, cy, anchor, text) => parts.push(
+      make("text", { class: "tick", x: cx, y: cy, "text-anchor": anchor }, text));
+    for (const n of ticks(most, 1024)) {
+      parts.push(make("line", { class: "grid", x1: left, x2: right, y1: y(n), y2: y(n) }));
+      tick(left - 8, y(n) + 4, "end", bytes(n));
+    }
+    const across = ticks(a.capacity, 1);
+    across.forEach((t, i) => {
+      if (width < 480 && i % 2) return;
+      tick(x(t), bottom + 18, "middle", count(t));
+    });
+    tick((left + right) / 2, height - 4, "middle", "tokens of a sequence");
+    const points = (places) => places.map(([t, n]) => x(t) + "," + y(n)).join(" ");
+    const bends = [0, a.capacity, ...cost.pieces.filter((p) => !p.grows).map((p) => rows(p, a))]
+      .filter((t) => t <= a.capacity).sort((one, other) => one - other);
+    let above = Infinity;
+    for (const batch of [...batches].reverse()) {
+      const group = make("g", { class: batch === a.batch ? "line chosen" : "line" });
+      if (cost.pieces.some((p) => !p.grows)) {
+        const ends = [0, a.capacity].map((t) => [t, allocated(a, batch, t)]);
+        group.append(make("polyline", { class: "allocated", points: points(ends) }));
+      }
+      const line = bends.map((t) => [t, filled(a, batch, t)]);
+      group.append(make("polyline", { class: "filled", points: points(line) }));
+      const end = y(allocated(a, batch, a.capacity));
+      const label = Math.max(end + 4, above === Infinity ? 0 : above + 14);
+      above = label;
+      group.append(make("text", { x: right + 8, y: label }, "batch " + count(batch)));
+      parts.push(group);
+    }
+    parts.push(make("circle", { r: 5, cx: x(a.tokens), cy: y(filled(a, a.batch, a.tokens)) }));
+    svg.setAttribute("viewBox", "0 0 " + width + " " + height);
+    svg.replaceChildren(...parts);
+  };
+  const show = () => {
+    const a = asked();
+    const all = allocated(a, a.batch, a.tokens), used = filled(a, a.batch, a.tokens);
+    get("batch-value").textContent = count(a.batch);
+    get("capacity-value").textContent = count(a.capacity);
+    get("tokens-value").textContent = count(a.tokens);
+    get("cost").textContent = bytes(all) + " allocated, " + bytes(used) + " filled, "
+      + bytes(all + cost.weights) + " with the weights";
+    draw(a);
+  };
+  for (const id of ["batch", "capacity", "tokens", "type"]) get(id).addEventListener("input", show);
+  new ResizeObserver(show).observe(frame);
+  frame.querySelector(".sliders").hidden = false;
   show();
 })();
 """

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import TextIO
@@ -141,10 +142,11 @@ def _table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]
     """Print rows under a header: a table on a terminal, plain columns elsewhere.
 
     No name is cut or wrapped. On a terminal that is too narrow the words of the last column take
-    several lines; whatever is longer still is left to the terminal.
+    several lines; if that is not enough, each row is a list of its cells under one another.
     """
     cells = [header, *(tuple(map(escape, row)) for row in rows)]
-    if not console.is_terminal:
+    # Without colour rich takes a terminal for none.
+    if not (console.is_terminal or console.file.isatty()):
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         for row in cells:
             pairs = zip(row, widths, strict=True)
@@ -167,6 +169,27 @@ def _table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]
         return
     *_, last = zip(*cells, strict=True)
     longest = max(len(word) for cell in last for word in cell.split(" "))
-    least = natural - max(map(len, last)) + max(longest, _READABLE)
+    if natural - max(map(len, last)) + max(longest, _READABLE) > room:
+        _records(console, header, cells[1:], room)
+        return
     table.columns[-1].no_wrap = False
-    console.print(table, width=min(natural, max(room, least)), soft_wrap=False)
+    console.print(table, width=room, soft_wrap=False)
+
+
+def _records(
+    console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]], room: int
+) -> None:
+    """Print each row as lines of a title and a cell, whose words take several lines if need be."""
+    indent = max(map(len, header)) + 4
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        for title, cell in zip(header, row, strict=True):
+            width = max(room - indent, _READABLE)
+            first, *more = textwrap.wrap(
+                cell, width, break_long_words=False, break_on_hyphens=False
+            ) or [""]
+            label = (f"  {title}".ljust(indent), "bold")
+            console.print(Text.assemble(label, first), soft_wrap=True)
+            for line in more:
+                console.print(Text(" " * indent + line), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -11,6 +12,8 @@ from pathlib import Path
 import onnx
 import onnx.helper
 import pytest
+
+import onnx_kvtool as kv
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "fixtures" / "models"
@@ -157,6 +160,58 @@ def test_nodes_lists_every_cache_and_every_node(kvtool) -> None:
     assert set(scatter) == {"graph", "node", "index", "op", "inputs", "outputs"}
 
 
+def page_of(kvtool, *arguments: str | Path) -> tuple[str, dict]:
+    """Return the page of a model, and what its script computes with."""
+    page = kvtool("inspect", *arguments, "--format", "html").stdout
+    given = re.search(r'data-cost="([^"]*)"', page)
+    assert given is not None
+    return page, json.loads(html.unescape(given[1]))
+
+
+@pytest.mark.parametrize("dims", [(), ("--dim", "batch=4")])
+def test_sliders_of_the_page_are_free_whatever_is_given(kvtool, dims) -> None:
+    page, cost = page_of(kvtool, LLAMA, *dims)
+    sliders = {
+        name: tuple(map(int, found))
+        for name, *found in re.findall(
+            r'<input id="(\w+)" type="range" min="(\d+)" max="(\d+)" value="(\d+)">', page
+        )
+    }
+    assert set(sliders) == {"batch", "capacity", "tokens"}
+    assert "disabled" not in page
+    for name, now in (("batch", 4 if dims else 1), ("capacity", 32)):
+        offered = cost[{"batch": "batches", "capacity": "capacities"}[name]]
+        least, most, at = sliders[name]
+        assert (least, most, offered[at]) == (0, len(offered) - 1, now)
+        assert offered == sorted(set(offered)) and offered[-1] > 8 * now
+    assert cost["pieces"] == [
+        {"size": 512, "bits": 32, "rows": 32, "grows": False, "window": False}
+    ]
+    report = kv.inspect(LLAMA)
+    assert cost["weights"] == report.model.weight_bytes
+
+
+def test_the_page_offers_element_types(kvtool) -> None:
+    page, _ = page_of(kvtool, LLAMA)
+    (menu,) = re.findall(r'<select id="type">(.*?)</select>', page)
+    assert re.findall(r'value="(\d*)"', menu) == ["", "32", "16", "8", "4"]
+
+
+def test_the_page_knows_what_grows_and_what_is_a_window(kvtool) -> None:
+    _, cost = page_of(kvtool, HYBRID, "--dim", "batch=2")
+    kinds = {(p["grows"], p["rows"]) for p in cost["pieces"]}
+    assert kinds == {(True, None), (False, 32)}
+    _, cost = page_of(kvtool, MODELS / "native" / "mistral_sliding_bias_static.onnx")
+    assert all(p["rows"] for p in cost["pieces"])
+
+
+def test_the_plot_is_as_wide_as_its_card() -> None:
+    from onnx_kvtool.report.page import STYLE
+
+    (rule,) = re.findall(r"\.plot \{(.*?)\}", STYLE)
+    assert "width: 100%" in rule and "max-width" not in rule
+
+
 @pytest.mark.parametrize("path", [LLAMA, HYBRID, TORCH], ids=lambda path: path.stem)
 def test_html_is_one_page_that_loads_nothing(kvtool, path: Path) -> None:
     result = kvtool("inspect", path, "--format", "html", "--nodes")
@@ -194,14 +249,45 @@ def test_the_boxes_of_a_picture_do_not_overlap(kvtool) -> None:
 def test_dot_and_mermaid_draw_the_way_of_each_cache(kvtool) -> None:
     dot = kvtool("inspect", LLAMA, "--format", "dot").stdout
     assert dot.startswith("digraph caches {") and dot.endswith("}\n")
-    assert dot.count("fillcolor") == 4
+    assert dot.count("fillcolor") == 3  # the first value follows another operator
     assert dot.count('[label="write_indices", shape=oval]') == 1
-    for name in ("key_cache.0", "updated_value_cache.1"):
+    assert 'label="TensorScatter x2\\n' in dot
+    for name in ("key_cache.{0,1}", "updated_value_cache.1"):
         assert f'[label="{name}", shape=oval' in dot
     mermaid = kvtool("inspect", LLAMA, "--format", "mermaid").stdout
     assert mermaid.startswith("flowchart TB\n")
-    assert mermaid.count("[[") == 4
+    assert mermaid.count("[[") == 3
     assert mermaid.count("==>") >= 8
+
+
+def layered(path: Path, layers: int) -> Path:
+    """Write a model of so many like layers, each with two caches."""
+    types, results, lines = [], [], []
+    for i in range(layers):
+        for kind in ("key", "value"):
+            types.append(f"float[B, 3, 32, 5] past_{i}_{kind}, float[B, 3, 1, 5] new_{i}_{kind}")
+            results.append(f"float[B, 3, 32, 5] present_{i}_{kind}")
+            lines.append(f"[put_{i}_{kind}] present_{i}_{kind} = TensorScatter"
+                         f" (past_{i}_{kind}, new_{i}_{kind}, at)")  # fmt: skip
+    text = f"""<ir_version: 12, opset_import: ["": 24]>
+        main ({", ".join(types)}, int64[B] at) => ({", ".join(results)}) {{ {" ".join(lines)} }}"""
+    onnx.save(onnx.parser.parse_model(text), path)
+    return path
+
+
+@pytest.mark.parametrize("output_format", ["dot", "mermaid"])
+def test_a_drawing_of_many_layers_is_as_large_as_that_of_two(
+    kvtool, tmp_path, output_format
+) -> None:
+    drawings = [
+        kvtool("inspect", layered(tmp_path / f"{n}.onnx", n), "--format", output_format).stdout
+        for n in (2, 30)
+    ]
+    assert len({len(drawing.splitlines()) for drawing in drawings}) == 1
+    assert drawings[1].count("TensorScatter x30") == 2
+    assert "x30" not in drawings[0]
+    folded = {"dot": "past_{0..29}_key", "mermaid": "past_#123;0..29#125;_key"}
+    assert folded[output_format] in drawings[1]
 
 
 @pytest.mark.parametrize("output_format", FORMATS)

@@ -11,6 +11,7 @@ import pytest
 
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.report.blocks import Grid
 from onnx_kvtool.report.lower_text import blocks
 from onnx_kvtool.report.targets_text import blocks as target_blocks
 from onnx_kvtool.report.text import print_blocks, print_talk
@@ -246,3 +247,32 @@ def test_on_a_narrow_terminal_words_of_the_last_column_take_several_lines(
         assert max(map(len, lines)) <= max(columns, 150)
     if columns == 1000:
         assert len(lines) == len(shown) + 4 + 1 + len(limits) + 4
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+@pytest.mark.parametrize("color", [True, False])
+def test_tables_keep_to_the_width_of_the_terminal(monkeypatch, columns, color) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    long = "past_key_values.{0..29}.key"
+    rows = tuple((f"{long}.{i}", "float32", f"(batch, 3, rows + {i}, 7)", "no") for i in range(3))
+    header = ("cache", "type", "shape", "written in place")
+    print_blocks([Grid(header, rows)], color=color)
+    text = re.sub(r"\x1b\[[\d;]*m", "", sys.stdout.getvalue())
+    lines = [line.rstrip() for line in text.splitlines()]
+    widest = len("  written in place") + 2 + len(f"{long}.0")  # a name is whole
+    assert max(map(len, lines)) <= max(columns, widest)
+    words = text.split()
+    assert all(f"{long}.{i}" in words and f"{i}," in words for i in range(3))
+    assert all(words.count(title) >= 1 for title in ("cache", "type", "shape"))
+    assert text.isascii() == (columns < 100)  # no table, no rules
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_in_a_pipe_columns_are_whole(monkeypatch, columns) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    print_blocks([Grid(("cache", "shape"), (("k" * 50, "(2, 3)"), ("v", "(2, 5)")))], color=None)
+    assert sys.stdout.getvalue() == (
+        f"  {'cache':50}  shape\n  {'k' * 50}  (2, 3)\n  {'v':50}  (2, 5)\n"
+    )

@@ -14,7 +14,7 @@ from onnx_kvtool.core.record import Record
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.symbolic.sizes import bind_dim
 
-__all__ = ["Question", "Step", "WhatIf", "answer"]
+__all__ = ["Question", "Step", "WhatIf", "answer", "is_window"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +154,11 @@ def _rows(cache: Cache, question: Question) -> int | None:
         return known if isinstance(known, int) else None
     if asked is None:
         return known if isinstance(known, int) else None
-    return min(asked, known) if _is_window(cache) and isinstance(known, int) else asked
+    return min(asked, known) if is_window(cache) and isinstance(known, int) else asked
 
 
-def _is_window(cache: Cache) -> bool:
+def is_window(cache: Cache) -> bool:
+    """Return whether a cache keeps its rows where it has fewer than are asked for."""
     return cache.mode != "linear" and not cache.is_growing
 
 
@@ -206,7 +207,7 @@ def _notes(caches: Sequence[Cache], question: Question, rows: Sequence[int | Non
         for cache in caches
         if asked is not None
         and question.dim is None
-        and _is_window(cache)
+        and is_window(cache)
         and not isinstance(cache.capacity, int)
     ]
     if unsure:
