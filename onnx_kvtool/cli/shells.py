@@ -2,7 +2,7 @@
 
 Bash breaks words at `@`, `=` and `:`, so that click's script sees `onnxruntime@1.` as three of them
 and offers nothing; this one passes the line as it is typed. Click's script for fish cuts words at
-their first comma.
+their first comma; in fish and zsh, what follows `--option=` is offered without it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from click.shell_completion import (
     BashComplete,
     CompletionItem,
     FishComplete,
+    ZshComplete,
     add_completion_class,
     split_arg_string,
 )
 
 __all__ = ["install"]
+
+_OPTION = re.compile(r"^--[\w-]+=")
 
 _BASH = """\
 %(complete_func)s() {
@@ -76,7 +79,7 @@ class _Bash(BashComplete):
         value = item.value
         if "KVTOOL_COMP_LINE" in os.environ and item.type == "plain":
             _, typed = self.get_completion_args()
-            typed = re.sub(r"^--[\w-]+=", "", typed)
+            typed = _OPTION.sub("", typed)
             breaks = set(os.environ.get("COMP_WORDBREAKS", "@=:")) & set("@=:")
             cut = max((typed.rfind(char) for char in breaks), default=-1) + 1
             value = value.removeprefix(typed[:cut])
@@ -88,8 +91,30 @@ class _Fish(FishComplete):
         'string split ","', 'string split -m 1 ","'
     )
 
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Return one offer, behind the option that the word begins with."""
+        return super().format_completion(_behind_option(item, self.get_completion_args()[1]))
+
+
+class _Zsh(ZshComplete):
+    def format_completion(self, item: CompletionItem[str]) -> str:
+        """Return one offer, behind the option that the word begins with."""
+        return super().format_completion(_behind_option(item, self.get_completion_args()[1]))
+
+
+def _behind_option(item: CompletionItem[str], typed: str) -> CompletionItem[str]:
+    """Return an offer for a whole word: click leaves out the option of `--target=openvin`.
+
+    What zsh is offered takes the place of the word, and fish drops what does not begin as it does.
+    """
+    option = _OPTION.match(typed)
+    if option is None or item.type != "plain" or item.value.startswith(option[0]):
+        return item
+    return CompletionItem(option[0] + item.value, item.type, item.help)
+
 
 def install() -> None:
     """Let click use these scripts; what has no script here keeps that of click."""
     add_completion_class(_Bash)
     add_completion_class(_Fish)
+    add_completion_class(_Zsh)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from tests.test_startup import HEAVY, REPORT_MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "fixtures" / "models" / "native" / "llama_static.onnx"
-BASH = shutil.which("bash")
+BASH, FISH, ZSH = (shutil.which(name) for name in ("bash", "fish", "zsh"))
 
 OFFERS = [
     pytest.param("lo", ["lower"], id="a command"),
@@ -133,7 +134,9 @@ def test_every_option_that_takes_a_name_or_a_file_offers_something() -> None:
     # A size or a time is typed.
     budgets = {(name, "--verify-budget") for name in ("check", "lower", "raise", "verify")}
     budgets |= {("inspect", "--memory"), ("inspect", "--bandwidth")}
-    names = {("check", "--per-file-ignores"), ("check", "--shard"), ("eval", "--attr")}
+    names = {("check", n) for n in ("--per-file-ignores", "--shard", "--dask")} | {
+        ("eval", "--attr")
+    }
     names |= {("raise", "--capacity"), ("inspect", "--capacity")}
     assert unaided == names | budgets
 
@@ -219,12 +222,32 @@ def test_each_shell_has_a_script(kvtool_process, monkeypatch, shell) -> None:
 
 
 @pytest.fixture
-def bash(directory: Path) -> Callable[[str], list[str]]:
-    """Let bash complete a line, as it does when the key is pressed at its end."""
+def tool(directory: Path) -> Path:
+    """A directory for PATH in which `kvtool` is this very one."""
     tool = directory / "bin" / "kvtool"
     tool.parent.mkdir()
     tool.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m onnx_kvtool "$@"\n')
     tool.chmod(0o755)
+    return tool.parent
+
+
+def in_shell(tool: Path, *command: str) -> str:
+    """Return what a shell prints that finds `kvtool`, in the directory of the models."""
+    result = subprocess.run(
+        command,
+        env={**os.environ, "PATH": f"{tool}:{os.environ['PATH']}", "HOME": str(tool)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert result.stderr == ""
+    return result.stdout
+
+
+@pytest.fixture
+def bash(tool: Path) -> Callable[[str], list[str]]:
+    """Let bash complete a line, as it does when the key is pressed at its end."""
     script = """
         compopt() { :; }  # of use only while readline completes
         source <(_KVTOOL_COMPLETE=bash_source kvtool)
@@ -233,19 +256,7 @@ def bash(directory: Path) -> Callable[[str], list[str]]:
         printf '%s\\n' "${COMPREPLY[@]}"
     """
 
-    def complete(line: str) -> list[str]:
-        result = subprocess.run(
-            [str(BASH), "-c", script, "bash", line],
-            env={**os.environ, "PATH": f"{tool.parent}:{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        assert result.stderr == ""
-        return result.stdout.split()
-
-    return complete
+    return lambda line: in_shell(tool, str(BASH), "-c", script, "bash", line).split()
 
 
 @pytest.mark.skipif(BASH is None, reason="needs bash")
@@ -268,3 +279,63 @@ def bash(directory: Path) -> Callable[[str], list[str]]:
 )
 def test_bash_completes(bash: Callable[[str], list[str]], line: str, expected: list[str]) -> None:
     assert bash(line) == expected
+
+
+ALIKE = [
+    pytest.param("kvtool insp", ["inspect"], id="a command"),
+    pytest.param("kvtool infer dec", ["decoder.onnx"], id="a model"),
+    pytest.param("kvtool lower a --target tensorrt@8.6", ["tensorrt@8.6"], id="a release"),
+    pytest.param(
+        "kvtool raise decoder.onnx --assume in-range:nonp",
+        ["in-range:nonpad_kv_seqlen"],
+        id="a word with a colon",
+    ),
+    pytest.param("kvtool lower a --only A,TensorS", ["A,TensorScatter"], id="a list"),
+    pytest.param("kvtool verify a b --runtime=onn", ["--runtime=onnxruntime"], id="behind ="),
+    pytest.param(
+        "kvtool lower a --target=tensorrt@8.6", ["--target=tensorrt@8.6"], id="a release behind ="
+    ),
+]
+"""What fish and zsh offer for a line."""
+
+
+FISH_SCRIPT = """
+source (env _KVTOOL_COMPLETE=fish_source kvtool | psub)
+complete -C $argv[1]
+"""
+
+
+@pytest.mark.skipif(FISH is None, reason="needs fish")
+@pytest.mark.parametrize(("line", "expected"), ALIKE)
+def test_fish_completes(tool: Path, line: str, expected: list[str]) -> None:
+    (tool / "complete.fish").write_text(FISH_SCRIPT, encoding="utf-8")
+    said = in_shell(tool, str(FISH), "--no-config", str(tool / "complete.fish"), line)
+    assert [offer.partition("\t")[0] for offer in said.splitlines()] == expected
+
+
+ZSH_SCRIPT = r"""
+zmodload zsh/zpty || exit 1
+zpty z zsh -f -i
+zpty -w z 'PROMPT=; stty -echo'
+zpty -w z 'autoload -Uz compinit && compinit -u -D'
+# What is offered is printed between marks, and the line stays as it is.
+zpty -w z 'compadd() { local -a hits; builtin compadd -O hits "$@"; (( $#hits )) && print -rl -- "<offer "${^hits}">"; builtin compadd "$@" }'
+zpty -w z 'said() { print "<end>"; compstate[insert]=; compstate[list]= }; comppostfuncs=(said)'
+zpty -w z 'source <(_KVTOOL_COMPLETE=zsh_source kvtool); bindkey "^I" complete-word; print "<ready>"'
+while zpty -r z line; do [[ $line == *'<ready>'* && $line != *print* ]] && break; done
+zpty -n -w z "$1"$'\t'
+while zpty -r z line; do
+    print -r -- "$line"
+    [[ $line == *'<end>'* ]] && break
+done
+zpty -d z
+"""  # noqa: E501
+
+
+@pytest.mark.skipif(ZSH is None, reason="needs zsh")
+@pytest.mark.parametrize(("line", "expected"), ALIKE)
+def test_zsh_completes(tool: Path, line: str, expected: list[str]) -> None:
+    (tool / "complete.zsh").write_text(ZSH_SCRIPT, encoding="utf-8")
+    said = in_shell(tool, str(ZSH), "-f", str(tool / "complete.zsh"), line)
+    assert "<end>" in said
+    assert list(dict.fromkeys(re.findall(r"<offer ([^>]*)>", said))) == expected
