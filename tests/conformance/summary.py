@@ -80,19 +80,27 @@ What no older operator says, whatever it costs:
   inputs or outputs are of a type that the opset lacks: these keep their types. Of bfloat16,
   `--element-type` changes them. Optionals and sequences likewise.
 - Dropout in training: the mask is drawn from a seed, by a generator that nobody specifies.
-- If, below 11, whose branches give different shapes; Unique, sequences and Det there.
+- If, below 11, whose branches give different shapes; Unique, sequences and Det there, and at 9
+  NonMaxSuppression, RoiAlign and StringNormalizer.
 
-What could be written, and is not:
+What could be written if more were known before the model runs:
 
-- GridSample, Col2Im, DeformConv, STFT, MelWeightMatrix, RoiAlign with `half_pixel`, and the
-  dilations of AveragePool and LpPool: as gathers and weighted sums.
-- ScatterElements and ScatterND with a reduction below 16 or 18, whose indices may repeat: one
-  update after another in a Loop.
+- MelWeightMatrix whose inputs are no constants, as in the case of onnx: rounding decides to which
+  bin a frequency belongs, and the text does not say how it rounds. Constants are refused as well
+  where float32 and float64 disagree.
 - Resize with `antialias`, `keep_aspect_ratio_policy` or `half_pixel_symmetric`, and any Resize
   below 11, where scales, sizes or the sizes of the input are known at run time alone, as in these
   cases; with constants it is written.
-- CumSum below 11 along an axis that is known at run time alone, and TopK of 64-bit integers
-  there.
+- GridSample of a rank, DeformConv and Col2Im of a number of channels or axes, windows with gaps of
+  a number of channels, scatters with a reduction of an index that the model does not declare; the
+  cases of onnx declare them.
+- DFT below 11 along an axis that is known at run time alone: the shapes of the results differ.
+  Axes of Slice, the number of TopK and other inputs that were attributes at 9, likewise.
+
+What could be written, and is not:
+
+- Below 11, TopK of 64-bit integers, by sorting halves; below 10, ReverseSequence, and the products
+  and convolutions of quantized numbers.
 """
 
 _HEAD = """# Conformance

@@ -52,7 +52,8 @@ def lower_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -
         text = f"GridSample before opset 20 depends on the rank of `{data.name}`, which is unknown"
         raise Refusal("unknown-rank", text, help="declare the shape of the input")
     padding, is_aligned = view.string("padding_mode"), view.integer("align_corners") != 0
-    if em.opset >= 16 and len(dims) == 4:
+    is_renamed = context.opset_of(node) >= 20 > em.opset >= 16 and context.keep_fused
+    if is_renamed and len(dims) == 4:
         attributes: dict[str, int | str] = {
             "align_corners": int(is_aligned),
             "mode": _OLD_NAMES[mode],

@@ -7,8 +7,10 @@ import math
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
+from onnx_kvtool.commands.lower import lower
 from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
@@ -151,3 +153,10 @@ def test_what_is_not_known_is_refused(dims: Any) -> None:
     model = one_node("DeformConv", _inputs({}, [4, 5]), [np.float32], opset=22, dims=dims)
     found = refusal(model, 18)
     assert (found.code, found.lowest_opset) == ("unknown-dimension", 19)
+
+
+def test_a_release_without_a_kernel_is_given_other_operators() -> None:
+    model = one_node("DeformConv", _inputs({}, [4, 5]), [np.float32], opset=22)
+    lowered, _ = lower(ir.from_proto(model), target="openvino", verify=False)
+    assert "DeformConv" not in [node.op_type for node in lowered.graph]
+    assert lowered.opset_imports[""] == 22

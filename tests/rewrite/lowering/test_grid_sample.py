@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
+from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.runtime import onnxruntime
 from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
@@ -175,3 +177,11 @@ def test_grid_sample_is_refused(
     model = one_node("GridSample", inputs, [inputs["X"].dtype.type], opset=20, dims=dims)
     found = refusal(model, target)
     assert (found.code, found.lowest_opset) == (code, lowest)
+
+
+@pytest.mark.parametrize("opset", [16, 20])
+def test_grid_sample_goes_where_that_is_asked_for(opset: int) -> None:
+    inputs = {"X": _IMAGE, "grid": _GRID}
+    model = one_node("GridSample", inputs, [np.float32], opset=opset)
+    lowered, _ = lower(ir.from_proto(model), only=["GridSample"], verify=False)
+    assert "GridSample" not in [node.op_type for node in lowered.graph]
