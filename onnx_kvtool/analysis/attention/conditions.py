@@ -25,11 +25,15 @@ __all__ = [
     "Causality",
     "asked_of",
     "causality",
+    "choice_of",
     "element_of",
     "sees_some",
     "shows_all",
     "without_padding",
 ]
+
+_DEEPEST = 12
+"""Most steps above a mask that are looked through for what makes it."""
 
 SWALLOWS = 1e30
 """A number to which no score makes a difference, in a type of at least 8 bits of exponent."""
@@ -53,28 +57,56 @@ class _Condition:
     shown: bool
 
 
-def element_of(mask: Mask | Hidden, frame: Frame, sight: Sight) -> Expr | None:
+def element_of(
+    mask: Mask | Hidden, frame: Frame, sight: Sight, *, least: float = SWALLOWS
+) -> Expr | None:
     """Return 1 where a key is seen and 0 where not, over the coordinates of the frame.
 
     None for a mask that does something else than to hide keys, or whose elements are not known.
+
+    Args:
+        mask: The mask.
+        frame: The frame of the scores.
+        sight: What is known of the model.
+        least: What it has to take away from the scores of hidden keys; without any, these only have
+            another number.
     """
-    condition = _condition(mask, sight)
+    condition = _condition(mask, frame, sight, least)
     return None if condition is None else _element(condition, frame, sight)
 
 
-def _condition(mask: Mask | Hidden, sight: Sight) -> _Condition | None:
+def _condition(mask: Mask | Hidden, frame: Frame, sight: Sight, least: float) -> _Condition | None:
     """Return the condition of a mask that hides keys and does nothing else."""
     if isinstance(mask, Hidden):
         return _Condition(mask.seen, mask.shown) if mask.fill <= -SWALLOWS else None
-    node = mask.seen.value.producer()
-    if node is None or node.op_type != "Where" or node.domain != "" or mask.factor != 1:
+    made = choice_of(mask.seen, frame, sight)
+    if made is None or mask.factor != 1:
         return None
+    node = made.value.producer()
+    assert node is not None
     condition, yes, no = node.inputs
     a, b = number_of(yes, sight), number_of(no, sight)
-    if condition is None or a is None or b is None or min(a, b) > -SWALLOWS or max(a, b) != 0:
+    if condition is None or a is None or b is None or max(a, b) != 0:
         return None
-    seen = sight.aligned(mask.seen, condition)
+    if not min(a, b) < 0 or min(a, b) > -least:
+        return None
+    seen = sight.aligned(made, condition)
     return None if seen is None else _Condition(seen, a == 0)
+
+
+def choice_of(seen: Seen, frame: Frame, sight: Sight) -> Seen | None:
+    """Return the result of a Where of which a value has the elements; None where there is none."""
+    for _ in range(_DEEPEST):
+        node = seen.value.producer()
+        if node is None or node.domain != "":
+            return None
+        if node.op_type == "Where":
+            return seen
+        above = sight.above(seen, frame.facts(integer(1)))
+        if above is None:
+            return None
+        seen = above
+    return None
 
 
 def _element(condition: _Condition, frame: Frame, sight: Sight) -> Expr | None:

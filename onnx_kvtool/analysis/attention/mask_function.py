@@ -11,13 +11,21 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.conditions import SWALLOWS, element_of
+from onnx_kvtool.analysis.attention.conditions import choice_of, element_of
 from onnx_kvtool.analysis.attention.frame import BATCH, KEY, QUERY, Frame
 from onnx_kvtool.analysis.attention.numbers import number_of
 from onnx_kvtool.analysis.attention.scores import Hidden, Mask
 from onnx_kvtool.analysis.attention.sight import Sight
-from onnx_kvtool.symbolic.atoms import Atom, Coordinate, Element, IsNegative, IsZero
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.atoms import (
+    Atom,
+    Coordinate,
+    Element,
+    IsNegative,
+    IsZero,
+    Modulo,
+    Quotient,
+)
+from onnx_kvtool.symbolic.expression import Expr, integer, variable
 from onnx_kvtool.symbolic.substitute import simplified
 
 __all__ = ["MaskFunction", "mask_function"]
@@ -53,16 +61,16 @@ def mask_function(mask: Mask | Hidden, frame: Frame, sight: Sight) -> MaskFuncti
         frame: The frame of the scores.
         sight: What is known of the model.
     """
-    element = element_of(mask, frame, sight)
+    element = element_of(mask, frame, sight, least=0)
     past = (frame.sizes[KEY] - frame.sizes[QUERY]).atom
-    hidden = _hidden(mask, sight)
+    hidden = _hidden(mask, frame, sight)
     if element is None or past is None or hidden is None:
         return None
     element = simplified(sight.knowledge.equalities.resolved(element), frame.facts(integer(1)))
     comparisons: list[Expr] = []
     inputs: list[ir.Value] = []
     for atom, holds in _conditions(element) or ((None, False),):
-        of = None if atom is None or isinstance(atom, IsNegative) else _of_input(atom, frame)
+        of = None if atom is None or isinstance(atom, IsNegative) else _of_input(atom, frame, sight)
         if isinstance(atom, IsNegative) and holds and _is_linear(atom.of, past):
             comparisons.append(atom.of)
         elif of is not None and holds == isinstance(atom, Element):
@@ -95,15 +103,17 @@ def _conditions(element: Expr) -> list[tuple[Atom, bool]] | None:
     return None
 
 
-def _hidden(mask: Mask | Hidden, sight: Sight) -> float | None:
+def _hidden(mask: Mask | Hidden, frame: Frame, sight: Sight) -> float | None:
     """Return what a mask adds where it hides."""
     if isinstance(mask, Hidden):
         return mask.fill
-    node = mask.seen.value.producer()
-    assert node is not None  # a Where, or there were no element
+    made = choice_of(mask.seen, frame, sight)
+    node = None if made is None else made.value.producer()
+    if node is None:
+        return None
     numbers = [number_of(value, sight) for value in node.inputs[1:]]
     known = [number for number in numbers if number is not None]
-    return min(known) if known and min(known) <= -SWALLOWS else None
+    return min(known) if known else None
 
 
 def _is_linear(of: Expr, past: Atom) -> bool:
@@ -115,12 +125,25 @@ def _is_linear(of: Expr, past: Atom) -> bool:
     )
 
 
-def _of_input(atom: Atom, frame: Frame) -> ir.Value | None:
-    """Return the input (B, S) whose element for sequence and key an atom asks for."""
+def _of_input(atom: Atom, frame: Frame, sight: Sight) -> ir.Value | None:
+    """Return the input (B, S) whose element for sequence and key an atom asks for.
+
+    TorchScript reads a flat mask: for sequence b and key j the element `b * T + j` of T columns,
+    which is that of row `b + j // T`. There is none for the last sequence unless j < T, and a
+    Gather of it fails; so in a run that does not, it is the element (b, j) for all of them.
+    """
     if isinstance(atom, IsZero):
         asked = atom.of.atom or (-atom.of).atom
     else:
         asked = atom if isinstance(atom, Element) and atom.value.dtype in _BOOL else None
     if not isinstance(asked, Element) or not asked.value.is_graph_input():
         return None
-    return asked.value if asked.index == (frame.at(BATCH), frame.at(KEY)) else None
+    b, j = frame.at(BATCH), frame.at(KEY)
+    if asked.index == (b, j):
+        return asked.value
+    shape = sight.shape(asked.value)
+    if shape is None or len(shape) != 2 or shape[0] != frame.sizes[BATCH]:
+        return None
+    columns = shape[1]
+    flat = b + variable(Quotient(j, columns)), variable(Modulo(j, columns))
+    return asked.value if asked.index == flat else None

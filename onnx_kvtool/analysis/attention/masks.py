@@ -141,7 +141,7 @@ def masking(
         sentences.append("a row that the mask hides from every key is zero if it was no number")
     as_bool = isinstance(alone, Hidden) and (alive or alone.fill == -math.inf)
     causal = None if told is None else told[0]
-    function = None if alone is None or element is None else mask_function(alone, frame, sight)
+    function = None if alone is None else mask_function(alone, frame, sight)
     return Masking(tuple(parts), causal, as_bool, (*sentences, *assumed), function, unpadded)
 
 

@@ -71,11 +71,18 @@ _GROWING = [
     ("llama_eager_dynamo18", {"batch": 2, "seq": 1}),
     ("falcon__dynamo_op18", {"s14": 3, "s87": 3, "s0": 2}),
     ("mixtral__dynamo_op18", {"s14": 1, "s87": 1, "s0": 1}),
+    ("phi3__ts_op17__onnxslim", {"batch": 3, "seq": 1}),
+    ("stablelm__ts_op17__ort", {"batch": 2, "seq": 2}),
+    ("gpt_neox_eager__ts_op14", {"batch": 1, "seq": 3}),
+    ("gptj_eager__ts_op17", {"batch": 2, "seq": 1}),
+    ("mistral_swmask_ts17", {"batch": 3, "seq": 2}),
+    ("qwen2_eager_fp16__ts_op17", {"batch": 2, "seq": 1}),
+    ("llama_eager_fp16__dynamo_op18", {"s14": 2, "s87": 2, "s85": 2}),
 ]
 
 
 @pytest.mark.long
-@part(5)
+@part(7)
 @pytest.mark.parametrize(("name", "dims"), _GROWING, ids=str)
 def test_a_decoder_whose_caches_grow(name: str, dims: dict[str, int]) -> None:
     """The mask is as long as the caches; what it says of rows that are not in use is nothing."""
@@ -95,7 +102,8 @@ def test_a_decoder_whose_caches_grow(name: str, dims: dict[str, int]) -> None:
     for decoder in (Decoder(model, threads=1), Decoder(str(path), threads=1)):
         steps = [decoder.prefill(prompt), decoder.step(prompt[::-1]), decoder.step(prompt)]
         logits.append(np.concatenate(steps))
-    np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-4)
+    limit = 2e-2 if "fp16" in name else 1e-4
+    np.testing.assert_allclose(*logits, rtol=1e-3, atol=limit)
 
 
 _ROLLING = [
