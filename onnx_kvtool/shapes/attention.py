@@ -37,7 +37,8 @@ def prove_each(
 
     - Inference takes a size that a Reshape asks for to be at least 1, and all that it says may rest
       on that. What must hold where this size is 0 as well is proven without it: an encoder of no
-      tokens has no say in the self attention of a decoder.
+      tokens has no say in the self attention of a decoder. Sizes that are not known without it are
+      left unknown where that does, since each stage of an encoder asks for those of the last.
     - In a branch that is taken where a size is one number, the size is that number.
 
     Args:
@@ -52,24 +53,54 @@ def prove_each(
     ones = unpadded or {}
     first = _Run(model, choice, ones)
     found = [first.prove(softmax) for softmax in softmaxes]
-    empty: dict[tuple[Expr, ...], list[int]] = {}
+    empty: dict[frozenset[Expr], list[int]] = {}
     taken: dict[_Sizes, list[int]] = {}
     branches = _branches(model, first) if any(not isinstance(o, Fusion) for o in found) else {}
     for place, one in enumerate(found):
         if isinstance(one, MayBeEmpty):
-            empty.setdefault(one.sizes, []).append(place)
+            empty.setdefault(frozenset(one.sizes), []).append(place)
         elif not isinstance(one, Fusion) and (sizes := branches.get(softmaxes[place].graph)):
             taken.setdefault(sizes, []).append(place)
-    runs = [
-        (_Run(model, choice, ones, may_be_empty=s), p) for s, p in [*empty.items()][:_MOST_RUNS]
-    ]
-    runs += [(_Run(model, choice, ones, dims=dict(s)), p) for s, p in [*taken.items()][:_MOST_RUNS]]
-    for run, places in runs:
-        for place in places:
-            again = run.prove(softmaxes[place])
-            if isinstance(again, Fusion):
-                found[place] = again
+    for sizes, places in [*taken.items()][:_MOST_RUNS]:
+        run = _Run(model, choice, ones, dims=dict(sizes))
+        _ask(run, places, softmaxes, found)
+    _ask_without(model, choice, ones, empty, softmaxes, found)
     return found
+
+
+def _ask_without(
+    model: ir.Model,
+    choice: AttentionChoice,
+    unpadded: Mapping[ir.Value, str],
+    empty: Mapping[frozenset[Expr], list[int]],
+    softmaxes: Sequence[ir.Node],
+    found: list[_Answer],
+) -> None:
+    """Ask again where sizes may be 0, first without what comes from sizes that are unknown then."""
+    waiting = [(sizes, True, places) for sizes, places in empty.items()]
+    for _ in range(2 * _MOST_RUNS):
+        if not waiting:
+            break
+        without, unnamed, places = waiting.pop(0)
+        run = _Run(model, choice, unpadded, may_be_empty=without, unnamed_may_be_empty=unnamed)
+        more: dict[tuple[frozenset[Expr], bool], list[int]] = {}
+        for place, again in _ask(run, places, softmaxes, found):
+            sizes = frozenset(again.sizes) if isinstance(again, MayBeEmpty) else frozenset()
+            if not isinstance(again, Fusion) and (unnamed or not sizes <= without):
+                key = without | sizes, not sizes <= without
+                more.setdefault(key, []).append(place)
+        waiting += [(*key, places) for key, places in more.items()]
+
+
+def _ask(
+    run: _Run, places: Sequence[int], softmaxes: Sequence[ir.Node], found: list[_Answer]
+) -> list[tuple[int, _Answer]]:
+    """Put what a run proves in the place of what was not; return all of its answers."""
+    answers = [(place, run.prove(softmaxes[place])) for place in places]
+    for place, again in answers:
+        if isinstance(again, Fusion):
+            found[place] = again
+    return answers
 
 
 class _Run:
@@ -83,8 +114,11 @@ class _Run:
         *,
         dims: Mapping[str, int] | None = None,
         may_be_empty: Collection[Expr] = (),
+        unnamed_may_be_empty: bool = False,
     ) -> None:
-        run = infer_model(model, dims, may_be_empty=may_be_empty).run
+        run = infer_model(
+            model, dims, may_be_empty=may_be_empty, unnamed_may_be_empty=unnamed_may_be_empty
+        ).run
         opset = model.opset_imports[""]
         self.sight = Sight(run.contents(opset), run.knowledge, opset, unpadded)
         self.choice = choice

@@ -61,6 +61,7 @@ def infer_model(
     dims: Mapping[str, int] | None = None,
     *,
     may_be_empty: Collection[Expr] = (),
+    unnamed_may_be_empty: bool = False,
 ) -> Inference:
     """Infer the types and shapes of all values.
 
@@ -68,6 +69,7 @@ def infer_model(
         model: The model; values without a type get the one that is found, nothing else changes.
         dims: Values of symbolic dimensions, which take the place of the names everywhere.
         may_be_empty: Sizes that must not be taken to be at least 1 where a Reshape asks for them.
+        unnamed_may_be_empty: Whether none must that comes from an unknown one.
 
     Raises:
         KvtoolError: If the model holds something that has no written form.
@@ -77,6 +79,7 @@ def infer_model(
     # What onnx says takes every size that a Reshape asks for to be at least 1.
     run = Forward(model, dims or {}, {} if may_be_empty else told.types)
     run.knowledge.may_be_empty = frozenset(may_be_empty)
+    run.knowledge.unnamed_may_be_empty = unnamed_may_be_empty
     declared_known = sum(_is_declared(run, type_, shape) for type_, shape in before.values())
     run.run()
     if told.refused is not None:

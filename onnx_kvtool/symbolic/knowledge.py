@@ -77,6 +77,7 @@ class Knowledge:
         legal: Sizes that would be negative in no run but one that fails.
         assumed: Sizes that are taken to be at least 1, each with the first place that needs it.
         may_be_empty: Sizes that are not taken to be; what rests on that stays unknown.
+        unnamed_may_be_empty: Whether no size is taken to be that comes from an unknown one.
     """
 
     types: dict[ir.Value, ir.TypeProtocol] = field(default_factory=dict)
@@ -88,6 +89,7 @@ class Knowledge:
     legal: set[Expr] = field(default_factory=set)
     assumed: dict[Expr, Location] = field(default_factory=dict)
     may_be_empty: frozenset[Expr] = frozenset()
+    unnamed_may_be_empty: bool = False
 
     def unknown_size(self, value: ir.Value, axis: int, lost: Lost) -> Expr:
         """Return the size of `value` along `axis` where nothing is known of it."""

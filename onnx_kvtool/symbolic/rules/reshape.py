@@ -14,7 +14,7 @@ from onnx_kvtool.symbolic.forms import divided, modulo
 from onnx_kvtool.symbolic.index_map import IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, asked
-from onnx_kvtool.symbolic.sizes import Shape, shape_words
+from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 from onnx_kvtool.symbolic.substitute import substitute
 
 __all__ = ["flatten_elements", "means_itself", "reshape", "reshape_elements"]
@@ -67,13 +67,19 @@ def _size(
     size_there = known.resolved(size)
     if means_itself(size_there, axis, resolved or (), keep_zero=keep_zero):
         return size
-    if shape is None or size_there in site.knowledge.may_be_empty:
+    if shape is None or _may_be_empty(site, size_there):
         return None
     if size not in site.knowledge.legal and not at_least(size_there, ZERO, Facts()):
         return None
     # It is a size of another value. Only an empty one would be read as a wish to copy.
     site.knowledge.assumed.setdefault(size_there, site.at(site.node.outputs[0]))
     return size
+
+
+def _may_be_empty(site: ShapeSite, size: Expr) -> bool:
+    """Return whether a size must not be taken to be at least 1."""
+    known = site.knowledge
+    return size in known.may_be_empty or (known.unnamed_may_be_empty and words(size) is None)
 
 
 def _rest(

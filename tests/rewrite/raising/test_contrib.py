@@ -43,7 +43,7 @@ def test_a_genai_model_gets_caches_of_a_capacity() -> None:
     assert shapes == {"[batch_size,2,16,kv_cache_dim]"}
     assert "`auto` reads the rows in use" in report.attention[0].proof[-1]
     data = report.to_json()
-    assert data["contrib"][0].keys() == {"graph", "node", "op", "rule"}
+    assert data["contrib"][0].keys() == {"graph", "node", "index", "op", "rule"}
 
 
 def test_queries_are_scaled_by_their_angles_once_for_all_layers() -> None:
