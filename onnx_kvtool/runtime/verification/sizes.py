@@ -30,6 +30,7 @@ from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.shrinking.layers import Thinned, thinned
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, check_weights, shrink
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton, skeleton
+from onnx_kvtool.runtime.verification.shrinking.unread import without_unread
 from onnx_kvtool.runtime.verification.subject import Subject, capture
 from onnx_kvtool.runtime.verification.weights import weight_difference
 
@@ -159,12 +160,13 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
         weight = None if found is None else weight_difference(a.skeleton, b.skeleton, found)
         if weight is not None and settings.rtol is None and settings.atol is None:
             return VerifyReport("different", seed=settings.seed, detail=weight)
-        check_weights(a.skeleton, b.skeleton)
+        models = without_unread(a.skeleton, b.skeleton)
+        check_weights(*models)
     except KvtoolError as error:
         return _unrunnable(error.message, settings)
     failed: list[VerifyReport] = []
-    for fewer in _with_fewer_layers(a.skeleton, b.skeleton):
-        report = _compare_copies(a, b, fewer, settings)
+    for fewer in _with_fewer_layers(*models):
+        report = _compare_copies(a, b, models, fewer, settings)
         if report.status != "unrunnable":
             return report
         failed.append(report)
@@ -185,9 +187,15 @@ def _with_fewer_layers(a: Skeleton, b: Skeleton) -> Iterator[Thinned | None]:
         yield None
 
 
-def _compare_copies(a: Large, b: Large, fewer: Thinned | None, settings: Settings) -> VerifyReport:
+def _compare_copies(
+    a: Large,
+    b: Large,
+    models: tuple[Skeleton, Skeleton],
+    fewer: Thinned | None,
+    settings: Settings,
+) -> VerifyReport:
     """Compare copies of two models, or of what is left of their layers."""
-    one, other = (a.skeleton, b.skeleton) if fewer is None else (fewer.a, fewer.b)
+    one, other = models if fewer is None else (fewer.a, fewer.b)
     try:
         pair = shrink(one, other, settings.seed, settings.budget.memory // (2 * _COPIES))
         subjects = capture(pair.a, a.name), capture(pair.b, b.name)

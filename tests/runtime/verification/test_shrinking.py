@@ -168,7 +168,7 @@ def test_a_fault_shows_in_the_small_copies(
         wrong, _ = kv.lower(wrong, opset=18, verify=False)
     found = compared(source, wrong)
     if is_lowered and fault is leave_out_a_normalisation:
-        # Lowering strikes the node that nobody reads, and its weight; copies need each in both.
+        # Lowering strikes the node that nobody reads, and its weight, which the source reads.
         assert (found.status, found.detail) == (
             "unrunnable",
             "weight `layers.1.norm2.weight` of A is not in B",
@@ -358,6 +358,29 @@ def test_no_copies_are_made_of_models_with_other_weights() -> None:
     one = wide("v = Add (w, u) y = MatMul (x, v)", u=(128, 96))
     other = wide("y = MatMul (x, v)", v=(128, 96))
     found = compared(one, other)
+    assert (found.status, found.detail) == ("unrunnable", "weight `u` of A is not in B")
+
+
+@pytest.mark.parametrize(
+    "unread",
+    ["v = Add (w, u) y = MatMul (x, w)", "z = MatMul (x, u) v = Relu (z) y = MatMul (x, w)"],
+    ids=["of weights", "of an input"],
+)
+def test_what_nobody_reads_is_no_part_of_a_model(unread: str) -> None:
+    one, other = wide(unread, u=(128, 96)), wide("y = MatMul (x, w)")
+    for pair in ((one, other), (other, one)):
+        found = compared(*pair)
+        assert (found.status, found.shrunk) == ("equal", True), found.detail
+    assert compared(one, wide("z = MatMul (x, w) y = Neg (z)")).status == "different"
+
+
+def test_a_weight_that_a_body_alone_reads_is_part_of_a_model() -> None:
+    body = (
+        "c = Constant <value = bool {1}> () y = If (c) <"
+        "then_branch = t () => (float[B, 96] a) { a = MatMul (x, w) }, "
+        "else_branch = e () => (float[B, 96] b) { b = MatMul (x, u) }>"
+    )
+    found = compared(wide(body, u=(128, 96)), wide("y = MatMul (x, w)"))
     assert (found.status, found.detail) == ("unrunnable", "weight `u` of A is not in B")
 
 
