@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from onnx_kvtool import __version__
 from onnx_kvtool.core.escape import escape
-from onnx_kvtool.report.blocks import Block, Grid, Line
+from onnx_kvtool.report.blocks import Block, Grid, Line, named
 from onnx_kvtool.report.diff_sections import ARROW, Section, sections, verdict
 from onnx_kvtool.report.markup import attribute, table
 from onnx_kvtool.report.markup import text as escaped
@@ -34,16 +34,15 @@ def blocks(report: DiffReport) -> Iterator[Block]:
 
 def to_markdown(report: DiffReport) -> str:
     """Return a report as Markdown of GitHub's kind: a heading, a list, and tables to unfold."""
-    old, new = (_code(PurePath(path).name or "a model in memory") for path in _paths(report))
-    head = f"### {new}: {report.status}" if old == new else f"### {old} and {new}: {report.status}"
-    lines = [head, ""]
+    if report.old == report.new:  # one path in two versions, as git hands them over
+        title = _code(named(report.new))
+    else:
+        old, new = (_code(PurePath(named(path)).name) for path in (report.old, report.new))
+        title = old if old == new else f"{old} and {new}"
+    lines = [f"### {title}: {report.status}", ""]
     for section in sections(report):
         lines += _markdown(section)
     return "\n".join(lines).rstrip("\n")
-
-
-def _paths(report: DiffReport) -> tuple[str, str]:
-    return report.old, report.new
 
 
 def _markdown(section: Section) -> Iterator[str]:

@@ -67,6 +67,8 @@ class _Matcher:
             self._unique(lambda n, h=hashes: (h[n], n.name or _outputs(n)))  # type: ignore[misc]
         for hashes in (up, down):
             self._unique(lambda n, h=hashes: h[n])  # type: ignore[misc]
+        anchors = {**self._old.anchors, **self._new.anchors}
+        self._unique(anchors.get)
         self._unique(_named, agree=True)
         self._unique(_made, agree=True)
         self._spread()
@@ -76,6 +78,7 @@ class _Matcher:
         self._unique(lambda n: n.name or None, accept=self._reads_the_same)
         self._unique(_outputs, accept=self._reads_the_same)
         self._spread()
+        self._in_place()
 
     def _left(self) -> tuple[list[ir.Node], list[ir.Node]]:
         return (
@@ -167,6 +170,18 @@ class _Matcher:
                     others = news.get(key, ())
                     if len(group) == len(others) == 1 and self._is_free(group[0], others[0]):
                         self._add(group[0], others[0])
+
+    def _in_place(self) -> None:
+        """Pair nodes of different operators that read the same, and are read at one place."""
+        self._pending = [p for p in self._pairs.new.items() if p[0] in self._inside_old]
+        while self._pending:
+            old, new = self._pending.pop()
+            for a, b in zip(old.inputs, new.inputs, strict=False):
+                one, other = producer(a), producer(b)
+                if one is None or other is None or not self._is_free(one, other):
+                    continue
+                if a.index() == b.index() and self._reads_the_same(one, other):  # type: ignore[union-attr]
+                    self._add(one, other)
 
     def _is_free(self, old: ir.Node, new: ir.Node) -> bool:
         return (

@@ -42,6 +42,7 @@ class Scope:
             leads to it. Equal for nodes that compute the same.
         down: What is made of a node: its operator and attributes, and those of all that it leads
             to.
+        anchors: The operator of a node with what its weights hold, for nodes that have some.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Scope:
     nodes: tuple[ir.Node, ...]
     up: dict[ir.Node, int] = field(default_factory=dict)
     down: dict[ir.Node, int] = field(default_factory=dict)
+    anchors: dict[ir.Node, int] = field(default_factory=dict)
 
 
 class Side:
@@ -143,15 +145,21 @@ class Side:
         if outputs is None:
             outputs = {v: [place] for place, v in enumerate(scope.graph.outputs)}
         kinds = {node: self.kind(node) for node in scope.nodes}
+        weighty: set[ir.Value] = set()
         for value in scope.graph.initializers.values():
             if value not in labels:
-                labels[value] = hash(self.content(value))
+                held = self.content(value)
+                labels[value] = hash(held)
+                if held is not None and "sha256" in held[1]:
+                    weighty.add(value)
         for node in scope.nodes:
             read = tuple([None if v is None else labels.get(v, 0) for v in node.inputs])
             bodies: tuple[int, ...] = ()
             if node.attributes.data:
                 bodies = tuple(self._body_hash(n, b, labels) for n, b in walk.subgraphs(node))
             up = scope.up[node] = hash((kinds[node], read, bodies))
+            if weights := [labels[v] for v in node.inputs if v is not None and v in weighty]:
+                scope.anchors[node] = hash((node.domain, node.op_type, tuple(weights)))
             for place, value in enumerate(node.outputs):
                 held = self.content(value)
                 labels[value] = hash((up, place)) if held is None else hash(held)
