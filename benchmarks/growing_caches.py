@@ -24,11 +24,11 @@ from benchmarks.growing_decoders import Pattern, Size, growing_decoder
 from benchmarks.results import Cell, Line, Section, Table, ratio_cell
 from benchmarks.session import session
 
-__all__ = ["GROWING_CACHES", "Stepping", "ratios", "saved"]
+__all__ = ["CONTEXTS", "GROWING_CACHES", "SIZE", "Stepping", "ratios", "saved"]
 
-_SIZE = Size(layers=6, hidden=1024, heads=16, kv_heads=4, positions=4352)
+SIZE = Size(layers=6, hidden=1024, heads=16, kv_heads=4, positions=4352)
 _CAPACITY = 4224
-_CONTEXTS = (256, 1024, 4096)
+CONTEXTS = (256, 1024, 4096)
 _LIMITS: Mapping[str, Mapping[int, float]] = {
     "`--attention auto`": {256: 0.95, 4096: 0.45},
     "`--attention full`": {4096: 0.40},
@@ -98,7 +98,7 @@ def _stepping(path: Path, context: int) -> Stepping:
     """Return a session behind a context, as a host would drive it."""
     rng = np.random.default_rng(0)
     fed = {
-        "hidden_states": rng.standard_normal((1, 1, _SIZE.hidden)).astype(np.float32),
+        "hidden_states": rng.standard_normal((1, 1, SIZE.hidden)).astype(np.float32),
         "attention_mask": np.ones((1, context + 1), np.int64),
         "position_ids": np.full((1, 1), context, np.int64),
         "past_length": np.array([context], np.int64),
@@ -109,8 +109,8 @@ def _stepping(path: Path, context: int) -> Stepping:
 
     def cache(number: int, shape: Sequence[int | str]) -> np.ndarray:
         rows = _CAPACITY if is_contrib or isinstance(shape[2], int) else context
-        array = np.zeros((1, _SIZE.kv_heads, rows, _SIZE.head), np.float32)
-        in_use = 1, _SIZE.kv_heads, context, _SIZE.head
+        array = np.zeros((1, SIZE.kv_heads, rows, SIZE.head), np.float32)
+        in_use = 1, SIZE.kv_heads, context, SIZE.head
         drawn = np.random.default_rng(number)
         array[:, :, :context] = drawn.standard_normal(in_use).astype(np.float32)
         return array
@@ -120,7 +120,7 @@ def _stepping(path: Path, context: int) -> Stepping:
 
 def _written(directory: Path, pattern: Pattern, forms: tuple[str, ...]) -> dict[str, Path]:
     """Write a decoder and its forms."""
-    source = growing_decoder(_SIZE, pattern)
+    source = growing_decoder(SIZE, pattern)
     found = {"source": saved(directory, "source", source)}
     for form in forms:
         attention, _, opset = form.replace("`", "").partition(", lowered to ")
@@ -191,10 +191,10 @@ def _table(
     limits: Mapping[str, Mapping[int, float]],
 ) -> Iterator[Line]:
     rounds = 6 if quick else 40
-    found = {context: _ratios(paths, context, rounds) for context in _CONTEXTS}
+    found = {context: _ratios(paths, context, rounds) for context in CONTEXTS}
     for form in ("source", *forms):
         cells = []
-        for context in _CONTEXTS:
+        for context in CONTEXTS:
             milliseconds, ratio = found[context][form]
             if form == "source":
                 cells.append(Cell(f"{milliseconds:.1f} ms"))
@@ -202,7 +202,7 @@ def _table(
                 limit = limits.get(form, {}).get(context)
                 what = f"a step behind {context} tokens, fixed / growing"
                 cells.append(ratio_cell(ratio, limit, what=what))
-        cells.append(Cell(f"{_memory(paths[form], _CONTEXTS[-1]):.0f} MB"))
+        cells.append(Cell(f"{_memory(paths[form], CONTEXTS[-1]):.0f} MB"))
         yield Line(_case(form, forms), tuple(cells))
 
 
@@ -235,15 +235,15 @@ def main() -> None:
     print(int(peak.split()[1]) / 1024)
 
 
-_COLUMNS = (*(f"{context} tokens" for context in _CONTEXTS), "peak at 4096")
+_COLUMNS = (*(f"{context} tokens" for context in CONTEXTS), "peak at 4096")
 
 GROWING_CACHES = Section(
     "growing_caches",
     "Growing caches and fixed ones",
     f"""\
 A decode step in onnxruntime on one thread, behind 256, 1024 and 4096 tokens: a decoder whose caches
-grow by Concat and whose attention is decomposed, as exporters write it ({_SIZE.layers} layers,
-hidden size {_SIZE.hidden}, {_SIZE.heads} heads over {_SIZE.kv_heads}, float32), and what
+grow by Concat and whose attention is decomposed, as exporters write it ({SIZE.layers} layers,
+hidden size {SIZE.hidden}, {SIZE.heads} heads over {SIZE.kv_heads}, float32), and what
 `kvtool raise --capacity {_CAPACITY}` makes of it. Caches of fixed capacity are bound in place;
 grown ones are new at each step. All forms take turns; a number is the median of processor time over
 that of the source in the same round. Peak memory is that of a process that takes four steps.""",

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks import compatibility, page, sections, store
+from benchmarks import compatibility, growing_caches, page, pictures, sections, store
 from benchmarks.__main__ import main
 from benchmarks.processes.run import reason, run
 from benchmarks.results import Cell, Line, Section, Table, Target, ratio_cell
@@ -196,3 +198,42 @@ def test_the_page_of_compatibility_is_made_of_what_was_measured(root: Path) -> N
     written = (root / "docs" / "compatibility.md").read_text(encoding="utf-8")
     assert written == compatibility.page(found)
     assert not [cell for row in found.values() for cell in row.values() if "wrong" in cell]
+
+
+def test_the_plot_of_the_readme_shows_what_was_measured(root: Path) -> None:
+    """`python -m tests.pages` writes it; that it is current another test holds."""
+    measured = store.load()
+    shown = pictures.bars(measured)
+    assert [bar.context for bar in shown[:3]] == list(growing_caches.CONTEXTS)
+    lines = {line.case: line for line in measured.tables["growing_caches"][0]}
+    assert f"{shown[2].milliseconds:.1f} ms" == lines["the growing model"].cells[2].text
+    ratio = shown[5].milliseconds / shown[2].milliseconds
+    assert f"{ratio:.2f}" == lines["`--attention auto`"].cells[2].text
+    plot = ET.parse(root / "docs/images/decode-step.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    drawn = [r for r in plot.iter(f"{space}rect") if r.get("width") == "66"]
+    heights = [float(r.get("height", "0")) for r in drawn]
+    by_place = sorted(shown, key=lambda bar: bar.context)
+    scale = heights[0] / by_place[0].milliseconds
+    assert heights == pytest.approx([bar.milliseconds * scale for bar in by_place], abs=0.2)
+    words = {text.text for text in plot.iter(f"{space}text")}
+    assert {f"{bar.milliseconds:.1f}" for bar in shown} <= words
+
+
+def test_the_picture_of_an_update_says_what_it_moves(root: Path) -> None:
+    text = (root / "docs/images/cache-update.svg").read_text(encoding="utf-8")
+    size = growing_caches.SIZE
+    row = size.layers * 2 * size.kv_heads * 64 * 4
+    assert pictures.row_bytes() == row
+    assert f"{row // 1024} KiB written" in text
+    assert f"{row * growing_caches.CONTEXTS[-1] // 2**20} MiB copied" in text
+
+
+@pytest.mark.parametrize("name", pictures.pictures())
+def test_a_picture_has_its_own_ground_in_light_and_dark(root: Path, name: str) -> None:
+    text = (root / "docs/images" / name).read_text(encoding="utf-8")
+    light, dark = text.split("prefers-color-scheme: dark")
+    for part in (light, dark):
+        assert re.search(r"\.card \{ fill: #", part) and re.search(r"\n +text \{ fill: #", part)
+    for file in ("README.md", "docs/index.md"):
+        assert f"images/{name})" in (root / file).read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchmarks.pictures import pictures
 from onnx_kvtool.core.table import Table
 from tests.pages import commands, operators, rules, schemas, targets
 
@@ -16,6 +17,7 @@ GENERATORS = Table(
     "generator of pages",
     [
         ("commands", commands.pages),
+        ("images", pictures),
         ("operators", operators.pages),
         ("rules", rules.pages),
         ("schemas", schemas.pages),
@@ -32,7 +34,7 @@ def write() -> list[str]:
         directory, wanted = DOCS / name, pages()
         directory.mkdir(exist_ok=True)
         for path in directory.iterdir():
-            if path.suffix in (".md", ".json") and path.name not in wanted:
+            if path.suffix in (".md", ".json", ".svg") and path.name not in wanted:
                 path.unlink()
                 changed.append(f"{name}/{path.name}")
         for file, text in wanted.items():
