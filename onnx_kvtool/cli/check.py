@@ -295,4 +295,4 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
 def _check_source(paths: Sequence[str]) -> None:
     """Refuse a single model that is not there; among several, that is a finding."""
     if len(paths) == 1 and not (os.path.isdir(paths[0]) or glob.has_magic(paths[0])):
-        check_source(paths[0])
+        check_source(paths[0], remote=True)

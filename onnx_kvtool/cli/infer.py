@@ -69,7 +69,7 @@ def infer(
     to_stdout = output == "-"
     if to_stdout:
         refuse_stdout(output_format)
-    check_source(model)
+    check_source(model, remote=True)
     check_output(model, output, "name another file with `-o OUT`")
 
     from onnx_kvtool.cli.progress import shown_progress

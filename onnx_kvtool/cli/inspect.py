@@ -124,7 +124,7 @@ def inspect(
             f"`--nodes` lists the nodes, and `--format {output_format}` draws the caches alone",
             help="leave one of them out",
         )
-    check_source(model)
+    check_source(model, remote=True)
     name = f"{stem_of(model)}.inspect{_SUFFIXES[output_format]}"
     output = options["output"] = report_place(options["output"], model, name)
 

@@ -65,7 +65,7 @@ def print_(context: click.Context, /, **options: Any) -> None:
     git shows what changed in a model.
     """
     model = options["model"]
-    check_source(model)
+    check_source(model, remote=True)
     options["output"] = report_place(options["output"], model, f"{stem_of(model)}.txt")
 
     from onnx_kvtool.cli.progress import shown_progress

@@ -19,6 +19,7 @@ from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import watch
 from onnx_kvtool.core.files.places import is_same
+from onnx_kvtool.core.files.remote import is_remote
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import counted
@@ -261,7 +262,7 @@ def _each(
     from onnx_kvtool.commands.check_cache import Kept
 
     with Kept(settings.cache_dir, settings) as kept:
-        has = [path != "-" and kept.has(path) for path in paths]
+        has = [path != "-" and not is_remote(path) and kept.has(path) for path in paths]
         others = [path for path, is_kept in zip(paths, has, strict=True) if not is_kept]
         checked = _checked(others, settings, progress, may_copy)
         for path, is_kept in zip(paths, has, strict=True):
@@ -314,6 +315,10 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
         )
     if settings.dask is not None and "-" in request.paths:
         raise UsageError("the workers of `--dask` have another standard input than this process")
+    if settings.fix != "none" and any(map(is_remote, request.paths)):
+        raise UsageError(
+            "fixes are made in files, and a model at a URL is none", help="fetch it first"
+        )
     check_least("jobs", request.jobs, 1)
 
 

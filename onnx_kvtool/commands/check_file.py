@@ -15,6 +15,7 @@ from onnx_kvtool.commands.arguments import impossible_size
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data, external_files
+from onnx_kvtool.core.files.remote import shown
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.carried import external_extras
 from onnx_kvtool.core.model import read, write
@@ -51,20 +52,21 @@ def check_file(path: str, settings: Settings) -> FileReport:
         KvtoolError: If `settings.several` is false and the file cannot be checked.
     """
     start = time.monotonic()
+    name = shown(path)
     try:
-        report = _Check(read(path), path, settings).run()
+        report = _Check(read(path), name, settings).run()
     except KvtoolError as error:
         if not settings.several:
             raise
-        report = _failed(path, error, settings)
+        report = _failed(name, error, settings)
     except Exception as error:
         if not settings.several:
             raise
         if shortage := as_shortage(error):
-            return _failed(path, shortage, settings)
+            return _failed(name, shortage, settings)
         text = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         failure = Failure(text, None, _BUG, "".join(traceback.format_exception(error)))
-        report = FileReport(path, failure=failure, is_read=False)
+        report = FileReport(name, failure=failure, is_read=False)
     return replace(report, seconds=time.monotonic() - start)
 
 

@@ -12,9 +12,15 @@ from onnx_kvtool.commands.arguments import check_dims
 from onnx_kvtool.commands.output import default_output, write_result
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
-from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.files.external_data import check_external_data
-from onnx_kvtool.core.files.places import check_output, check_source, in_directory
+from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.files.external_data import check_external_data, external_files
+from onnx_kvtool.core.files.places import (
+    check_output,
+    check_source,
+    in_directory,
+    spoken_name,
+)
+from onnx_kvtool.core.files.remote import is_remote, shown
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -102,16 +108,22 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
         KvtoolError: If the model must not be rewritten, or the output cannot be written; nothing
             is left behind.
     """
-    check_source(request.model)
+    check_source(request.model, remote=True)
     check_output(request.model, request.output, _ANOTHER)
     progress("reading the model")
     model = read(request.model)
     notes = sort_nodes(model)
     if request.output is not None:
         _check_sound(model)
+        if is_remote(request.model) and external_files(model):
+            raise UsageError(
+                f"the data of {spoken_name(request.model)} lies at a URL, and the result would "
+                "refer to it in its own directory",
+                help="fetch the model with its data files first",
+            )
         check_external_data(model, need_bytes=False)
     progress("inferring shapes")
-    inference = _infer(model, request.model, request.dims, request.strict)
+    inference = _infer(model, shown(request.model), request.dims, request.strict)
     report = inference.report
     if request.output is None:
         return report  # which says the same of the nodes in any order

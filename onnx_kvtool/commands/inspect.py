@@ -15,6 +15,7 @@ from onnx_kvtool.commands.arguments import check_dims, spare_model
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.files.remote import shown
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -135,7 +136,7 @@ def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
     if request.output is not None and request.output != "-":
         spare_model(model, request.output)
     progress("looking for caches")
-    return _inspect(model, request.model, request, question)
+    return _inspect(model, shown(request.model), request, question)
 
 
 def _question(request: InspectRequest) -> Question:

@@ -10,6 +10,7 @@ from onnx_kvtool.commands.arguments import check_choice, spare_model
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.files.remote import shown
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -103,7 +104,7 @@ def run(request: PrintRequest, progress: Progress = silent) -> Printed:
     if request.output is not None and request.output != "-":
         spare_model(model, request.output)
     progress("reading the weights")
-    return _print(model, request.model, request.weights)
+    return _print(model, shown(request.model), request.weights)
 
 
 def _print(model: ir.Model, path: str, weights: PrintedWeights) -> Printed:

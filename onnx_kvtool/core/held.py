@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 
 import onnx
@@ -18,6 +17,7 @@ from onnx_kvtool.core.judging.tensor_claims import judge_tensor
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.model import from_message, path_text, read, reason
 from onnx_kvtool.core.origin import origin, set_origin
+from onnx_kvtool.core.placeholders import put_back
 
 __all__ = ["ModelSource", "held", "path_of"]
 
@@ -85,7 +85,7 @@ def _copied(model: ir.Model) -> ir.Model:
         raise KvtoolError(f"the model cannot be written: {reason(error)}") from error
     message.training_info.extend(known.training)
     copy = from_message(message, "", "the model", "")
-    _put_back(copy, writer.taken)
+    put_back(copy, writer.taken)
     shown = origin(copy)
     before = [d for d in known.defects if d.code not in _SHOWN]
     seen = {(d.code, d.location) for d in before}
@@ -127,32 +127,3 @@ class _Outline(MessageWriter):
         if not location.startswith(self.mark):
             return None
         return self.tensors[int(location.removeprefix(self.mark))]
-
-
-_Taken = Callable[[ir.TensorProtocol | None], ir.TensorProtocol | None]
-
-
-def _put_back(model: ir.Model, taken: _Taken) -> None:
-    """Put every tensor where its placeholder stands in `model`."""
-    for _, graph in walk.graphs(model):
-        for value in graph.initializers.values():
-            if (tensor := taken(value.const_value)) is not None:
-                value.const_value = tensor
-        for node in graph:
-            if node.attributes.data:
-                _put_attributes_back(node.attributes.data, taken)
-    for function in model.functions.values():
-        _put_attributes_back(function.attributes.data, taken)
-
-
-def _put_attributes_back(attributes: dict[str, ir.Attr], taken: _Taken) -> None:
-    for name, attribute in attributes.items():
-        if attribute.is_ref() or attribute.value is None:
-            continue
-        kind, doc = attribute.type, attribute.doc_string
-        if kind is ir.AttributeType.TENSOR:
-            if (tensor := taken(attribute.value)) is not None:
-                attributes[name] = ir.Attr(name, kind, tensor, doc_string=doc)
-        elif kind is ir.AttributeType.TENSORS:
-            tensors = tuple(taken(value) or value for value in attribute.value)
-            attributes[name] = ir.Attr(name, kind, tensors, doc_string=doc)

@@ -19,12 +19,15 @@ from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutp
 from onnx_kvtool.core.files.atomic import stamp, watch, write_bytes
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.files.places import is_same, spoken_name
+from onnx_kvtool.core.files.remote import RemoteFile, is_remote, prefix, shown
+from onnx_kvtool.core.files.skeleton import skeleton
 from onnx_kvtool.core.files.source import parse, read_bytes
 from onnx_kvtool.core.judging.container import judge
 from onnx_kvtool.core.messages import carried
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.protobuf import EncodeError
 from onnx_kvtool.core.origin import Origin, origin, set_origin
+from onnx_kvtool.core.placeholders import put_back
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 
 __all__ = [
@@ -53,7 +56,8 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
 
     Args:
         source: Path of the model, or `-` for standard input, whose external data is then relative
-            to the current directory.
+            to the current directory; or a URL that fsspec opens. Of that, weights from 1 MiB on are
+            fetched when their values are asked for, and external data is not looked for.
 
     Returns:
         The model, which remembers its path.
@@ -69,12 +73,60 @@ def read(source: str | os.PathLike[str]) -> ir.Model:
         (24, 8)
     """
     path = path_text(source)
+    if is_remote(path):
+        with collector_paused():
+            return _remote_model(path)
     directory = os.getcwd() if path == "-" else os.path.dirname(os.path.abspath(path))
     with collector_paused():
         before = None if path == "-" else stamp(path)
         model = _model(read_bytes(path), path, spoken_name(path), directory)
         set_origin(model, replace(origin(model), stamp=before))
         return model
+
+
+def _remote_model(url: str) -> ir.Model:
+    file = RemoteFile(url)
+    try:
+        found = skeleton(file)
+    finally:
+        file.close()
+    model = _model(found.data, shown(url), file.name, prefix(url))
+
+    def taken(placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
+        if not isinstance(placeholder, ir.ExternalTensor):
+            return None
+        location = str(placeholder.location)
+        if not location.startswith(found.mark):
+            return None
+        start, end = found.places[int(location.removeprefix(found.mark))]
+        return _fetched(placeholder, url, start, end)
+
+    put_back(model, taken)
+    return model
+
+
+def _fetched(like: ir.ExternalTensor, url: str, start: int, end: int) -> ir.TensorProtocol:
+    """Return a tensor whose values are fetched each time they are asked for."""
+
+    def fetch() -> ir.TensorProtocol:
+        file = RemoteFile(url)
+        try:
+            data = b"".join(file.pieces(start, end))
+        finally:
+            file.close()
+        message = onnx.TensorProto(
+            name=like.name, data_type=int(like.dtype), dims=like.shape.numpy(), raw_data=data
+        )
+        return ir.TensorProtoTensor(message)
+
+    return ir.LazyTensor(
+        fetch,
+        like.dtype,
+        ir.Shape(like.shape.numpy()),
+        name=like.name,
+        doc_string=like.doc_string,
+        metadata_props=dict(like.metadata_props),
+    )
 
 
 def path_text(source: str | os.PathLike[str]) -> str:

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.choices import PrintedWeights
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files.references import ReferenceJudge
+from onnx_kvtool.core.files.remote import RemoteFile, beside, is_remote
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.review.syntax import quoted
@@ -146,6 +147,15 @@ def _sliced(data: bytes, size: int) -> Iterator[memoryview]:
 
 def _from_file(tensor: ir.ExternalTensor, size: int) -> Iterator[bytes]:
     left = tensor_bytes(tensor)
+    base, start = os.fspath(tensor.base_dir), tensor.offset or 0
+    if is_remote(base):
+        remote = RemoteFile(beside(base, os.fspath(tensor.location)))
+        try:
+            for piece in remote.pieces(start, start + left):
+                yield from map(bytes, _sliced(piece, size))
+        finally:
+            remote.close()
+        return
     try:
         with open(os.path.realpath(tensor.path), "rb") as file:
             file.seek(tensor.offset or 0)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from onnx_kvtool.core.errors import UnreadableModel, UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import check_writable
+from onnx_kvtool.core.files.remote import is_remote, shown
 from onnx_kvtool.core.suggestion import missing_file_help
 
 __all__ = [
@@ -34,21 +35,31 @@ REPLACING = "use `--in-place` to replace the input"
 
 def spoken_name(source: str) -> str:
     """Return what messages call `source`: its path in backticks, or `standard input` for `-`."""
-    return "standard input" if source == "-" else f"`{source}`"
+    return "standard input" if source == "-" else f"`{shown(source)}`"
 
 
-def check_source(source: str) -> None:
+def check_source(source: str, *, remote: bool = False) -> None:
     """Refuse a model that is not there.
 
     Args:
         source: Path of a model, or `-`, of which nothing is known yet.
+        remote: Whether it may be a URL, which is not looked at yet.
 
     Raises:
         UnreadableModel: If there is no such file, it is a directory, or the system refuses to open
             it.
+        UsageError: If it is a URL, and must not be.
     """
     if source == "-":
         return
+    if is_remote(source):
+        if remote:
+            return
+        raise UsageError(
+            f"{spoken_name(source)} is a URL, which `inspect`, `check`, `infer`, `print` and "
+            "`diff` read",
+            help="fetch the model with its data files first",
+        )
     with reading(source):
         mode = os.stat(source).st_mode
         if stat.S_ISDIR(mode):
@@ -125,6 +136,11 @@ def check_output(source: str | None, output: str | None, remedy: str) -> None:
     """
     if output is None or output == "-":
         return
+    if is_remote(output):
+        raise UsageError(
+            f"the output {spoken_name(output)} is a URL, and results go to files",
+            help="name a file, and copy it there",
+        )
     if is_directory(output):
         if source == "-":
             raise UsageError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.files.places import is_inside
+from onnx_kvtool.core.files.remote import is_remote
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import stored_bytes
 
@@ -58,6 +59,8 @@ class ReferenceJudge:
         size, problem = _claimed_bytes(tensor)
         if problem:
             return problem
+        if is_remote(base):
+            return None  # it stays below the prefix of the model, and is not looked for
         # Looked up by spelling, as thousands of tensors share one file.
         key = (base, location)
         if key not in self._files:

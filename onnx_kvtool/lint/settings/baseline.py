@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import write_bytes
+from onnx_kvtool.core.files.remote import is_remote
 from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.lint.report import FileReport
 
@@ -108,7 +109,7 @@ class NewBaseline:
 
 
 def _relative(path: str, base: str) -> str:
-    if path in ("", "-"):
+    if path in ("", "-") or is_remote(path):
         return path
     try:
         return os.path.relpath(os.path.abspath(path), base).replace(os.sep, "/")

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.files.remote import find, is_remote
 from onnx_kvtool.lint.settings.patterns import PathPatterns
 
 __all__ = ["find_models", "parse_shard", "take_shard"]
@@ -43,6 +44,8 @@ def find_models(paths: Sequence[str]) -> list[str]:
 def _expand(path: str) -> Iterator[str]:
     if path == "-":
         yield path
+    elif is_remote(path):
+        yield from find(path)
     elif os.path.isdir(path):
         above = _enclosing(path)
         # Like a file, a directory that is named is meant, whatever excludes it.

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from onnx_kvtool.core.files.remote import is_remote
+
 __all__ = ["shown_path", "uri"]
 
 _STANDARD_INPUT = "stdin"
@@ -19,6 +21,8 @@ def shown_path(path: str) -> str:
     """
     if path in ("", "-"):
         return _STANDARD_INPUT
+    if is_remote(path):
+        return path
     try:
         relative = os.path.relpath(path)
     except ValueError:  # another drive
@@ -31,6 +35,8 @@ def shown_path(path: str) -> str:
 def uri(path: str) -> tuple[str, bool]:
     """Return a path as a URI reference, and whether that is relative to the current directory."""
     shown = shown_path(path)
+    if is_remote(shown):
+        return shown, False
     if os.path.isabs(shown):
         return Path(shown).as_uri(), False
     return quote(shown.encode("utf-8", "surrogateescape")), True

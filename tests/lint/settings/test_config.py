@@ -29,6 +29,7 @@ fail-on = "warning"
 exit-zero = false
 statistics = true
 jobs = 2
+cache-dir = ".cache"
 dim = {batch = 2, sequence = 3}
 [per-file-ignores]
 "legacy/" = ["KV1"]

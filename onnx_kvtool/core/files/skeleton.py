@@ -1,0 +1,147 @@
+"""A model file without its large weights, put together from the bytes around them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.files.remote import RemoteFile
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
+
+__all__ = ["Skeleton", "skeleton"]
+
+# Numbers of fields in onnx.proto.
+_MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 7, 5, 9, 13, 14
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LARGE = 1 << 20
+"""Bytes of a weight for which it is better to ask anew behind it than to read on."""
+_VARINT_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """The bytes of a model in which external data stands for large weights.
+
+    Attributes:
+        data: The bytes.
+        mark: What the locations of that data begin with; a number follows, an index into `places`.
+        places: Where the bytes of each weight lie in the file: start and end.
+    """
+
+    data: bytes
+    mark: str
+    places: tuple[tuple[int, int], ...]
+
+
+def skeleton(file: RemoteFile) -> Skeleton:
+    """Read a model file but for the `raw_data` of initializers of the main graph from 1 MiB on.
+
+    Raises:
+        UnreadableModel: If the file cannot be read, is no protobuf message, ends early, or is
+            larger than a message can be.
+    """
+    if file.size is not None and file.size > MAX_MESSAGE_BYTES:
+        raise UnreadableModel(
+            f"{file.name} is larger than 2 GiB, which no protobuf message can be",
+            help="store the weights as external data, beside the model",
+        )
+    walk = _Walk(file)
+    data = b"".join(walk.message((_MODEL_GRAPH, _GRAPH_INITIALIZER), 0, file.size))
+    if not data:
+        raise UnreadableModel(f"{file.name} is empty")
+    return Skeleton(data, walk.mark, tuple(walk.places))
+
+
+class _Walk:
+    def __init__(self, file: RemoteFile) -> None:
+        self.file = file
+        self.mark = f"onnx_kvtool.{secrets.token_hex(16)}."
+        self.places: list[tuple[int, int]] = []
+
+    def message(self, way: tuple[int, ...], start: int, end: int | None) -> Iterator[bytes]:
+        """Yield the bytes of a message in which large weights, reached by `way`, are replaced.
+
+        Args:
+            way: Numbers of the fields that lead to a tensor; empty for a tensor.
+            start: Where the message begins.
+            end: Where it ends; None for the end of the file.
+        """
+        position = start
+        while end is None or position < end:
+            head = self.file.read(position, 2 * _VARINT_BYTES)
+            if not head and end is None:
+                return
+            tag, used = self._varint(head, 0)
+            number, kind = tag >> 3, tag & 7
+            if kind != _BYTES:
+                size = self._plain(head, used, kind)
+                yield self._exactly(position, size)
+                position += size
+                continue
+            length, used = self._varint(head, used)
+            first, last = position + used, position + used + length
+            if end is not None and last > end:
+                raise self._flaw()
+            if way and number == way[0]:
+                inner = b"".join(self.message(way[1:], first, last))
+                yield head[: self._varint(head, 0)[1]] + _written(len(inner)) + inner
+            elif not way and number == _TENSOR_RAW and length >= _LARGE:
+                yield self._placeholder(first, last)
+            else:
+                yield self._exactly(position, used + length)
+            position = last
+
+    def _placeholder(self, first: int, last: int) -> bytes:
+        entry = _field(1, b"location") + _field(2, f"{self.mark}{len(self.places)}".encode())
+        self.places.append((first, last))
+        return _field(_TENSOR_EXTERNAL, entry) + bytes((_TENSOR_LOCATION << 3 | _VARINT, 1))
+
+    def _plain(self, head: bytes, used: int, kind: int) -> int:
+        """Return the bytes of a field that is no text, its tag included."""
+        if kind == _VARINT:
+            return self._varint(head, used)[1]
+        if kind in (_FIXED32, _FIXED64):
+            return used + (4 if kind == _FIXED32 else 8)
+        raise self._flaw()
+
+    def _varint(self, data: bytes, position: int) -> tuple[int, int]:
+        value = shift = 0
+        for at in range(position, min(len(data), position + _VARINT_BYTES)):
+            value |= (data[at] & 0x7F) << shift
+            if data[at] < 0x80:
+                return value, at + 1
+            shift += 7
+        raise self._flaw()
+
+    def _exactly(self, position: int, count: int) -> bytes:
+        if count > MAX_MESSAGE_BYTES:
+            raise self._flaw()
+        data = self.file.read(position, count)
+        if len(data) < count:
+            raise UnreadableModel(
+                f"{self.file.name} is truncated: {count:,} bytes are needed at byte {position:,}, "
+                f"and {len(data):,} are left",
+                help="copy the file to its place again",
+            )
+        return data
+
+    def _flaw(self) -> UnreadableModel:
+        return UnreadableModel(
+            f"{self.file.name} is no ONNX model: its bytes are no protobuf message",
+            help="fetch it, and name the file, to learn more",
+        )
+
+
+def _field(number: int, value: bytes) -> bytes:
+    return bytes((number << 3 | _BYTES,)) + _written(len(value)) + value
+
+
+def _written(number: int) -> bytes:
+    data = bytearray()
+    while number >= 0x80:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)

@@ -1,0 +1,336 @@
+"""Models at URLs: no more is fetched than is needed, from servers as they are."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import onnx_kvtool as kv
+from onnx_kvtool.core.files.remote import beside, is_remote, prefix, shown
+from onnx_kvtool.core.model import read
+
+fsspec = pytest.importorskip("fsspec")
+pytest.importorskip("aiohttp")
+
+SIDE = 1100  # a weight of 4.84 MB: more than is read at once
+WEIGHTS = 3
+
+
+def model(*, external: str | None = None) -> onnx.ModelProto:
+    """Return a chain of products with `WEIGHTS` weights, of which one may be external."""
+    nodes, weights, last = [], [], "x"
+    for layer in range(WEIGHTS):
+        values = np.full((SIDE, SIDE), layer + 1, np.float32)
+        weight = onnx.numpy_helper.from_array(values, f"w{layer}")
+        weights.append(weight)
+        nodes.append(helper.make_node("MatMul", [last, f"w{layer}"], [f"y{layer}"]))
+        last = f"y{layer}"
+    if external is not None:
+        first = weights[0]
+        first.ClearField("raw_data")
+        first.data_location = TensorProto.EXTERNAL
+        first.external_data.add(key="location", value=external)
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", SIDE])],
+        [helper.make_tensor_value_info(last, TensorProto.FLOAT, ["N", SIDE])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+class Server(ThreadingHTTPServer):
+    """Serves bytes by path, and counts what it is asked for.
+
+    Attributes:
+        ranges: Whether it knows ranges.
+        delay: Seconds before each answer.
+        breaks_at: Bytes after which it closes the connection; None for never.
+        requests: How many bodies it was asked for.
+        sent: How many bytes of bodies it has sent.
+    """
+
+    ranges = True
+    delay = 0.0
+    breaks_at: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.requests = 0
+        self.sent = 0
+        self.seen: list[str] = []
+
+    def url(self, path: str, user: str = "") -> str:
+        return f"http://{user}127.0.0.1:{self.server_address[1]}{path}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, *, body: bool) -> None:
+        server = self.server
+        time.sleep(server.delay)
+        path = self.path.partition("?")[0]
+        server.seen.append(self.path)
+        if path.startswith("/moved/"):
+            self.send_response(302)
+            self.send_header("Location", path.removeprefix("/moved"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        data = server.files.get(path)
+        if data is None:
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        start, end = 0, len(data)
+        asked = self.headers.get("Range")
+        if asked and server.ranges:
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            start, end = int(first), min(len(data), int(last) + 1 if last else len(data))
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(end - start))
+        if server.ranges:
+            self.send_header("Accept-Ranges", "bytes")
+        self.end_headers()
+        if not body:
+            return
+        server.requests += 1
+        piece = data[start:end]
+        if server.breaks_at is not None:
+            piece = piece[: server.breaks_at]
+        try:
+            for at in range(0, len(piece), 1 << 16):
+                self.wfile.write(piece[at : at + (1 << 16)])
+                server.sent += len(piece[at : at + (1 << 16)])
+        except OSError:
+            pass  # whoever asked has enough
+        if server.breaks_at is not None:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield running
+        running.shutdown()
+
+
+WHOLE = WEIGHTS * 4 * SIDE * SIDE
+
+
+def told(report: object) -> object:
+    """Return what a report says, but for the name of the model."""
+    return json.dumps(report.to_json()) if hasattr(report, "to_json") else str(report)
+
+
+COMMANDS: dict[str, Callable[[str], object]] = {
+    "inspect": lambda url: told(kv.inspect(url)),
+    "infer": lambda url: told(
+        kv.infer(url)[1] if isinstance(kv.infer(url), tuple) else kv.infer(url)
+    ),
+    "check": lambda url: [f.to_json() for f in kv.check(url)],
+    "print": lambda url: kv.print(url, weights="none"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_weights_are_not_fetched(server: Server, tmp_path: Path, name: str) -> None:
+    data = model().SerializeToString()
+    server.files["/m/model.onnx"] = data
+    local = tmp_path / "model.onnx"
+    local.write_bytes(data)
+    url = server.url("/m/model.onnx")
+    far, near = COMMANDS[name](url), COMMANDS[name](str(local))
+    assert str(far).replace(url, "") == str(near).replace(str(local), "")
+    assert server.sent < WHOLE / 10
+    assert server.requests <= 2 * (WEIGHTS + 3)
+
+
+def test_values_are_fetched_when_they_are_asked_for(server: Server) -> None:
+    server.files["/m/model.onnx"] = model().SerializeToString()
+    loaded = read(server.url("/m/model.onnx"))
+    before = server.sent
+    tensor = loaded.graph.initializers["w1"].const_value
+    assert tensor is not None and (tensor.numpy() == 2).all()
+    assert 4 * SIDE * SIDE <= server.sent - before <= 4 * SIDE * SIDE + (1 << 16)
+
+
+def test_the_digests_are_those_of_the_file(server: Server, tmp_path: Path) -> None:
+    data = model(external="w.data").SerializeToString()
+    values = np.arange(SIDE * SIDE, dtype=np.float32).tobytes()
+    server.files = {"/m/model.onnx": data, "/m/w.data": values}
+    (tmp_path / "model.onnx").write_bytes(data)
+    (tmp_path / "w.data").write_bytes(values)
+    assert kv.print(server.url("/m/model.onnx")) == kv.print(str(tmp_path / "model.onnx"))
+
+
+def test_data_beside_a_model_is_not_looked_for(server: Server) -> None:
+    server.files["/m/model.onnx"] = model(external="w.data").SerializeToString()
+    url = server.url("/m/model.onnx")
+    kv.inspect(url)
+    found = kv.check(url)
+    assert not {f.code for f in found if f.code.startswith("XD")}
+    assert {path.partition("?")[0] for path in server.seen} == {"/m/model.onnx"}
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "a/../../b", "C:/x"])
+def test_data_stays_below_the_prefix(server: Server, location: str) -> None:
+    server.files["/m/model.onnx"] = model(external=location).SerializeToString()
+    with pytest.raises(kv.KvtoolError, match=r"leaves the directory|is absolute"):
+        kv.print(server.url("/m/model.onnx"))
+    assert {path.partition("?")[0] for path in server.seen} == {"/m/model.onnx"}
+
+
+def test_a_server_without_ranges_sends_the_file_once_and_nothing_is_kept(server: Server) -> None:
+    server.ranges = False
+    data = model().SerializeToString()
+    server.files["/m/model.onnx"] = data
+    assert kv.inspect(server.url("/m/model.onnx")).model.initializers == WEIGHTS
+    assert server.sent <= 2 * len(data)
+    loaded = read(server.url("/m/model.onnx"))
+    tensor = loaded.graph.initializers["w2"].const_value
+    assert tensor is not None and (tensor.numpy() == 3).all()
+
+
+def test_a_server_that_redirects(server: Server) -> None:
+    server.files["/m/model.onnx"] = model().SerializeToString()
+    report = kv.inspect(server.url("/moved/m/model.onnx"))
+    assert report.model.initializers == WEIGHTS
+    assert server.sent < WHOLE / 10
+
+
+def test_a_server_that_is_slow(server: Server) -> None:
+    server.delay = 0.2
+    server.files["/m/model.onnx"] = model().SerializeToString()
+    assert kv.inspect(server.url("/m/model.onnx")).model.initializers == WEIGHTS
+
+
+def test_a_server_that_breaks_off(server: Server) -> None:
+    server.breaks_at = 1000
+    server.files["/m/model.onnx"] = model().SerializeToString()
+    with pytest.raises(kv.UnreadableModel, match=r"cannot be read|is truncated"):
+        kv.inspect(server.url("/m/model.onnx"))
+
+
+BAD = {
+    "no such file": ("/none.onnx", b"", "`http://127.0.0.1:[0-9]+/none.onnx` does not exist"),
+    "no model": ("/a.onnx", b"\x00" * 100, "is no ONNX model"),
+    "a page": ("/a.onnx", b"<html><body>Sign in</body></html>", "is no ONNX model|HTML|truncated"),
+    "an empty file": ("/a.onnx", b"", "is empty|does not exist|cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_read(server: Server, name: str) -> None:
+    path, data, message = BAD[name]
+    if name != "no such file":
+        server.files[path] = data
+    with pytest.raises(kv.UnreadableModel, match=message):
+        kv.inspect(server.url(path))
+
+
+def test_credentials_appear_nowhere(server: Server, kvtool) -> None:  # type: ignore[no-untyped-def]
+    server.files["/m/model.onnx"] = model().SerializeToString()
+    for path in ("/m/model.onnx", "/none.onnx"):
+        url = server.url(path, "user:hunter2@") + "?token=hunter2"
+        for command in ("inspect", "check", "infer", "print", "diff"):
+            for form in ((), ("--format", "json")):
+                if command == "print" and form:
+                    continue
+                models = (url, url) if command == "diff" else (url,)
+                result = kvtool("--debug", command, *models, *form)
+                assert "hunter2" not in result.stdout + result.stderr
+                assert result.exit_code == (0 if path != "/none.onnx" else 3) or command == "check"
+
+
+def test_a_directory_is_gone_through() -> None:
+    memory = fsspec.filesystem("memory")
+    for name in ("a", "b", "sub/c"):
+        with memory.open(f"/repository/{name}.onnx", "wb") as file:
+            file.write(model().SerializeToString())
+    report = kv.check(["memory://repository"])
+    assert [file.path for file in report.files] == [
+        f"memory:///repository/{name}.onnx" for name in ("a", "b", "sub/c")
+    ]
+
+
+def test_models_in_an_archive(tmp_path: Path) -> None:
+    import zipfile
+
+    archive = tmp_path / "models.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("m/model.onnx", model().SerializeToString())
+    assert kv.inspect(f"zip://m/model.onnx::file://{archive}").model.initializers == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nothing://a/b.onnx", "is a URL that fsspec does not know"),
+        ("gs://a/b.onnx", "needs the package of its filesystem"),
+    ],
+)
+def test_a_filesystem_that_is_missing_is_named(url: str, message: str) -> None:
+    with pytest.raises(kv.UsageError, match=message):
+        kv.inspect(url)
+
+
+@pytest.mark.parametrize("command", ["lower", "raise", "bench"])
+def test_what_needs_weights_wants_a_file(kvtool, command: str) -> None:  # type: ignore[no-untyped-def]
+    result = kvtool(command, "https://example.invalid/m.onnx")
+    assert result.exit_code == 2
+    assert "is a URL, which `inspect`, `check`, `infer`, `print` and `diff` read" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("model.onnx", False),
+        ("C:\\models\\model.onnx", False),
+        ("C:/model.onnx", False),
+        ("a:b.onnx", False),
+        ("https://host/m.onnx", True),
+        ("zip://m.onnx::https://host/m.zip", True),
+        ("memory://m.onnx", True),
+    ],
+)
+def test_what_is_a_url(source: str, expected: bool) -> None:
+    assert is_remote(source) is expected
+
+
+def test_what_is_said_of_a_url() -> None:
+    assert shown("https://u:p@h/a/m.onnx?token=1#x") == "https://h/a/m.onnx"
+    assert shown("zip://m.onnx::https://u:p@h/a.zip?t=1") == "zip://m.onnx::https://h/a.zip"
+    base = prefix("https://u:p@h/a/m.onnx?token=1")
+    assert base == "https://h/a"
+    assert beside(base, "w #1.data") == "https://u:p@h/a/w%20%231.data?token=1"
