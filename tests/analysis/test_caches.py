@@ -224,6 +224,19 @@ CASES = [
     ),
     pytest.param(
         """
+        main (float[B,3,7,5] past, float[B,3,L,5] new, int64[1] start)
+            => (float[B,3,7,5] present, float[B,3,7,5] other) {
+            [reader] other = Neg (past)
+            batch = Shape <start = 0, end = 1> (other)
+            starts = Expand (start, batch)
+            present = TensorScatter (past, new, starts)
+        }
+        """,
+        [{"in_place": IN_PLACE}],
+        id="another node reads the past before it is known where to write",
+    ),
+    pytest.param(
+        """
         main (float[B,3,7,5] past, float[B,3,L,5] new, int64[B] start, bool yes)
             => (float[B,3,7,5] present, float[B,3,7,5] other) {
             present = TensorScatter (past, new, start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -14,7 +14,10 @@ from onnx_kvtool.analysis.caches.updates import Update
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
-__all__ = ["judge_in_place"]
+__all__ = ["judge_in_place", "reads_before"]
+
+_MOST_ABOVE = 64
+"""Most nodes above the positions of an update that are looked through."""
 
 
 def judge_in_place(
@@ -28,7 +31,8 @@ def judge_in_place(
 
     It can when nothing but the update needs the old content: the past is an input of the model that
     reaches the update as it is and that no other node reads, the present is an output as it is, and
-    both have one shape. Reading the shape of the past alone does no harm.
+    both have one shape. Reading the shape of the past alone does no harm, nor does a node on whose
+    result it depends where the update writes: it has read before.
 
     Args:
         program: The graphs of the model.
@@ -136,9 +140,37 @@ def _readers(program: Program, frame: Frame, update: Update, source: Route) -> I
             elif Trait.READS_SHAPE in traits(reader):
                 continue
             elif not (reader is update.node and here is frame and index in update.reads):
+                if here is frame and reads_before(reader, _positions(update)):
+                    continue
                 yield f"the past `{past.name}` is also read by {_named(reader)}"
         for place in following:
             key = id(place[0]), id(place[1])
             if key not in seen:
                 seen.add(key)
                 stack.append(place)
+
+
+def reads_before(reader: ir.Node, positions: Iterable[ir.Value | None]) -> bool:
+    """Return whether a node has to be done before it is known where an update writes.
+
+    Args:
+        reader: A node that reads the content of a past.
+        positions: What says where the update writes. It is followed upwards a few nodes far.
+    """
+    pending = [value for value in positions if value is not None]
+    seen: set[ir.Node] = set()
+    while pending and len(seen) < _MOST_ABOVE:
+        node = pending.pop().producer()
+        if node is reader:
+            return True
+        if node is not None and node not in seen:
+            seen.add(node)
+            pending += [value for value in node.inputs if value is not None]
+    return False
+
+
+def _positions(update: Update) -> Iterator[ir.Value | None]:
+    """Yield the inputs of an update that are neither the past nor new rows."""
+    for index, value in enumerate(update.node.inputs):
+        if index not in update.reads and value is not update.update:
+            yield value

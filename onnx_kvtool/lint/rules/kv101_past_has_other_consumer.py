@@ -23,7 +23,8 @@ class PastHasOtherConsumer(ModelRule):
 
     Looks for a TensorScatter whose `past_cache` has another reader: a node in the same graph, in a
     body of If, Loop or Scan, in a function, behind an Identity, or the list of outputs of the
-    model. A node that asks for the shape alone, and one in the other branch of an If, is no reader.
+    model. A node that asks for the shape alone, and one in the other branch of an If, is no reader,
+    and neither is one that `write_indices` depends on, which has read before anything is written.
     Two TensorScatter of one past are [KV102](KV102.md).
 
     ## Why is this bad?
@@ -80,8 +81,13 @@ class PastHasOtherConsumer(ModelRule):
                     yield finding
 
 
+_POSITIONS = 2
+"""The input of a TensorScatter that says where it writes."""
+
+
 def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tuple[str, str]]:
     """Yield the name of the past and who else needs it, level by level."""
+    from onnx_kvtool.analysis.caches.in_place import reads_before
     from onnx_kvtool.lint.facts.past import copies, is_scatter_of, levels, readers
     from onnx_kvtool.lint.facts.words import node_words
 
@@ -96,6 +102,8 @@ def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tupl
                 yield past.name or "", "is also what a function or a body returns"
         for reader, at in readers(past):
             if (reader is node and at == index) or is_scatter_of(reader, at):
+                continue
+            if reads_before(reader, node.inputs[_POSITIONS:]):
                 continue
             if not branches.exclude(reader, node):
                 yield past.name or "", f"is also read by {node_words(reader)}"

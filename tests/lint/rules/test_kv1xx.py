@@ -161,6 +161,14 @@ CASES = {
         Case("a real decoder that returns its past", planted(return_the_past), at=[FIRST_KEY]),
         Case("the shape of the past is no content", graph(
             f"{SCATTER} size = Shape (past)", KEYS, f"{CACHE} present, int64[4] size")),
+        Case("where to write depends on what was read", graph(
+            "[look] y = Neg (past) size = Shape <start = 0, end = 1> (y) "
+            "where = Expand (start, size) [ts] present = TensorScatter (past, new, where)", KEYS,
+            f"{CACHE} present, {CACHE} y")),
+        Case("where to write depends on another node", graph(
+            "size = Shape <start = 0, end = 1> (past) where = Expand (start, size) "
+            "[ts] present = TensorScatter (past, new, where) [look] y = Neg (past)", KEYS,
+            f"{CACHE} present, {CACHE} y"), at=["ts"], says="`Neg` node `look`"),
         Case("the other branch of an If runs alone", graph(
             IF_BRANCHES % "b = Neg (past)", f"{KEYS}, bool flag", f"{CACHE} present")),
         Case("a real decoder", planted(lambda message: None)),
@@ -366,6 +374,12 @@ CASES = {
             "[a] present_key = TensorScatter (past_key, key, start) "
             "[b] present_value = TensorScatter (past_value, value)", PAIR, TWO), at=["b"],
             says="at `start` and at position 0"),
+        Case("one number for each sequence of two batches", graph(
+            "one = Shape <end = 1> (key) two = Shape <end = 1> (value) "
+            "at = Expand (first, one) there = Expand (first, two) "
+            "[a] present_key = TensorScatter (past_key, key, at) "
+            "[b] present_value = TensorScatter (past_value, value, there)",
+            f"{PAIR}, int64[1] first", TWO)),
         Case("two modes", graph(
             "[a] present_key = TensorScatter (past_key, key, start) "
             '[b] present_value = TensorScatter <mode = "circular"> (past_value, value, start)',
