@@ -26,8 +26,10 @@ def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
 
     An axis that is known at run time only takes one If per axis.
 
-    Refuses an unknown rank; below 17 also a length or a number of components that is not known,
-    one that makes the matrix too large, and element types other than float32 and float64.
+    Refuses an unknown rank; below 11 an axis that is known at run time only, where the transform
+    has another length than the signal; below 17 also a length or a number of components that is
+    not known, one that makes the matrix too large, and element types other than float32 and
+    float64.
     """
     view = NodeView(node, context.opset_of(node))
     data, length = view.required("input"), view.input("dft_length")
@@ -51,7 +53,16 @@ def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     # Half a spectrum of one element belongs to no signal, so that such an axis is never meant.
     halved = inverse and onesided and length is None
     places = [p for p in range(len(dims) - 1) if not (halved and dims[p] == 1)]
-    return Replacement((_chosen(em, view.required("axis"), len(dims), places, transform),))
+    if not em.branches and (onesided or length is not None):
+        raise Refusal(
+            "dynamic-input",
+            "the axis of DFT is known at run time only, and so is the shape of the result, which "
+            "an If cannot give before opset 11",
+            help="make the axis constant",
+            lowest_opset=11,
+        )
+    form = None if onesided or length is not None else (*dims[:-1], 2)
+    return Replacement((_chosen(em, view.required("axis"), len(dims), places, transform, form),))
 
 
 def _chosen(
@@ -60,10 +71,15 @@ def _chosen(
     rank: int,
     places: list[int],
     transform: Callable[[int], ir.Value],
+    form: tuple[Dim, ...] | None,
 ) -> ir.Value:
-    """Return the transform along an axis that is known at run time, from one If per axis."""
+    """Return the transform along an axis that is known at run time, from one If per axis.
+
+    `form` is the shape of the result where it is the same for all axes.
+    """
     marks = axis_marks(em, axis, rank)
     result = transform(places[-1])
+    result.shape = None if form is None else ir.Shape(form)
     for place in places[:-1]:
         result = switch(em, marks, place, result, functools.partial(_at, transform, place))
     return result

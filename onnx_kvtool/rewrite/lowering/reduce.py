@@ -205,9 +205,12 @@ def _at_run_time(
         return em.op("Reshape", reduced, em.constant([], "scalar"), dtype=dtype)
     kept = em.op("Equal", marks, em.constant(0, "zero"), dtype=_BOOL)
     shape = em.op("Compress", em.op("Shape", reduced), kept, attributes={"axis": 0})
-    if count and not em.branches:  # below opset 10 the rank of what is cut has to be known
+    may_be_empty = not never_empty(data)
+    if count and may_be_empty and not em.branches:
+        # Below opset 10 the rank of what is cut has to be known. Not where the shape goes straight
+        # to a Reshape: onnxruntime 1.32 takes the one of the shape for one of the data.
         shape = em.op("Reshape", shape, em.constant([len(dims) - count], "rank"), hint="shape")
-    return reshape_literally(em, reduced, shape, empty=not never_empty(data))
+    return reshape_literally(em, reduced, shape, empty=may_be_empty)
 
 
 def _no_axes(em: Emitter, axes: ir.Value) -> ir.Value:

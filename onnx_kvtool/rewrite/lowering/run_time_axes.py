@@ -90,7 +90,8 @@ def _cut_out(
     if isinstance(dim, int):
         count = em.constant([dim], "count")
     else:
-        count = em.op("Gather", em.op("Shape", value), place, hint="count")
+        after = em.constant([axis + 1], "after")
+        count = em.op("Slice", em.op("Shape", value), place, after, hint="count")
     mark = em.op("Gather", marks, place, hint="mark")
     start = em.op("Mul", mark, count, hint="start")
     length = mark if is_reduced else start

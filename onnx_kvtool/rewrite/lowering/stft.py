@@ -15,6 +15,8 @@ from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_stft_17"]
 
+_MOST = 1 << 23
+"""Most elements of a matrix, 32 MiB of float32; from `LARGEST` on the file does not hold it."""
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
@@ -24,8 +26,8 @@ def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     signal (B, L, C) -> (B, frames, N, C) * window (N, 1) -> (B, frames, N * C)
     x matrix (N * C, K * 2) -> (B, frames, K, 2)
 
-    Of a length that is known at run time only the matrix is computed then, by Cos and Sin of angles
-    that are reduced to one turn before.
+    Of a length that is known at run time only, or large, the matrix is computed when the model
+    runs, by Cos and Sin of angles that are reduced to one turn before.
 
     Refuses a number of components that is unknown, and a length that makes the matrix too large.
     """
@@ -45,18 +47,21 @@ def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
         raise Refusal("unknown-element-type", f"the type of `{signal.name}` is unknown")
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     is_half = view.integer("onesided") != 0
+    elements = 0
     known, count = _length(context, em, signal, dims, window, length)
     if known is not None:
         if known <= 0:
             raise MalformedNode("bad-length", f"`frame_length` is {known}, expected at least 1")
-        if known * known * 4 > LARGEST:
-            text = f"STFT of length {known} would need a matrix of more than {LARGEST} elements"
+        elements = known * parts * (known // 2 + 1 if is_half else known) * 2
+        if elements > _MOST:
+            text = f"STFT of length {known} would need a matrix of more than {_MOST} elements"
             raise Refusal("too-large", text, lowest_opset=17)
+    if known is not None and elements <= LARGEST:
         table = dft_matrix(known, parts, None, inverse=False, onesided=is_half)
         flat = table.reshape(known * parts, -1).astype(wide.numpy())
-        matrix, numbered = em.constant(flat, "dft"), em.constant(np.arange(known), "elements")
+        matrix, numbered = em.constant(flat, "dft"), _counted(em, known, count)
     else:
-        numbered = em.op("Range", em.constant(0), count, em.constant(1), hint="elements")
+        numbered = _counted(em, known, count)
         matrix = _matrix(em, count, numbered, parts, is_half, wide)
     x = cast(em, signal, wide)
     x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
@@ -69,6 +74,13 @@ def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     product = em.op("MatMul", rows, matrix, dtype=wide)
     result = em.op("Reshape", product, em.constant([0, 0, -1, 2], "shape"), dtype=wide)
     return Replacement((cast(em, result, dtype),))
+
+
+def _counted(em: Emitter, known: int | None, count: ir.Value) -> ir.Value:
+    """Return 0, 1, ... of a length: (N,), int64."""
+    if known is not None:
+        return em.constant(np.arange(known), "elements")
+    return em.op("Range", em.constant(0), count, em.constant(1), hint="elements")
 
 
 def _scalar(em: Emitter, value: ir.Value) -> ir.Value:

@@ -9,9 +9,11 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.lower import lower
+from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.runtime import onnxruntime
 from tests.grids import part
-from tests.rewrite.lowering.single import check, one_node
+from tests.rewrite.lowering.single import check, one_node, refusal
 
 _RNG = np.random.default_rng(59)
 _DATA = _RNG.normal(size=(2, 3, 5)).astype(np.float32)
@@ -87,3 +89,36 @@ def test_there_is_no_if() -> None:
     model = one_node("ReduceSum", inputs, [np.float32], opset=18, dims=_NAMES, keepdims=0)
     lowered, _ = lower(ir.from_proto(model), opset=10, verify=False)
     assert "If" not in {node.op_type for _, _, node in nodes(lowered)}
+
+
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMax", "ReduceL2"])
+def test_onnxruntime_runs_what_drops_dimensions(op: str) -> None:
+    """It takes a Reshape of the shape for one of the data; onnx.reference is not asked here."""
+    inputs = {"data": _DATA, "axes": np.array([-1])}
+    model = one_node(op, inputs, [np.float32], opset=18, keepdims=0)
+    lowered, _ = lower(ir.from_proto(model), opset=9, verify=False)
+    (found,) = onnxruntime.Session(serialize(lowered), "").run(inputs).values()
+    function = {"ReduceSum": np.sum, "ReduceMax": np.max, "ReduceL2": np.linalg.norm}[op]
+    np.testing.assert_allclose(found, function(_DATA, axis=-1), rtol=1e-5)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2])
+def test_a_transform_of_the_same_length_is_cut_out(axis: int) -> None:
+    data = _RNG.normal(size=(2, 4, 5, 2)).astype(np.float32)
+    inputs = {"input": data, "dft_length": None, "axis": np.array(axis)}
+    model = one_node("DFT", inputs, [np.float32], opset=20)
+    place = axis if axis >= 0 else axis + 4
+    found = np.fft.fft(data[..., 0] + 1j * data[..., 1], axis=place)
+    expected = np.stack([found.real, found.imag], -1).astype(np.float32)
+    check(model, inputs, 10, [expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", [{"onesided": 1}, {"dft_length": np.array(3)}], ids=str)
+def test_a_transform_of_another_length_is_refused(form: Any) -> None:
+    data = np.zeros((2, 4, 5, 1), np.float32)
+    length = form.pop("dft_length", None)
+    inputs = {"input": data, "dft_length": length, "axis": np.array(0)}
+    constants = [] if length is None else ["dft_length"]
+    model = one_node("DFT", inputs, [np.float32], opset=20, constants=constants, **form)
+    found = refusal(model, 10)
+    assert (found.code, found.lowest_opset) == ("dynamic-input", 11)
