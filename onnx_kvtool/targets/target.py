@@ -293,7 +293,9 @@ def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[
     """Return what a release knows of operators to which onnxruntime added something."""
     found: dict[str, Known] = {}
     for step in steps:
-        if step["runtime"] == line["runtime"] and _number(step) <= _number(line):
+        if step["runtime"] == line.get("kernels", line["runtime"]) and _number(step) <= _number(
+            line
+        ):
             values = {name: tuple(these) for name, these in step.get("values", {}).items()}
             without = frozenset(step.get("without", ()))
             found[step["operator"]] = Known(step["inputs"], without, values)

@@ -76,6 +76,9 @@ PARTS: dict[str, tuple[str, str, int, dict[str, int], str]] = {
         "with a `bits` of `4`, here it is `8`",
     ),
     "an operator that came later": ("1.19.2", "GatherBlockQuantized", 3, {}, "imports no"),
+    "an input that was read wrongly": (
+        "1.30.0", "MultiHeadAttention", 9, {"num_heads": 2}, "with 8 inputs at most, here it has 9"
+    ),
 }  # fmt: skip
 
 
@@ -100,6 +103,14 @@ def test_a_form_that_came_later_is_no_operator_of_the_release(name: str) -> None
         kept = legalise(ir.from_proto(proto), 17, Options(), release=target.release, contrib="keep")
         for messages in ([f.message for f in found], [f.message for f in kept.refused]):
             assert [words in message for message in messages] == [True] * is_lacking
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime-node", "onnxruntime-web"])
+def test_a_package_of_npm_knows_what_the_release_of_its_version_knows(runtime: str) -> None:
+    release = find_target(runtime).release
+    same = find_target(f"onnxruntime@{release.version}").release
+    assert release.narrower == same.narrower
+    assert release.narrower["GroupQueryAttention"].inputs == 16
 
 
 @pytest.mark.parametrize("op", ["MatMulNBits", "GatherBlockQuantized", "DequantizeLinear"])
