@@ -1,0 +1,106 @@
+"""A newcomer's hour: the wheel in an empty environment, a model, and a page followed word by word.
+
+The first way deploys a decoder whose caches grow on an old runtime, which is there with its own
+Python and no kvtool. The second asks from Python what a cache costs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onnx_kvtool import __version__
+from tests.compat.environments import installed
+from tests.page_examples import ROOT, Example, examples, matches
+from tests.test_strangers import shell
+
+pytestmark = pytest.mark.slow
+
+OLD = "1.17.3"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with an environment in which the wheel was installed, and the fixtures."""
+    home = tmp_path_factory.mktemp("newcomer")
+    wheel = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home / "dist"]
+    subprocess.run(wheel, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    shutil.copytree(ROOT / "fixtures", home / "fixtures")
+    status, printed = shell("python3 -m venv .venv && .venv/bin/pip install -q dist/*.whl", home)
+    assert status == 0, printed
+    return home
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def take_the_model(text: str, home: Path) -> None:
+    """Copy the model that a guide says to take, under the name that it says."""
+    found = re.search(r"take\s+`(fixtures/\S+\.onnx)` as `(\S+\.onnx)`", text)
+    assert found is not None, "the guide does not say with which model it can be followed"
+    shutil.copy(home / found[1], home / found[2])
+
+
+def follow(example: Example, home: Path) -> str:
+    """Run an example as it stands, hold what it prints against the page, and return that."""
+    code = example.code
+    if example.language == "python":
+        (home / "example.py").write_text(code, encoding="utf-8")
+        code = "python example.py"
+    status, printed = shell(code, home)
+    assert status == 0, f"{example.code}\n{printed}"
+    if example.shown is not None:
+        whole = example.language == "session"
+        assert matches(printed, example.shown, whole=whole), f"{example.code}\n{printed}"
+    return printed
+
+
+def test_the_wheel_says_its_version_in_an_empty_environment(home: Path) -> None:
+    assert shell("kvtool --version", home) == (0, f"kvtool {__version__}\n")
+    status, printed = shell("python -c 'import onnx_kvtool as kv; print(kv.__version__)'", home)
+    assert (status, printed) == (0, f"{__version__}\n")
+    status, printed = shell("pip check", home)
+    assert status == 0, printed
+
+
+@pytest.mark.needs_onnxruntime("1.29")
+def test_a_growing_decoder_runs_on_an_old_runtime(home: Path) -> None:
+    text = page("guides/hugging-face.md")
+    take_the_model(text, home)
+    *steps, host = examples(text)
+    for step in steps:
+        follow(step, home)
+    follow(host, home)  # whose last lines compare the three models
+    loop = host.code.partition("\nexpected = ")[0]
+    told = []
+    for model, rows, python in (
+        ("growing.onnx", 0, home / ".venv/bin/python"),
+        ("old.onnx", 64, installed("onnxruntime", OLD)),
+    ):
+        call = f'print(onnxruntime.__version__, *generate("{model}", [7, 3, 11], 20, {rows}))'
+        (home / "host.py").write_text(f"{loop}\n\n{call}\n", encoding="utf-8")
+        status, printed = shell(f"'{python}' host.py", home)
+        assert status == 0, printed
+        told.append(printed.split())
+    (_, *expected), (version, *tokens) = told
+    assert version == OLD
+    assert tokens == expected and len(tokens) == 23
+
+
+@pytest.mark.needs_onnxruntime("1.29")
+def test_what_a_cache_costs_is_answered_from_python(home: Path) -> None:
+    text = page("guides/cache-cost.md")
+    take_the_model(text, home)
+    found = list(examples(text))
+    told = [follow(example, home) for example in found]
+    last = [
+        words for example, words in zip(found, told, strict=True) if example.language == "python"
+    ]
+    assert re.search(r"^256 B for a token\n", last[-1])
+    assert (home / "decoder.html").read_text(encoding="utf-8").startswith("<!")
