@@ -6,10 +6,14 @@ from typing import Any
 
 import click
 
-from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import data_format_option, dim_option
+from onnx_kvtool.cli.command import command, offers
+from onnx_kvtool.cli.options import (
+    data_format_option,
+    dim_option,
+    number_option,
+    seed_option,
+)
 from onnx_kvtool.cli.output import write_json
-from onnx_kvtool.cli.types import Whole
 from onnx_kvtool.core.choices import ReportFormat
 from onnx_kvtool.core.files.places import check_source
 
@@ -45,66 +49,19 @@ See also:
     required=True,
     shell_complete=offers("models"),
 )
-@option(
-    "--prompt",
-    type=Whole(min=1),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Tokens of the prompt.",
-    section="Work",
+@number_option("--prompt", "Tokens of the prompt.", "Work", default=64)
+@number_option(
+    "--tokens", "Tokens to make, that of the prompt among them.", "Work", least=2, default=32
 )
-@option(
-    "--tokens",
-    type=Whole(min=2),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Tokens to make, that of the prompt among them.",
-    section="Work",
-)
-@option(
+@number_option(
     "--context",
-    type=Whole(min=1),
-    metavar="N",
-    help="Rows that stand before the steps; beyond the prompt they are zeros.  [default: the"
-    " prompt]",
-    section="Work",
+    "Rows that stand before the steps; beyond the prompt they are zeros.  [default: the prompt]",
+    "Work",
 )
-@option(
-    "--batch",
-    type=Whole(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Sequences.",
-    section="Work",
-)
-@option(
-    "--seed",
-    type=Whole(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="For the tokens of the prompt.",
-    section="Work",
-)
-@option(
-    "--rounds",
-    type=Whole(min=1),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="How often each model does it, in turns.",
-    section="Runs",
-)
-@option(
-    "--threads",
-    type=Whole(min=1),
-    metavar="N",
-    help="Threads that a node may use.  [default: one for each core]",
-    section="Runs",
-)
+@number_option("--batch", "Sequences.", "Work", default=1)
+@seed_option("For the tokens of the prompt.", "Work")
+@number_option("--rounds", "How often each model does it, in turns.", "Runs", default=3)
+@number_option("--threads", "Threads that a node may use.  [default: one for each core]", "Runs")
 @dim_option
 @data_format_option
 @click.pass_context

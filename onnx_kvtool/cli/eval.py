@@ -7,9 +7,14 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import data_format_option, dim_option
+from onnx_kvtool.cli.options import (
+    data_format_option,
+    dim_option,
+    number_option,
+    seed_option,
+)
 from onnx_kvtool.cli.output import report_place, stem_of, write_json
-from onnx_kvtool.cli.types import ReportFile, Whole, Word
+from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.choices import ReportFormat, RuntimeName, words
 from onnx_kvtool.core.files.places import check_source
@@ -82,15 +87,7 @@ def _pairs(
     " positions lie in range.",
     section="Input",
 )
-@option(
-    "--seed",
-    type=Whole(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of what is drawn.",
-    section="Input",
-)
+@seed_option("Seed of what is drawn.")
 @dim_option
 @option(
     "--node",
@@ -113,14 +110,12 @@ def _pairs(
     help="Show each node that runs: its outputs, its time.",
     section="Output",
 )
-@option(
+@number_option(
     "--steps",
-    type=Whole(min=0),
+    "Decode steps after the first run, with each present fed back to its past.",
+    "What to run",
+    least=0,
     default=0,
-    show_default=True,
-    metavar="N",
-    help="Decode steps after the first run, with each present fed back to its past.",
-    section="What to run",
 )
 @option(
     "--runtime",
@@ -143,12 +138,10 @@ def _pairs(
     help="Run this operator of the default domain, not a model.",
     section="A single operator",
 )
-@option(
+@number_option(
     "--opset",
-    type=Whole(min=1),
-    metavar="N",
-    help="Opset of the operator.  [default: the one that brought its newest version]",
-    section="A single operator",
+    "Opset of the operator.  [default: the one that brought its newest version]",
+    "A single operator",
 )
 @option(
     "--attr",

@@ -20,7 +20,9 @@ __all__ = [
     "dim_option",
     "format_option",
     "model_argument",
+    "number_option",
     "output_options",
+    "seed_option",
     "static_option",
     "verify_options",
 ]
@@ -71,6 +73,34 @@ def model_argument(command: F) -> F:
         metavar="MODEL",
         shell_complete=offers("models"),
     )(command)
+
+
+def number_option(
+    name: str, help: str, section: str, *, least: int = 1, default: int | None = None
+) -> Callable[[F], F]:
+    """Return what adds an option whose value is a number, `N` in the help.
+
+    Args:
+        name: What it is called.
+        help: What it means; it tells the default itself where that is no number.
+        section: Where `--help` has it.
+        least: The least number that it takes.
+        default: What holds without it; None where the command decides.
+    """
+    return option(
+        name,
+        type=Whole(min=least),
+        default=default,
+        show_default=default is not None,
+        metavar="N",
+        help=help,
+        section=section,
+    )
+
+
+def seed_option(help: str, section: str = "Input") -> Callable[[F], F]:
+    """Return what adds `--seed`, 0 unless it is given."""
+    return number_option("--seed", help, section, least=0, default=0)
 
 
 def output_options(command: F) -> F:
@@ -126,12 +156,10 @@ def verify_options(command: F) -> F:
     """Add `--verify`, `--no-verify`, `--verify-steps` and `--verify-budget`."""
     for decorate in (
         budget_option,
-        option(
+        number_option(
             "--verify-steps",
-            type=Whole(min=1),
-            metavar="N",
-            help="Decode steps of each verification run, the caches fed back.  [default: 2]",
-            section="Verification",
+            "Decode steps of each verification run, the caches fed back.  [default: 2]",
+            "Verification",
         ),
         option(
             "--verify/--no-verify",

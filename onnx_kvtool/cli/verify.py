@@ -7,9 +7,15 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import budget_option, data_format_option, dim_option
+from onnx_kvtool.cli.options import (
+    budget_option,
+    data_format_option,
+    dim_option,
+    number_option,
+    seed_option,
+)
 from onnx_kvtool.cli.output import write_json
-from onnx_kvtool.cli.types import Tolerance, Whole, Word
+from onnx_kvtool.cli.types import Tolerance, Word
 from onnx_kvtool.core.choices import ReportFormat, RuntimeChoice, words
 from onnx_kvtool.core.files.places import check_source
 
@@ -52,29 +58,14 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
     metavar="B",
     shell_complete=offers("models"),
 )
-@option(
-    "--cases",
-    type=Whole(min=1),
-    metavar="N",
-    help="Sets of inputs, of different shapes.  [default: 4]",
-    section="Input",
-)
-@option(
+@number_option("--cases", "Sets of inputs, of different shapes.  [default: 4]", "Input")
+@number_option(
     "--steps",
-    type=Whole(min=0),
-    metavar="N",
-    help="Decode steps after the first run of each case, the caches fed back.  [default: 2]",
-    section="Input",
+    "Decode steps after the first run of each case, the caches fed back.  [default: 2]",
+    "Input",
+    least=0,
 )
-@option(
-    "--seed",
-    type=Whole(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of the inputs.",
-    section="Input",
-)
+@seed_option("Seed of the inputs.")
 @dim_option
 @budget_option
 @option(
