@@ -18,7 +18,7 @@ from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
 from onnx_kvtool.core.files.places import check_source
 
-__all__ = ["check"]
+__all__ = ["SUFFIXES", "check"]
 
 _EPILOG = """\b
 Exit codes:
@@ -45,7 +45,7 @@ See also:
 """
 
 
-_SUFFIXES = {
+SUFFIXES = {
     "text": ".txt",
     "concise": ".txt",
     "json": ".json",
@@ -274,7 +274,7 @@ def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any)
     from onnx_kvtool.commands.check_settings import resolve
 
     settings = resolve(CheckRequest(**options))
-    name = f"kvtool-check{_SUFFIXES[settings.output_format]}"
+    name = f"kvtool-check{SUFFIXES[settings.output_format]}"
     options["output"] = report_place(options["output"], None, name)
     request = CheckRequest(**options)
     with ShownFindings(settings, options["output"], context.color, quiet, verbose) as shown:

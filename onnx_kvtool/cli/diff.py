@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from onnx_kvtool.cli.command import KvtoolCommand, offers, option
-from onnx_kvtool.cli.output import write_data
+from onnx_kvtool.cli.output import report_place, write_data
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import DiffFormat, DiffWeights, words
+from onnx_kvtool.core.files.places import check_source
 
 if TYPE_CHECKING:
     from onnx_kvtool.review.report import DiffReport
@@ -67,6 +68,15 @@ class _DiffCommand(KvtoolCommand):
         return super().parse_args(ctx, args)
 
 
+_SUFFIXES: dict[DiffFormat, str] = {
+    "text": ".txt",
+    "json": ".json",
+    "markdown": ".md",
+    "html": ".html",
+}
+"""Of the file that a report becomes in a directory."""
+
+
 def _are_from_git(given: list[str]) -> bool:
     hashes, modes = (given[2], given[5]), (given[3], given[6])
     return all(map(_HEX.fullmatch, hashes)) and all(map(_MODE.fullmatch, modes))
@@ -105,7 +115,8 @@ def _model(name: str) -> Callable[[F], F]:
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the report; standard output unless given.",
+    help="Where to write the report, in a directory as `kvtool-diff.html` and such; standard output"
+    " unless given.",
 )
 @click.pass_context
 def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -> None:
@@ -121,6 +132,11 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
     at a time. As the external diff driver of git (`git config diff.onnx.command "kvtool diff"`), it
     takes git's arguments, and exits with 0 when models differ.
     """
+    for model in (options["old"], options["new"]):
+        check_source(model, remote=True)
+    name = f"kvtool-diff{_SUFFIXES[output_format]}"
+    options["output"] = report_place(options["output"], None, name)
+
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.diff import DiffRequest, added_or_removed, run
 

@@ -7,9 +7,12 @@ from typing import Any, cast
 
 import click
 
+from onnx_kvtool.cli.check import SUFFIXES
 from onnx_kvtool.cli.command import command, option
+from onnx_kvtool.cli.output import report_place
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
+from onnx_kvtool.core.files.places import check_source
 
 __all__ = ["merge"]
 
@@ -53,7 +56,8 @@ See also:
     "--output",
     type=ReportFile(allow_dash=True),
     metavar="FILE",
-    help="Where to write the result; standard output unless given.",
+    help="Where to write the result, in a directory as `kvtool-check.sarif` and such; standard"
+    " output unless given.",
 )
 @option(
     "--fail-on",
@@ -70,6 +74,10 @@ def merge(context: click.Context, /, **options: Any) -> None:
 
     JSON reports of `--shard I/N` have to be there for each part: a job that was lost is no success.
     """
+    for report in options["reports"]:
+        check_source(report, suffix="")
+    report_place(options["output"], None, "")  # what it is called there depends on the reports
+
     from onnx_kvtool.cli.findings import ShownFindings, Sink
     from onnx_kvtool.commands.check_settings import Settings
     from onnx_kvtool.commands.merge import MergeRequest, parts, resolve_format
@@ -78,8 +86,10 @@ def merge(context: click.Context, /, **options: Any) -> None:
     from onnx_kvtool.report.findings.text import closing
     from onnx_kvtool.report.text import print_talk
 
+    wanted = resolve_format(MergeRequest(**options))
+    name = f"kvtool-check{SUFFIXES[wanted]}"
+    options["output"] = report_place(options["output"], None, name)
     request = MergeRequest(**options)
-    wanted = resolve_format(request)
     fail_on: Severity = request.fail_on or "error"
     reports = parts(request)
     first = next(reports)

@@ -53,7 +53,8 @@ def test_help_is_a_page_of_a_manual(kvtool, name) -> None:
     assert [line[2] for line in codes] == sorted(line[2] for line in codes)
     assert codes[0].startswith("  0  ") and codes[-1] == "  4  a bug in kvtool"
     assert len(shown) >= 2
-    assert all(line.startswith(f"  kvtool {name}") for line in shown)
+    others_first = ("check",) if name == "merge" else ()  # what it merges has to be made
+    assert all(line.split()[:2] in [["kvtool", n] for n in (name, *others_first)] for line in shown)
     named = [word for line in others for word in re.split(r",? ", line.strip().partition("  ")[0])]
     assert {word for word in named if not word.startswith("-")} <= set(COMMANDS) - {name}
 

@@ -38,12 +38,13 @@ def spoken_name(source: str) -> str:
     return "standard input" if source == "-" else f"`{shown(source)}`"
 
 
-def check_source(source: str, *, remote: bool = False) -> None:
+def check_source(source: str, *, remote: bool = False, suffix: str = ".onnx") -> None:
     """Refuse a model that is not there.
 
     Args:
         source: Path of a model, or `-`, of which nothing is known yet.
         remote: Whether it may be a URL, which is not looked at yet.
+        suffix: How names end of which one that is near may be meant.
 
     Raises:
         UnreadableModel: If there is no such file, it is a directory, or the system refuses to open
@@ -60,7 +61,7 @@ def check_source(source: str, *, remote: bool = False) -> None:
             "`diff` read",
             help="fetch the model with its data files first",
         )
-    with reading(source):
+    with reading(source, suffix=suffix):
         mode = os.stat(source).st_mode
         if stat.S_ISDIR(mode):
             raise UnreadableModel(
@@ -72,7 +73,7 @@ def check_source(source: str, *, remote: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def reading(source: str) -> Iterator[None]:
+def reading(source: str, *, suffix: str = ".onnx") -> Iterator[None]:
     """Say of what fails in the block that `source` cannot be read.
 
     Raises:
@@ -83,7 +84,7 @@ def reading(source: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise UnreadableModel(
-            f"{name} does not exist", help=missing_file_help(source, ".onnx")
+            f"{name} does not exist", help=missing_file_help(source, suffix)
         ) from error
     except OSError as error:
         raise UnreadableModel(f"{name} cannot be read: {error.strerror or error}") from error
