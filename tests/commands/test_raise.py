@@ -82,6 +82,8 @@ def test_the_json_has_the_keys_of_the_contract(path: str) -> None:
     } == {
         "graph": "decoder",
         "node": "write_present",
+        "index": 13,
+        "op": "ScatterElements",
         "axis": 1,
         "mode": "linear",
         "past": "cache",
@@ -94,7 +96,9 @@ def test_the_json_has_the_keys_of_the_contract(path: str) -> None:
     assert (cache["past"], cache["present"], cache["mode"]) == ("cache", "present", "linear")
     assert set(cache) == {"past", "present", "capacity", "mode", "from"}
     assert (found["attention"], found["contrib"], found["inputs_added"]) == ([], [], [])
-    assert set(refusal) == {"graph", "node", "reason_code", "reason", "assumption"}
+    place = {"graph", "node", "index", "op", "value"}
+    reason = {"reason_code", "reason", "help", "severity", "blocks", "lowest_opset", "assumption"}
+    assert set(refusal) == place | reason
 
 
 def test_every_update_can_be_required(path: str) -> None:
