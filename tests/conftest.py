@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -121,18 +121,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the first case of each test for `--quick`, of those that other options select."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Leave the first case of each test for `--quick`, of those that other options select.
+
+    Properties are left out first: where there is none, hypothesis does not read all of kvtool for
+    the constants in it.
+    """
     if not config.option.quick:
-        return
+        return (yield)
+    _leave(items, [item for item in items if not _is_property(item)], config)
+    yield
     first: dict[str, pytest.Item] = {}
     for item in items:
-        if not any(item.get_closest_marker(name) for name in ("hypothesis", "long")):
+        if item.get_closest_marker("long") is None:
             first.setdefault(item.nodeid.partition("[")[0], item)
-    kept = {id(item) for item in first.values()}
-    config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
-    items[:] = first.values()
+    _leave(items, [*first.values()], config)
+    return None
+
+
+def _leave(items: list[pytest.Item], kept: list[pytest.Item], config: pytest.Config) -> None:
+    known = {id(item) for item in kept}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in known])
+    items[:] = kept
+
+
+def _is_property(item: pytest.Item) -> bool:
+    return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 def pytest_collection_finish() -> None:
@@ -154,8 +171,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     assert not re.search(r" at 0x[0-9a-f]{6}", item.nodeid), f"an address names {item.nodeid}"
     if thins_out(item):
         item.add_marker("exhaustive")
-    test = getattr(item, "obj", None)
-    if _asks(item.config, "exhaustive") and getattr(test, "is_hypothesis_test", False):
+    if _asks(item.config, "exhaustive") and _is_property(item):
         item.add_marker("exhaustive")
 
 

@@ -14,7 +14,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
-from tests.grids import grid
+from tests.grids import grid, part
 from tests.growing_models import CHUNKS, Arrays, Conversation, Host, conversation
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "growing"
@@ -140,7 +140,7 @@ FORMS = {
 
 @pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
-@grid(40, name=NAMES, form=FORMS)
+@grid(120, name=NAMES, form=FORMS)
 def test_a_fixed_form_answers_as_the_growing_one(name: str, form: tuple[str, int]) -> None:
     """In both runtimes; bit for bit in one of them where no operator has become another.
 
@@ -175,6 +175,7 @@ AROUND = {
 
 @pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.28")
+@part(4)
 @pytest.mark.parametrize("attention", ["auto", "full"])
 @pytest.mark.parametrize("name", ROLLING)
 def test_a_circular_cache_is_read_as_it_lies(name: str, attention: AttentionChoice) -> None:

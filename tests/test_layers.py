@@ -28,6 +28,7 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_no_module_imports_what_its_layer_may_not(root: Path) -> None:
     result = lint_imports(root)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -101,11 +102,12 @@ def test_a_forbidden_import_is_found(said: str, module: str, line: str, contract
     assert f"{importer} -> {imported} " in said, said
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_a_package_without_a_place_in_the_layers_is_refused(root: Path, tmp_path: Path) -> None:
     assert "cli ->" in broken(planted(root, tmp_path, {"stray/__init__.py": ""}))
 
 
+@pytest.mark.long
 def test_no_imports_go_round_in_a_circle(root: Path) -> None:
     arrows = imports(root)
     assert (circles(arrows), circles(rooms(arrows))) == ([], [])

@@ -50,7 +50,7 @@ def is_run(page: str, example: Example) -> bool:
     return not any(page == of and example.first_line.startswith(start) for of, start in NOT_RUN)
 
 
-OFTEN = ("README.md", "docs/index.md", "docs/commands/lower.md", "docs/commands/raise.md")
+OFTEN = ("README.md", "docs/index.md", "docs/commands/lower.md")
 """Pages whose examples run by default; those of the others are exhaustive."""
 
 
@@ -90,9 +90,15 @@ def help_examples(command: click.Command) -> list[str]:
     return re.findall(r"^  (kvtool .*?)(?:  .*)?$", command.epilog or "", re.MULTILINE)
 
 
+RARELY = ("bench", "check", "lower", "raise", "verify")
+"""Commands whose examples take seconds; all are held against the options by default."""
+
+
 @pytest.mark.long
 @pytest.mark.needs_onnxruntime("1.29")
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [*(name for name in COMMANDS if name not in RARELY), *rest(*RARELY)]
+)
 def test_examples_in_the_help_of_a_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None
 ) -> None:
@@ -114,7 +120,7 @@ def test_examples_in_the_help_of_a_command(
         assert "Traceback" not in printed
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_files_are_opened_as_a_shell_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_environment: None
 ) -> None:

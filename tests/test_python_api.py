@@ -10,6 +10,7 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from tests.grids import each
 
 MODEL = Path("fixtures/models/native/llama_static.onnx")
 
@@ -97,7 +98,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("function", "arguments", "message"), CALLS)
+@each(("function", "arguments", "message"), CALLS)
 def test_an_argument_that_the_command_line_cannot_give_is_wrong_usage(
     function, arguments, message, root: Path
 ) -> None:
@@ -113,8 +114,8 @@ TAKE_A_MODEL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("thing", NO_MODEL, ids=lambda thing: type(thing).__name__)
-@pytest.mark.parametrize("function", TAKE_A_MODEL)
+@each("thing", NO_MODEL)
+@each("function", TAKE_A_MODEL)
 def test_what_is_no_model_is_wrong_usage(function, thing) -> None:
     with pytest.raises(kv.UsageError, match="a model is a path, an `onnx"):
         function(thing)

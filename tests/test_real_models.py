@@ -22,6 +22,7 @@ from benchmarks.real_models import (
     write,
 )
 from benchmarks.real_models.__main__ import main
+from tests.grids import rest, thinned
 
 NO_KERNEL = {"bf16": "MatMul(13)", "fp8": "TensorScatter(24)"}
 """What onnxruntime 1.31 lacks for a type; these run in the reference runtime."""
@@ -29,7 +30,7 @@ NO_KERNEL = {"bf16": "MatMul(13)", "fp8": "TensorScatter(24)"}
 GIBIBYTES = {"qwen-0.5b-fp32": 2.35, "llama-1b-fp16": 2.30, "llama-7b-fp16": 12.55}
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", thinned([*CONFIGURATIONS], 2))
 def test_kind(name: str, tmp_path: Path) -> None:
     configuration = tiny(CONFIGURATIONS[name])
     path = write(configuration, tmp_path)
@@ -71,6 +72,7 @@ def test_seed_decides_the_weights(tmp_path: Path) -> None:
     assert one != other
 
 
+@pytest.mark.long
 def test_large_matrix_repeats_no_row(tmp_path: Path) -> None:
     """What is drawn is shorter than the largest matrices and repeated."""
     configuration = replace(tiny(CONFIGURATIONS["llama-1b-fp16"]), hidden=1024, vocabulary=8192)
@@ -108,7 +110,7 @@ def test_impossible_configuration(wrong: dict[str, str]) -> None:
         Configuration(**{**sizes, "intermediate": 96, "vocabulary": 160, **wrong})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["qwen-0.5b-fp32", "llama-1b-fp16", "llama-1b-int4"])
+@pytest.mark.parametrize("name", ["qwen-0.5b-fp32", *rest("llama-1b-fp16", "llama-1b-int4")])
 def test_sessions_bound_in_place_decode_alike(name: str, tmp_path: Path) -> None:
     """What the benchmark times: a prompt, then tokens, native and lowered for a batch of one."""
     configuration = tiny(CONFIGURATIONS[name])

@@ -80,6 +80,10 @@ class Text:
         return re.sub(r"`[^`]*`", "`", self.text)
 
 
+_TEXTS = (ast.Constant, ast.JoinedStr, ast.BinOp, ast.IfExp)
+"""What `flat` knows."""
+
+
 def flat(node: ast.expr) -> list[str]:
     """Return the texts that an expression may have; none if it is no text."""
     if isinstance(node, ast.Constant):
@@ -104,6 +108,12 @@ def trees() -> list[tuple[str, ast.Module]]:
     ]
 
 
+@cache
+def walked() -> list[tuple[str, list[ast.AST]]]:
+    """Return all nodes of each module."""
+    return [(module, [*ast.walk(tree)]) for module, tree in trees()]
+
+
 def errors() -> dict[str, type[KvtoolError]]:
     """Return the classes of errors, by name."""
     for info in pkgutil.walk_packages(onnx_kvtool.__path__, "onnx_kvtool."):
@@ -123,8 +133,8 @@ def calls() -> list[tuple[str, str, ast.Call]]:
     """Return every call that makes a message: where, the name that is called, the call."""
     names = {**dict.fromkeys(errors(), 0), **MESSAGE_AT}
     found = []
-    for module, tree in trees():
-        for node in ast.walk(tree):
+    for module, nodes in walked():
+        for node in nodes:
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
                 if name in names:
@@ -157,18 +167,19 @@ def remedies() -> list[Text]:
 def prose() -> list[Text]:
     """Return every text of more than one word that is no docstring and no example."""
     found = []
-    for module, tree in trees():
+    is_words = re.compile(r"[A-Za-z`}] [A-Za-z`{]")
+    for module, nodes in walked():
         if module in NO_PROSE:
             continue
-        docs = {n.value for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+        docs = {n.value for n in nodes if isinstance(n, ast.Expr)}
         inner: set[ast.AST] = set()
-        for node in ast.walk(tree):
-            if node in inner or not isinstance(node, ast.expr) or not flat(node):
+        for node in nodes:
+            if not isinstance(node, _TEXTS) or node in inner or not flat(node):
                 continue
-            inner.update(ast.walk(node))
+            if not isinstance(node, ast.Constant):
+                inner.update(ast.walk(node))
             if node in docs or isinstance(node, ast.IfExp):
                 continue
-            is_words = re.compile(r"[A-Za-z`}] [A-Za-z`{]")
             found += [
                 Text(f"{module}:{node.lineno}", text)
                 for text in flat(node)
@@ -275,18 +286,18 @@ def test_what_one_suggests_is_a_question_and_nothing_else_is() -> None:
     assert all(text.startswith("did you mean `") for text in questions), questions
 
 
-def imported(tree: ast.Module) -> set[str]:
+def imported(nodes: list[ast.AST]) -> set[str]:
     """Return the modules that a module imports by name."""
     return {
         alias.name if isinstance(node, ast.Import) else str(node.module)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
 
 
 def test_suggestions_are_made_in_one_place() -> None:
-    makers = {module for module, tree in trees() if "difflib" in imported(tree)}
+    makers = {module for module, nodes in walked() if "difflib" in imported(nodes)}
     # The difference of two texts, and codes, which are near when characters are in place.
     assert makers == {"core/suggestion.py", "lint/onnx_text.py", "lint/settings/selection.py"}
 

@@ -242,6 +242,7 @@ def test_the_action_annotates(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.exhaustive
 def test_the_action_writes_sarif(tmp_path: Path) -> None:
     save(CLEAN, tmp_path / "a.onnx")
     result = run_action(tmp_path, format="sarif", output="kvtool.sarif", args="--select KV0")

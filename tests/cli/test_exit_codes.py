@@ -129,7 +129,7 @@ def test_color(
 @pytest.mark.parametrize(
     "arguments",
     [
-        pytest.param(["inspect", MODEL, "--nodes"], id="a table"),
+        pytest.param(["inspect", MODEL, "--nodes"], id="a table", marks=pytest.mark.exhaustive),
         pytest.param(
             ["inspect", MODEL, "--format", "json"], id="JSON", marks=pytest.mark.exhaustive
         ),

@@ -162,6 +162,7 @@ def test_an_interrupt_says_that_nothing_was_written(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_after_the_model_is_in_place_says_so(tmp_path: Path) -> None:
     """The report is all that is missing then."""
     code = waiting("onnx_kvtool.report.text", "print_talk", 20)

@@ -49,7 +49,7 @@ def shell(tmp_path: Path, plain_environment: None) -> Shell:
 
 
 @pytest.mark.parametrize(
-    "command", ["targets", "--version", *rest("--help", "help", "inspect m.onnx")]
+    "command", ["targets", *rest("--version", "--help", "help", "inspect m.onnx")]
 )
 def test_standard_output_that_is_closed_is_an_error(shell: Shell, command: str) -> None:
     result = shell(f"kvtool {command} >&-")
@@ -59,7 +59,7 @@ def test_standard_output_that_is_closed_is_an_error(shell: Shell, command: str) 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
-    "command", ["inspect m.onnx", "--version", *rest("--help", "help", "targets")]
+    "command", ["--version", *rest("inspect m.onnx", "--help", "help", "targets")]
 )
 def test_a_full_disk_behind_standard_output_is_an_error(shell: Shell, command: str) -> None:
     result = shell(f"kvtool {command} > /dev/full")
@@ -70,7 +70,7 @@ def test_a_full_disk_behind_standard_output_is_an_error(shell: Shell, command: s
     )
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_talk_that_nobody_can_hear_stops_nothing(shell: Shell, tmp_path: Path) -> None:
     """Nor does what libraries print end up in a file that gets the number of a closed stream."""
     result = shell("kvtool lower m.onnx -o out.onnx --verify-steps 1 <&- >&- 2>&-")
@@ -92,7 +92,7 @@ def test_a_reader_that_leaves_early_is_no_error(shell: Shell, command: str) -> N
     assert result.stderr == b""
 
 
-@part(5)
+@part(9)
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 @pytest.mark.parametrize("command", ["inspect n.onnx --nodes", "check n.onnx", "infer n.onnx"])
 def test_a_name_in_any_script_can_be_printed(
@@ -113,6 +113,7 @@ def test_a_name_in_any_script_can_be_printed(
         assert ("für/" if encoding != "ascii" else "f\\xfcr/") in text
 
 
+@pytest.mark.exhaustive
 def test_a_locale_without_utf_8_changes_nothing(shell: Shell) -> None:
     line = "kvtool inspect 'nosüch.onnx'"
     plain = shell(line, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")

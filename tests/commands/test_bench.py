@@ -47,7 +47,7 @@ def test_a_growing_model_and_its_fixed_form(root: Path, tmp_path: Path, kvtool) 
     }  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_a_model_that_does_not_load_stands_beside_one_that_runs(root: Path, kvtool) -> None:
     result = kvtool("bench", str(root / LLAMA), str(root / BROKEN), "--prompt", "3", "--tokens=2")
     assert result.exit_code == 1
@@ -55,7 +55,7 @@ def test_a_model_that_does_not_load_stands_beside_one_that_runs(root: Path, kvto
     assert "tokens:" not in result.stdout
 
 
-@pytest.mark.long
+@pytest.mark.exhaustive
 def test_models_in_memory_and_one_without_room(root: Path) -> None:
     message = onnx.load(root / LLAMA)
     report = kv.bench([message, kv.load(root / LLAMA)], prompt=3, tokens=2, rounds=1, batch=2)
@@ -75,6 +75,7 @@ def test_a_process_that_ends_is_a_failure(root: Path) -> None:
     worker.close()
 
 
+@pytest.mark.long
 def test_a_model_that_does_not_load_leaves_no_process(root: Path, monkeypatch) -> None:
     closed = []
     close = Worker.close

@@ -98,12 +98,13 @@ def cases() -> tuple[Case, ...]:
 
 
 @functools.cache
-def few() -> tuple[Case, ...]:
-    """Return the first and the last case of each operator."""
+def few(*, both: bool = True) -> tuple[Case, ...]:
+    """Return the first and the last case of each operator, or the last one alone."""
     found: dict[str, list[Case]] = {}
     for case in cases():
         found.setdefault(case.model.graph.node[0].op_type, []).append(case)
-    chosen = {id(case) for group in found.values() for case in (group[0], group[-1])}
+    places = (0, -1) if both else (-1,)
+    chosen = {id(group[place]) for group in found.values() for place in places}
     return tuple(case for case in cases() if id(case) in chosen)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import onnx
 import onnx.parser
-import pytest
 
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.targets.target import find_target
+from tests.grids import each
 
 __all__ = ["Case", "cases", "check_case", "findings"]
 
@@ -46,8 +46,8 @@ class Case:
 
 
 def cases(lines: Iterable[Case]) -> Any:
-    """Parametrize a test with `case`, by name."""
-    return pytest.mark.parametrize("case", [pytest.param(line, id=line.name) for line in lines])
+    """Hold all lines in one test, as `case`."""
+    return each("case", {line.name: line for line in lines})
 
 
 def findings(

@@ -26,11 +26,18 @@ HEADINGS = ["What it does", "Why is this bad?", "Fix safety", "References"]
 GROUPS = ("KV0", "KV1", "KV2", "KV3", "MD4", "XD5", "ON6")
 
 each_rule = each("rule", RULES)
-by_rule = pytest.mark.parametrize("rule", RULES.values(), ids=CODES)
 
 
 def example(rule: Rule, text: str, directory: Path) -> list[Finding]:
-    """Return what a rule finds in an example, with the files of the rule beside it."""
+    """Return what a rule finds in an example, with the files of the rule beside it.
+
+    Args:
+        rule: The rule.
+        text: The example.
+        directory: Where a folder for the example is made.
+    """
+    directory /= rule.code
+    directory.mkdir()
     for name, size in rule.example_files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(bytes(size))
@@ -83,12 +90,12 @@ def test_the_docstring_has_its_headings_in_order(rule: Rule) -> None:
     assert not re.search(r"^```", rule.text, re.MULTILINE), "examples are `bad` and `good`"
 
 
-@by_rule
+@each_rule
 def test_the_bad_example_triggers_the_rule(rule: Rule, tmp_path: Path) -> None:
     assert {finding.code for finding in example(rule, rule.bad, tmp_path)} == {rule.code}
 
 
-@by_rule
+@each_rule
 def test_the_good_example_does_not(rule: Rule, tmp_path: Path) -> None:
     assert example(rule, rule.good, tmp_path) == []
 
@@ -108,7 +115,7 @@ def test_a_rule_is_of_one_kind(rule: Rule) -> None:
     assert rule.runtime == "any" or rule.example_target.startswith(rule.runtime)
 
 
-@by_rule
+@each_rule
 def test_the_fix_is_declared(rule: Rule, tmp_path: Path) -> None:
     fixes = [f.fix for f in example(rule, rule.bad, tmp_path) if f.fix is not None]
     assert bool(fixes) == (rule.fix is not None)

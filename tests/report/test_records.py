@@ -96,7 +96,7 @@ def in_the_root(root, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def calls() -> list[Any]:
     return [
-        pytest.param(c, id=name, marks=[pytest.mark.long] if name in LONG else [])
+        pytest.param(c, id=name, marks=[pytest.mark.exhaustive] if name in LONG else [])
         for name, c in CALLS.items()
     ]
 

@@ -132,7 +132,8 @@ def test_what_is_written_is_what_was_computed(opset: int) -> None:
         assert actual[scatter.outputs[0].name or ""].tobytes() == expected.tobytes()
 
 
-@part(2)
+@pytest.mark.long
+@part(4)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 5), (3, 1), (3, 4)], ids=str)
 @pytest.mark.parametrize("opset", [13, 18, 23])

@@ -20,6 +20,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
+from tests.grids import part, thinned
 from tests.narrow_models import decoder
 
 _HEAD = '<ir_version: 10, opset_import: ["": 21, "my": 1, "com.microsoft": 1]> '
@@ -42,8 +43,18 @@ def _mentions(model: ir.Model) -> bool:
     return "bfloat16" in text or "= 16>" in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("to", "opset"), [("float32", 11), ("float16", 12), ("float32", 18), ("float16", 11)]
+    ("to", "opset"),
+    thinned(
+        [
+            pytest.param("float32", 11),
+            pytest.param("float32", 18),
+            pytest.param("float16", 12),
+            pytest.param("float16", 11),
+        ],
+        2,
+    ),
 )
 def test_a_decoder_is_equal_in_another_type(to: ElementType, opset: int) -> None:
     result, report = lower(decoder("bfloat16", std=0.05), opset=opset, element_type=to)
@@ -198,6 +209,8 @@ def _external(directory: Path) -> Path:
     return path
 
 
+@pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("to", ["float32", "float16"])
 @pytest.mark.parametrize("where", ["beside", "in place"])
 def test_external_weights_are_converted_to_a_file(
@@ -252,6 +265,7 @@ def test_save_writes_converted_weights_and_leaves_the_model_as_it_is(tmp_path: P
         assert tensor.numpy().tobytes() == value.const_value.numpy().tobytes()
 
 
+@pytest.mark.long
 def test_large_models_are_verified_by_copies(tmp_path: Path) -> None:
     path = _external(tmp_path)
     report = run(LowerRequest(str(path), opset=12, element_type="float32", verify_budget="1MiB"))

@@ -30,7 +30,7 @@ KNOWN = {
 """Values of which type and shape are known, at least; of the main graph, outputs included."""
 
 
-@part(5)
+@part(10)
 @pytest.mark.parametrize("opset", [11, 13, 17])
 @pytest.mark.parametrize("name", NAMES)
 def test_an_encoder_is_lowered_and_proven(name: str, opset: int) -> None:
@@ -41,13 +41,14 @@ def test_an_encoder_is_lowered_and_proven(name: str, opset: int) -> None:
     assert found.cases >= 1  # on a slow machine further cases are left out
 
 
+@part(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shapes_of_an_encoder_are_known(name: str) -> None:
     _, report = kv.infer(ENCODERS / f"{name}.onnx")
     assert report.known_after >= KNOWN[name]
 
 
-@part(3)
+@part(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_empty_in_the_runs_that_prove(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ from onnx_kvtool.core.model import read
 from onnx_kvtool.core.model import write as write_model
 from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.rewrite.report import Refused
+from tests.grids import part
 
 _KINDS = [
     "qwen-0.5b-dq-int4",
@@ -41,6 +42,7 @@ def _check(name: str, opset: int, directory: Path) -> ir.Model:
     return result
 
 
+@part(2)
 @pytest.mark.needs_onnxruntime("1.29")
 @pytest.mark.parametrize("opset", [11, 18])
 @pytest.mark.parametrize("name", _KINDS)

@@ -17,7 +17,7 @@ from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.comparison import side_by_side
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
-from tests.grids import thinned
+from tests.grids import rest, thinned
 from tests.runtime.recorded import HAS_24, NAMES, NATIVE, model, native, needs_24
 
 Fault = Callable[[ir.Model], None]
@@ -132,7 +132,7 @@ FAULTS: list[tuple[str, Fault]] = [
 
 @pytest.mark.parametrize(
     ("name", "fault"),
-    thinned([pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS], 2),
+    thinned([pytest.param(*f, id=f"{f[1].__name__} in {f[0]}") for f in FAULTS], 3),
 )
 def test_planted_faults_are_found(name: str, fault: Fault) -> None:
     source = native(name)
@@ -238,6 +238,7 @@ def without_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxruntime, "Session", refuse)
 
 
+@pytest.mark.long
 def test_the_reference_runs_what_onnxruntime_does_not_and_the_reason_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -346,7 +347,10 @@ def test_large_models_that_cannot_be_made_small_are_skipped_with_the_reason() ->
     )
 
 
-@pytest.mark.parametrize("fault", [start_one_row_late, swap_cosine_and_sine, write_values_as_keys])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "fault", [write_values_as_keys, *rest(start_one_row_late, swap_cosine_and_sine)]
+)
 def test_faults_of_large_models_are_found_on_small_copies(fault: Fault) -> None:
     source = native("llama_static")
     verifier = Verifier(source, budget=Budget(1 << 20))
@@ -375,6 +379,7 @@ def test_external_data_is_found_beside_the_model(
     assert found.bit_equal == ("logits", *CACHES)
 
 
+@pytest.mark.long
 def test_steps_are_counted_and_may_be_none() -> None:
     source = native("llama_static")
     counts = {steps: Verifier(source, steps=steps).compare(source).steps for steps in (0, 1, 2, 5)}

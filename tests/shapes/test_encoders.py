@@ -10,6 +10,7 @@ import pytest
 from onnx_kvtool.core.model import read
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.shapes.inference import infer_model
+from tests.grids import part
 from tests.shapes.agreement import bindings, disagreements
 
 ENCODERS = Path(__file__).resolve().parent.parent.parent / "fixtures" / "encoders"
@@ -17,6 +18,7 @@ UNKNOWN = {"swin": 64}
 """How many values stay unknown: swin reads pads out of a table that it reverses."""
 
 
+@part(2)
 @pytest.mark.parametrize("path", sorted(ENCODERS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_every_value_of_an_encoder_is_known(path: Path) -> None:
     report = infer_model(read(path)).report
@@ -24,6 +26,7 @@ def test_every_value_of_an_encoder_is_known(path: Path) -> None:
     assert report.conflicts == ()
 
 
+@part(2)
 @pytest.mark.parametrize(
     ("name", "sizes"),
     [

@@ -34,6 +34,8 @@ BROKEN = {"BROKEN_gemma_static_raw_noopt"}
 """Nodes of these lack inputs that they need."""
 
 
+@pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("path", PATHS, **NAMES)
 def test_as_many_values_are_known_as_other_tools_know(path: Path) -> None:
     known = counts(path).by
@@ -41,6 +43,8 @@ def test_as_many_values_are_known_as_other_tools_know(path: Path) -> None:
     assert known["kvtool"] >= max(known["onnx"], known["symbolic"] or 0)  # which may give up
 
 
+@pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("path", RECORDED, **NAMES)
 def test_no_value_of_a_recorded_run_contradicts_what_was_inferred(path: Path) -> None:
     with np.load(path.with_suffix(".npz")) as arrays:
@@ -49,7 +53,7 @@ def test_no_value_of_a_recorded_run_contradicts_what_was_inferred(path: Path) ->
 
 
 @pytest.mark.long
-@part(8)
+@part(16)
 @pytest.mark.parametrize("path", RECORDED, **NAMES)
 def test_no_value_of_other_sizes_contradicts_what_was_inferred(path: Path) -> None:
     inputs = plan(read(path))

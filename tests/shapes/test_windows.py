@@ -79,6 +79,7 @@ def parsed(text: str, opset: int) -> onnx.ModelProto:
     return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> {text}')
 
 
+@pytest.mark.long
 @each(("text", "opset"), [pytest.param(t, o, id=n) for n, o, t in CASES])
 def test_a_formula_gives_the_numbers_of_onnx(text: str, opset: int) -> None:
     message = parsed(text, opset)

@@ -92,6 +92,7 @@ _COMMANDS: dict[str, Callable[[onnx.ModelProto, Mapping[str, int]], Any]] = {
 }
 
 
+@pytest.mark.long
 @each("command", list(_COMMANDS))
 @each(("text", "size"), _SPELLINGS.items())
 def test_a_spelling_is_one_size(command: str, text: str, size: int) -> None:

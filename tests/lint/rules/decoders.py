@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import pytest
 
 from onnx_kvtool.lint.example import example_message
+from tests.grids import each
 from tests.lint.cases import Case
 
 __all__ = ["FIRST_KEY", "FIRST_VALUE", "coded", "graph", "node", "planted", "written"]
@@ -51,12 +51,8 @@ def written(text: str) -> Callable[[], onnx.ModelProto]:
 
 
 def coded(lines: dict[str, Iterable[Case]]) -> Any:
-    """Parametrize a test with `code` and `case`."""
-    return pytest.mark.parametrize(
+    """Hold all lines in one test, as `code` and `case`."""
+    return each(
         ("code", "case"),
-        [
-            pytest.param(code, case, id=f"{code}: {case.name}")
-            for code, cases in lines.items()
-            for case in cases
-        ],
+        {f"{code}: {case.name}": (code, case) for code, cases in lines.items() for case in cases},
     )

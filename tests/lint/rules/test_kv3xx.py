@@ -13,6 +13,7 @@ from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.target import find_target, releases
+from tests.grids import part
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, coded, graph, node, planted
 
@@ -251,6 +252,7 @@ def test_a_rule_of_runtimes(code: str, case: Case) -> None:
     check_case(code, case)
 
 
+@part(4)
 @pytest.mark.parametrize("release", [r for r in releases() if not r.unsupported], ids=str)
 def test_every_release_can_be_asked(release: object) -> None:
     """No data on a release makes a rule fail, whatever its limits are."""

@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
+from tests.grids import part
 
 MODELS = Path(__file__).parents[3] / "fixtures" / "models"
 DECODER = "native/llama_static"
@@ -356,6 +357,8 @@ def test_a_planted_defect_is_found(case: Planted) -> None:
 VALID = sorted(p for p in MODELS.rglob("*.onnx") if not p.name.startswith("BROKEN"))
 
 
+@pytest.mark.long
+@part(2)
 @pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in VALID])
 def test_a_valid_model_has_no_error_and_no_warning(path: Path) -> None:
     from onnx_kvtool.core.model import read

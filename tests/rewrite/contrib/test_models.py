@@ -13,6 +13,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.rewrite.report import LowerReport
 from onnx_kvtool.runtime.onnxruntime import Session
+from tests.grids import part
 from tests.rewrite.test_converted_encoders import NOT_MADE, TOOLS
 from tests.rewrite.test_encoders import ENCODERS, NAMES
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
@@ -35,6 +36,7 @@ def standard(path: Path, opset: int) -> tuple[ir.Model, LowerReport]:
 
 
 @needs_onnxruntime
+@part(3)
 @pytest.mark.parametrize("opset", [22, 18, 13])
 @pytest.mark.parametrize("lengths", [(5,), (5, 3, 4)], ids=["one sequence", "three, ragged"])
 def test_a_decoder_of_the_genai_builder(lengths: tuple[int, ...], opset: int) -> None:

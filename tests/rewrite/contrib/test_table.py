@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
 from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
+from tests.grids import each
 
 
 def named_in_properties() -> frozenset[str]:
@@ -34,7 +33,7 @@ def is_given(decorator: ast.expr) -> bool:
 NAMES = named_in_properties()
 
 
-@pytest.mark.parametrize("key", CONTRIB_RULES, ids=lambda key: "::".join(filter(None, key)))
+@each("key", list(CONTRIB_RULES))
 def test_a_rule_has_a_property_test(key: tuple[str, str]) -> None:
     assert key[1] in NAMES
 

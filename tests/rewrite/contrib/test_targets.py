@@ -15,6 +15,7 @@ from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.targets.target import Release, find_target, releases
+from tests.grids import part
 
 STRANGERS = [
     *CONTRIB_SCHEMAS,
@@ -47,6 +48,7 @@ def model() -> onnx.ModelProto:
 NEWEST = [r for r in releases() if r.max_opset is not None and r.max_opset >= 16]
 
 
+@part(2)
 @pytest.mark.parametrize("release", NEWEST, ids=str)
 def test_lower_and_check_say_the_same_of_each_operator(release: Release) -> None:
     target = find_target(str(release).replace(" ", "@"))

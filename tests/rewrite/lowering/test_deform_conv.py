@@ -94,7 +94,7 @@ def _inputs(attributes: Any, out: list[int]) -> dict[str, np.ndarray | None]:
     }
 
 
-@part(6)
+@part(24)
 @pytest.mark.parametrize("target", [9, 11, 18])
 @pytest.mark.parametrize("more", ["B", "mask", "both", ""])
 @pytest.mark.parametrize("named", [False, True], ids=["known", "named"])

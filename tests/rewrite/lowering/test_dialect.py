@@ -42,7 +42,7 @@ def test_the_page_and_the_checks_name_the_same_forms() -> None:
 
 
 @pytest.mark.long
-@grid(4, opset=(11, 13, 18, 23), name=list(_FIXTURES))
+@grid(16, opset=(11, 13, 18, 23), name=list(_FIXTURES))
 def test_fixtures_keep_to_the_dialect(opset: int, name: str) -> None:
     try:
         lowered, _ = lower(_FIXTURES[name], opset=opset, verify=False)

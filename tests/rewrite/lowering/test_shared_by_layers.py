@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.decoders import decoder
 from onnx_kvtool.commands.lower import lower
+from tests.grids import thinned
 
 _STEP = {"position_ids", "write_indices", "nonpad_kv_seqlen"}
 """Inputs that are the same for all layers."""
@@ -40,7 +41,7 @@ _FORMS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("rank", "opset", "target"), _FORMS)
+@pytest.mark.parametrize(("rank", "opset", "target"), thinned(_FORMS, 3))
 def test_more_layers_add_no_node_that_belongs_to_none(
     rank: int, opset: int, target: str | None
 ) -> None:
@@ -51,7 +52,7 @@ def test_more_layers_add_no_node_that_belongs_to_none(
     assert len(list(four)) > 3 * len(list(one)) / 2
 
 
-@pytest.mark.parametrize(("rank", "opset", "target"), _FORMS)
+@pytest.mark.parametrize(("rank", "opset", "target"), thinned(_FORMS, 3))
 def test_all_caches_are_updated_by_one_index(rank: int, opset: int, target: str | None) -> None:
     graph = _lowered(4, rank, opset, target).graph
     indices = [node.inputs[1] for node in graph if node.op_type == "ScatterND"]

@@ -146,6 +146,7 @@ def test_the_order_of_the_rows_has_to_be_granted() -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "modes"), EXPORTED.items(), ids=EXPORTED)
 def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) -> None:
     _, report = kv.raise_(
@@ -160,7 +161,7 @@ def test_exported_decoders_are_raised_and_proven(name: str, modes: list[str]) ->
 
 
 @pytest.mark.long
-@part(3)
+@part(6)
 @pytest.mark.parametrize("chunks", [[5, *[1] * 9], [12, 3, 1]], ids=str)
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("name", EXPORTED)

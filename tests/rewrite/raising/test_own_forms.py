@@ -16,7 +16,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.raise_report import RaiseReport
 from tests.cache_models import tensor_scatter_oracle
-from tests.grids import rest
+from tests.grids import part, rest
 from tests.rewrite.raising.brute_force import Arrays, Runtimes, same_bits
 
 SIZES = (2, 3, 5, 7, 4)
@@ -215,6 +215,7 @@ def test_what_lower_writes_is_raised_again(
 
 @pytest.mark.long
 @both_modes
+@part(2)
 @pytest.mark.parametrize("known", GRANTABLE.values(), ids=GRANTABLE)
 def test_names_that_only_tensor_scatter_made_equal_may_be_granted(known: Known, mode: str) -> None:
     for rank, axis, form, opset in trips(everywhere=False):

@@ -113,7 +113,7 @@ def test_exported_windows(name: str, added: list[str]) -> None:
 
 @pytest.mark.long
 @grid(
-    3,
+    6,
     opset=[18, 13],
     name=[
         "hand/shift_cat__dynamo_op18",

@@ -76,7 +76,8 @@ def recorded(name: str) -> tuple[Arrays, Arrays]:
     return inputs, outputs
 
 
-@grid(6, opset=OPSETS, via=VIAS, name=NATIVE)
+@pytest.mark.long
+@grid(12, opset=OPSETS, via=VIAS, name=NATIVE)
 def test_lowered_then_raised_is_what_it_was(name: str, via: Via, opset: int) -> None:
     source = kv.load(MODELS / "native" / f"{name}.onnx")
     lowered, _ = kv.lower(source, opset=opset, via=via, verify=False)
@@ -215,6 +216,7 @@ EXPORTS = [
 """Models that need no assumption."""
 
 
+@pytest.mark.long
 @grid(6, opset=[18, 21], via=VIAS, name=EXPORTS)
 def test_raised_then_lowered_gives_what_was_recorded(name: str, via: Via, opset: int) -> None:
     raised, first = kv.raise_(MODELS / f"{name}.onnx", attention="keep", verify=False)

@@ -26,7 +26,11 @@ _STATIC = _FIXTURES / "models" / "torch_static" / "hf"
     ("name", "dims"),
     [
         pytest.param("llama_static__dynamo_op18", {"s58": 3}, id="dynamo"),
-        pytest.param("llama_static__ts_op17", {"seq": 1}, id="torchscript, one token"),
+        pytest.param(
+            *("llama_static__ts_op17", {"seq": 1}),
+            id="torchscript, one token",
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param("gemma3_static_slidingfull_L1__dynamo_op18", {}, id="no names"),
     ],
 )
@@ -82,7 +86,7 @@ _GROWING = [
 
 
 @pytest.mark.long
-@part(7)
+@part(20)
 @pytest.mark.parametrize(("name", "dims"), _GROWING, ids=str)
 def test_a_decoder_whose_caches_grow(name: str, dims: dict[str, int]) -> None:
     """The mask is as long as the caches; what it says of rows that are not in use is nothing."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import onnx.defs
+import pytest
 
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.rewrite.upgrade import OLDEST
@@ -81,6 +82,7 @@ def test_types_are_lost_on_known_steps_only() -> None:
     assert lost - {("Scan", 9)} == {step for step in _FEWER_TYPES if step[1] <= NEWEST}
 
 
+@pytest.mark.long
 @each("op", UPGRADES.keys())
 def test_the_changes_of_a_rule_are_versions_of_its_operator(op: str) -> None:
     versions = {

@@ -250,6 +250,7 @@ def steps(source: ir.Model, case: Case) -> int:
     return count
 
 
+@pytest.mark.long
 def test_stepping_stops_when_a_linear_cache_is_full() -> None:
     assert steps(native("llama_static"), PROMPT) == 32 - 3
     assert steps(native("llama_static"), END) == 0

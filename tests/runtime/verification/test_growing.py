@@ -43,7 +43,11 @@ def source(name: str) -> ir.Model:
     [
         pytest.param(LLAMA, 60, 60, 19, id="a number, a length of its own for each past"),
         pytest.param(OPTIMUM, "max_length", 13, 19, id="a name, positions that the host counts"),
-        pytest.param(GPT2, 7, 7, 16, id="fewer rows than cases would like"),
+        pytest.param(
+            *(GPT2, 7, 7, 16),
+            id="fewer rows than cases would like",
+            marks=pytest.mark.exhaustive,
+        ),
         pytest.param(LLAMA, 2, 2, 7, id="two rows"),
     ],
 )
@@ -58,9 +62,9 @@ def test_a_right_form_is_equal(name: str, capacity: int | str, rows: int, runs: 
     assert end.startswith(f"B fails in a step past the capacity of {rows} rows, as it has to: ")
 
 
-@pytest.mark.parametrize("fault", FAULTS[::6])
+@pytest.mark.parametrize("fault", FAULTS[:1])
 def test_a_faulty_form_is_different(fault: str) -> None:
-    """Two of those which the next test finds in each model and runtime."""
+    """One of those which the next test finds in each model and runtime."""
     growing = source(OPTIMUM)
     found = kv.verify(growing, fixed_form(growing, 40, fault))
     assert found.status == "different"
@@ -158,7 +162,7 @@ def test_models_are_a_pair_by_their_interfaces_only() -> None:
     assert "`offset`" in (found.detail or "")
 
 
-@pytest.mark.parametrize("capacity", thinned([1, 2, 3, 5, 13, 100], 2))
+@pytest.mark.parametrize("capacity", thinned([3, 1, 2, 5, 13, 100], 6))
 def test_no_case_goes_beyond_the_capacity(capacity: int) -> None:
     growing = source(OPTIMUM)
     fixed = fixed_form(growing, capacity)
@@ -181,7 +185,7 @@ def test_a_cache_that_takes_too_much_memory_is_not_run() -> None:
 
 GROWING = sorted(path.stem for path in (FIXTURES / "growing").glob("*.onnx"))
 
-OFTEN = ("bloom__optimum", "llama_dynamic__dynamo_op18")
+OFTEN = ("llama_dynamic__dynamo_op18",)
 
 
 @pytest.mark.parametrize(

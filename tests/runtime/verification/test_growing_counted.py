@@ -16,6 +16,7 @@ from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.inputs.stepping import advance
 from onnx_kvtool.runtime.verification.growing.hosts import PaddingHost
+from tests.grids import part
 from tests.runtime.recorded import model
 
 GENAI = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "genai"
@@ -101,6 +102,7 @@ def test_counts_follow_the_tokens_of_each_sequence() -> None:
     assert following["total_sequence_length"].tolist() == 7
 
 
+@part(3)
 @pytest.mark.parametrize("capacity", [3, 8, 17])
 @pytest.mark.parametrize(
     "name", ["what genai builds, counted from a mask", "one node, counts as inputs"]

@@ -124,6 +124,7 @@ def test_a_fault_in_one_layer_stays(fault: Callable[[ir.Model], None], is_lowere
     assert compared(source, wrong).status == ("unrunnable" if is_struck else "different")
 
 
+@pytest.mark.long
 def test_a_constant_of_one_layer_stays() -> None:
     source = deep()
     lowered, _ = kv.lower(source, opset=18, verify=False)
@@ -189,6 +190,7 @@ def test_layers_that_are_right_together_only_are_all_run() -> None:
     assert (found.status, [s.what for s in found.shrunken]) == ("equal", ["widths"])
 
 
+@pytest.mark.long
 def test_what_is_left_of_layers_is_reported() -> None:
     source = deep()
     lowered, _ = kv.lower(source, opset=18, verify=False)

@@ -36,7 +36,7 @@ def strictly(std: float, right: list[Fault], wrong: list[Fault]) -> kv.VerifyRep
     return compared("float16", std, right, wrong, runtime="reference")
 
 
-@part(2)
+@part(4)
 @pytest.mark.parametrize("std", [0.02, 0.2])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_lowered_decoder_is_equal(dtype: str, std: float) -> None:
@@ -124,6 +124,7 @@ def test_a_model_that_overflows_where_the_source_does_not_is_different() -> None
     assert "expected" in (found.detail or "")
 
 
+@pytest.mark.exhaustive
 def test_where_the_source_itself_overflows_the_twins_judge() -> None:
     huge = behind_logits(("Mul", 60000.0), ("Div", 60000.0), dtype="float16")
     for wrong in ([], [huge]):

@@ -155,7 +155,7 @@ FAULTS = [
 ]
 
 
-@part(2)
+@part(4)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_lowered", [False, True], ids=["native", "lowered"])
 def test_a_fault_shows_in_the_small_copies(

@@ -187,6 +187,7 @@ WRITTEN = {
 }
 
 
+@part(2)
 @pytest.mark.parametrize("case", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.parametrize("count", ["S", "1"])
 @pytest.mark.parametrize("choice", ["auto", "sliced"])

@@ -14,6 +14,7 @@ from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.sessions import Array
+from tests.grids import part
 from tests.rewrite.fixing.test_fixtures import assert_static
 
 pytestmark = pytest.mark.needs_onnxruntime("1.28")
@@ -123,6 +124,7 @@ def apart(source: bytes, circular: bytes, chunks: list[int], batch: int, runtime
     return worst
 
 
+@part(3)
 @pytest.mark.parametrize("attention", ["auto", "full", "keep"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_it_computes_the_same(mask: str, attention: AttentionChoice) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
-from tests.grids import thinned
+from tests.grids import rest, thinned
 from tests.rewrite.raising.growing_steps import ROWS, differences
 
 GROWING = Path(__file__).resolve().parents[4] / "fixtures" / "growing"
@@ -54,6 +54,9 @@ CROSS = {
 }
 """How much of it reads no cache that grows, but what an encoder gave."""
 
+OFTEN = ("bart__dynamo_op18", "llama_eager_dynamo18")
+"""Those that run by default: one with an encoder, one without."""
+
 
 def tolerance(name: str) -> float:
     """Return how far the element type lets numbers of the order of 1 go apart."""
@@ -61,7 +64,7 @@ def tolerance(name: str) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned(list(LAYERS), 13))
+@pytest.mark.parametrize("name", [*OFTEN, *rest(*(name for name in LAYERS if name not in OFTEN))])
 def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None:
     source = onnx.load(GROWING / f"{name}.onnx")
     model, report = kv.raise_(source, capacity=ROWS, verify=False)
@@ -78,7 +81,7 @@ def test_each_layer_becomes_one_attention_and_steps_are_equal(name: str) -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned(list(LAYERS), 20))
+@pytest.mark.parametrize("name", [OFTEN[0], *rest(*(name for name in LAYERS if name != OFTEN[0]))])
 def test_attention_may_read_the_whole_capacity(name: str) -> None:
     source = onnx.load(GROWING / f"{name}.onnx")
     model, report = kv.raise_(source, capacity=ROWS + 4, attention="full", verify=False)
@@ -94,7 +97,7 @@ def test_attention_may_read_the_whole_capacity(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", thinned(["qwen3__optimum_op18__onnxsim", *LAYERS], 14))
+@pytest.mark.parametrize("name", thinned(["qwen3__optimum_op18__onnxsim", *LAYERS], 28))
 def test_lowered_attention_has_grouped_heads(name: str) -> None:
     """It takes half the time of the schema's body, and needs to know that heads share a mask."""
     model, _ = kv.raise_(GROWING / f"{name}.onnx", capacity=ROWS, verify=False)

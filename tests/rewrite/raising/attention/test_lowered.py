@@ -135,6 +135,7 @@ def test_probabilities_that_are_an_output_stay(mode: str) -> None:
     assert "probabilities-read" in [refusal.code for refusal in report.refused]
 
 
+@pytest.mark.long
 @grid(
     6,
     opset=[11, 13, 18, 21],

@@ -87,7 +87,7 @@ def demand_same(
             np.testing.assert_allclose(one, other, rtol=limit, atol=limit, err_msg=name)
 
 
-@part(3)
+@part(6)
 @needs_onnxruntime
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("call", CALLS)
@@ -98,7 +98,7 @@ def test_against_onnxruntime(call: Call, options: dict[str, Any]) -> None:
     demand_same(call, found, expected, window="local_window_size" in attributes)
 
 
-@part(3)
+@part(6)
 @needs_onnxruntime
 @pytest.mark.parametrize("packed", [False, True], ids=["apart", "packed"])
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_rotation_against_onnxruntime(
     demand_same(call, found, expected)
 
 
-@part(3)
+@part(6)
 @needs_onnxruntime
 @pytest.mark.parametrize("mode", [1, 2], ids=["before the softmax", "after it"])
 @pytest.mark.parametrize("options", OPTIONS)
@@ -157,7 +157,7 @@ def test_scores_against_onnxruntime(call: Call, options: dict[str, Any], mode: i
         assert not found[row, ..., valid:].any()
 
 
-@part(3)
+@part(6)
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
     [(np.float32, 2e-6), (np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2)],

@@ -83,7 +83,7 @@ def test_every_schema_has_a_kernel_and_every_kernel_a_schema() -> None:
     assert CONTRIB_KERNELS.keys() == CONTRIB_SCHEMAS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(CONTRIB_KERNELS), ids="::".join)
+@each("name", sorted(CONTRIB_KERNELS))
 def test_a_kernel_takes_what_its_schema_says(name: OperatorName) -> None:
     facts, kernel = CONTRIB_SCHEMAS[name], CONTRIB_KERNELS[name]
     parameters = inspect.signature(kernel.function).parameters.values()

@@ -91,8 +91,8 @@ def test_every_boundary_in_float64_and_float32(name: str, saturate: bool) -> Non
     check(name, np.unique(np.concatenate(near)), saturate)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["float16", *rest("bfloat16")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_boundaries_of_16_bits_in_float64(name: str) -> None:
     doubles = boundaries(name)
     check(name, doubles[:: 7 if name == "float16" else 5], saturate=True)
@@ -105,11 +105,13 @@ def test_all_65536_codes_of_16_bits_to_float8(name: str, source: str) -> None:
         check(name, every, saturate)
 
 
-@pytest.mark.parametrize("name", ["float6e2m3", "float6e3m2", "float4e2m1"])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["float4e2m1", *rest("float6e2m3", "float6e3m2")])
 def test_all_65536_codes_of_float16_to_narrower_ones(name: str) -> None:
     check(name, np.arange(1 << 16, dtype=np.uint16).view(np.float16), saturate=True)
 
 
+@pytest.mark.long
 @each("target", list(TYPES))
 @each("source", [n for n in TYPES if n not in ("float16", "bfloat16")])
 def test_every_narrow_code_to_every_type(source: str, target: str) -> None:
@@ -121,6 +123,7 @@ def test_every_narrow_code_to_every_type(source: str, target: str) -> None:
     check(target, every, saturate=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TYPES)
 def test_widening_is_exact(name: str) -> None:
     kind = TYPES[name]
