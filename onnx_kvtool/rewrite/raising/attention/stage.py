@@ -205,9 +205,12 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
     """Let the Attention that was written read whole caches, where it reads the rows in use."""
     scopes = scopes_of(model)
     target = max(model.opset_imports[""], settings.opset)
+    # Attention of the source may have a mask that is shorter than its keys.
+    written = {done.location for done in outcome.attention}
     old: list[ir.Node] = []
     for _, _, node in list(nodes(model)):
-        if node not in outcome.places or node.op_type != "Attention" or node.graph not in scopes:
+        is_written = node in outcome.places and outcome.places[node] in written
+        if not is_written or node.op_type != "Attention" or node.graph not in scopes:
             continue
         unread = read_whole(node, target, scopes[node.graph], _fixed_mask(node, settings, outcome))
         if unread is not None:
