@@ -116,12 +116,11 @@ class _Contraction:
         flat = [self.flat(v, s) for v, s in zip((left, right), sizes, strict=True)]
         product = self.op("MatMul", *flat)  # (batch, rows, columns), with one size each
         if len(rows) != 1 or len(columns) != 1:
-            parts = [
-                self.sizes(product, 0, len(batch)),
+            shape = self.shape(
+                self.batch(product, left, right, len(batch)),
                 self.sizes(left, len(batch), len(batch) + len(rows)),
                 self.sizes(right, len(batch) + len(inner), len(b)),
-            ]
-            shape = self.em.op("Concat", *parts, attributes={"axis": 0}, hint="shape")
+            )
             product = reshape_literally(self.em, product, shape, empty=not self.full)
         return product, batch + rows + columns
 
@@ -131,15 +130,39 @@ class _Contraction:
             return value
         first, middle = groups[0], groups[0] + groups[1]
         keep = {"keepdims": 1} | ({} if self.em.opset >= 18 else {"axes": [0]})
-        merged = [
-            self.em.op("ReduceProd", self.sizes(value, start, stop), attributes=keep)
-            for start, stop in ((first, middle), (middle, middle + groups[2]))
-        ]
-        parts = [self.sizes(value, 0, first), *merged]
-        shape = self.em.op("Concat", *parts, attributes={"axis": 0}, hint="flat")
+        merged = []
+        for start, stop in ((first, middle), (middle, middle + groups[2])):
+            part = self.sizes(value, start, stop)
+            if part is None:
+                merged.append(self.em.constant([1], "one"))
+            else:
+                merged.append(self.em.op("ReduceProd", part, attributes=keep))
+        shape = self.shape(self.sizes(value, 0, first), *merged)
         return reshape_literally(self.em, value, shape, empty=not self.full)
 
-    def sizes(self, value: ir.Value, start: int, stop: int) -> ir.Value:
-        """Return the sizes of the dimensions from `start` to before `stop`: (stop - start,)."""
+    def shape(self, *parts: ir.Value | None) -> ir.Value:
+        """Return the sizes of some groups of dimensions, one group behind the other."""
+        given = [part for part in parts if part is not None]
+        if not given:
+            return self.em.constant([], "shape")
+        return self.em.op("Concat", *given, attributes={"axis": 0}, hint="shape")
+
+    def batch(
+        self, product: ir.Value, left: ir.Value, right: ir.Value, count: int
+    ) -> ir.Value | None:
+        """Return the first sizes of a product: (count,); None for none of them."""
+        pairs = zip((dims_of(left) or ())[:count], (dims_of(right) or ())[:count], strict=False)
+        known = [b if a == 1 else a for a, b in pairs if isinstance(a, int) and isinstance(b, int)]
+        if count and len(known) == count:
+            return self.em.constant(known, "batch")
+        return self.sizes(product, 0, count)
+
+    def sizes(self, value: ir.Value, start: int, stop: int) -> ir.Value | None:
+        """Return the sizes of the dimensions from `start` to before `stop`: (stop - start,).
+
+        None where these are none.
+        """
+        if start == stop:
+            return None
         bounds = self.em.constant([start], "start"), self.em.constant([stop], "stop")
         return self.em.op("Slice", self.em.op("Shape", value), *bounds, hint="sizes")
