@@ -36,7 +36,8 @@ def test_ci_installs_what_builds_the_site(root: Path) -> None:
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(root: Path, tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs", reason="needs the group `docs`: pip install -e '.[docs]'")
+    for package in ("mkdocs", "mkdocs_jupyter"):
+        pytest.importorskip(package, reason="needs the group `docs`: pip install -e '.[docs]'")
     result = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"],
         cwd=root,
