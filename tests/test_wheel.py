@@ -27,7 +27,10 @@ NAME = "onnx_kvtool"
 RUNS = [
     "inspect decoder.onnx --format json",
     "infer decoder.onnx --strict",
-    "check decoder.onnx --isolated --exit-zero",
+    "check decoder.onnx --isolated --exit-zero --format json -o found.json",
+    "merge found.json",
+    "print decoder.onnx -o decoder.txt",
+    "diff decoder.onnx decoder.onnx",
     "lower decoder.onnx",
     "verify decoder.onnx decoder.opset18.onnx --cases 1",
     "raise exported.onnx --assume contiguous --assume in-range --no-verify",
