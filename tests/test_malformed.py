@@ -42,10 +42,12 @@ SECONDS = 60
 OPTIONS: dict[str, list[list[str]]] = {
     "bench": [["--prompt", "3", "--tokens", "2", "--rounds", "1"]],
     "check": [["--isolated"], ["--isolated", "--format", "sarif", "--target", "onnxruntime"]],
+    "diff": [[], ["--format", "markdown", "--weights", "none"], ["--format", "html"]],
     "eval": [["--random"], ["--random", "--trace", "--steps", "1", "--format", "json"]],
     "infer": [[], ["--strict", "--format", "json"]],
     "inspect": [["--nodes"], ["--format", "html"], ["--format", "json", "--dim", "batch=2"]],
     "lower": [["--no-verify"], ["--no-verify", "--only", "TensorScatter"], ["--dry-run"]],
+    "print": [[], ["--weights", "none"]],
     "raise": [["--no-verify"], ["--dry-run", "--assume", "contiguous", "--assume", "in-range"]],
     "verify": [["--runtime", "reference", "--cases", "1", "--steps", "1"]],
 }

@@ -113,8 +113,10 @@ _Pairs = list[tuple[ir.Value, ir.Value]]
 
 
 def _by_name(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> _Pairs:
-    known = {value.name: value for value in new}
-    return [(value, known[value.name]) for value in old if value.name in known]
+    known: dict[str | None, list[ir.Value]] = {}
+    for value in reversed(new):  # a broken model has two of one name
+        known.setdefault(value.name, []).append(value)
+    return [(value, known[value.name].pop()) for value in old if known.get(value.name)]
 
 
 def _same_inputs(sides: tuple[Side, Side], report: DiffReport) -> _Pairs:

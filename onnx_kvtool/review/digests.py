@@ -19,7 +19,7 @@ from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.review.syntax import quoted
 
-__all__ = ["Digests", "chunks", "decoded", "sha256"]
+__all__ = ["Digests", "chunks", "decoded", "is_whole", "sha256"]
 
 CHUNK = 1 << 22
 """Bytes of a tensor that are held at a time; whole elements of each type."""
@@ -186,8 +186,22 @@ def _held_bytes(tensor: ir.TensorProtocol) -> bytes:
         raise
 
 
+def is_whole(tensor: ir.TensorProtocol) -> bool:
+    """Return whether a tensor has as many bytes as its shape takes; its file has been judged."""
+    if isinstance(tensor, ir.ExternalTensor):
+        return True
+    if isinstance(tensor, SparseInitializer):
+        return False
+    return len(_held_bytes(tensor)) == tensor_bytes(tensor)
+
+
 def _texts(tensor: ir.TensorProtocol) -> list[bytes]:
-    values = tensor.numpy().reshape(-1).tolist()
+    # Not through numpy, which fails where there are fewer texts than the shape takes.
+    raw = getattr(tensor, "raw", None)
+    held = raw.string_data if isinstance(raw, onnx.TensorProto) else None
+    if held is None and isinstance(tensor, ir.StringTensor):
+        held = tensor.string_data()
+    values = list(held) if held is not None else tensor.numpy().reshape(-1).tolist()
     return [value if isinstance(value, bytes) else str(value).encode() for value in values]
 
 
@@ -205,7 +219,8 @@ def _by_value(tensor: ir.TensorProtocol) -> tuple[str, str] | None:
     if not 0 <= count <= (_SHOWN_FLOATS if is_float else _SHOWN_WHOLE):
         return None
     if dtype == ir.DataType.STRING:
-        return "{" + ", ".join(map(quoted, _texts(tensor))) + "}", ""
+        texts = _texts(tensor)
+        return ("{" + ", ".join(map(quoted, texts)) + "}", "") if len(texts) == count else None
     data = b"".join(map(bytes, chunks(tensor)))
     if len(data) != tensor_bytes(tensor):
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.review.digests import chunks, decoded
+from onnx_kvtool.review.digests import chunks, decoded, is_whole
 
 __all__ = ["Distance", "distance"]
 
@@ -38,14 +38,14 @@ class Distance:
 
 
 def distance(old: ir.TensorProtocol, new: ir.TensorProtocol) -> Distance | None:
-    """Return how much two tensors differ; None where their elements are no numbers.
+    """Return how much two tensors differ; None where elements are no numbers, or too few or many.
 
     Args:
         old: A tensor whose data has been judged.
         new: Another one of the same shape; its element type may be another.
     """
     types = {old.dtype, new.dtype}
-    if types & {ir.DataType.STRING, ir.DataType.UNDEFINED}:
+    if types & {ir.DataType.STRING, ir.DataType.UNDEFINED} or not (is_whole(old) and is_whole(new)):
         return None
     largest = relative = 0.0
     changed = elements = 0

@@ -12,7 +12,7 @@ from onnx_kvtool.review.declarations import Declared, declared
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.matching import NodePairs, match_nodes
 from onnx_kvtool.review.report import Change, DiffReport, NodeChange, Rename, WeightChange
-from onnx_kvtool.review.side import Content, Scope, Side, producer
+from onnx_kvtool.review.side import Content, Scope, Side, is_undefined, producer
 from onnx_kvtool.review.weights import pair_initializers, shown_content, weight_changes
 
 __all__ = ["Ends", "GraphComparison", "changed_entries", "said"]
@@ -84,7 +84,9 @@ class GraphComparison:
         if one is not None and self.nodes.new.get(one) is other:
             return old.index() == new.index()
         held = self.old.content(old)
-        return held is not None and held == self.new.content(new)
+        if held is not None:
+            return held == self.new.content(new)
+        return is_undefined(old) and is_undefined(new) and old.name == new.name
 
     def compare(
         self,

@@ -17,16 +17,16 @@ from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.printing import attribute_lines
 from onnx_kvtool.review.syntax import type_text
 
-__all__ = ["Content", "Scope", "Side", "producer", "type_of"]
+__all__ = ["Content", "Scope", "Side", "is_undefined", "producer", "type_of"]
 
 Content = tuple[str, str]
 """Type and shape of a constant, and what it holds, both in ONNX's syntax."""
 
 _CONSTANT_TYPES = {
-    "value_int": np.int64,
-    "value_ints": np.int64,
-    "value_float": np.float32,
-    "value_floats": np.float32,
+    ("value_int", ir.AttributeType.INT): np.int64,
+    ("value_ints", ir.AttributeType.INTS): np.int64,
+    ("value_float", ir.AttributeType.FLOAT): np.float32,
+    ("value_floats", ir.AttributeType.FLOATS): np.float32,
 }
 
 
@@ -153,7 +153,7 @@ class Side:
                 if held is not None and "sha256" in held[1]:
                     weighty.add(value)
         for node in scope.nodes:
-            read = tuple([None if v is None else labels.get(v, 0) for v in node.inputs])
+            read = tuple([None if v is None else _label(labels, v) for v in node.inputs])
             bodies: tuple[int, ...] = ()
             if node.attributes.data:
                 bodies = tuple(self._body_hash(n, b, labels) for n, b in walk.subgraphs(node))
@@ -197,6 +197,11 @@ def producer(value: ir.Value | None) -> ir.Node | None:
     return None if value is None else value.producer()
 
 
+def is_undefined(value: ir.Value) -> bool:
+    """Return whether nothing in the model makes a value that is read, as in a broken one."""
+    return value.producer() is None and not (value.is_graph_input() or value.is_initializer())
+
+
 def type_of(side: Side, value: ir.Value) -> str:
     """Return the declared type and shape of a value in ONNX's syntax; "" when nothing is known."""
     if value.type is None and value.shape is None:
@@ -204,6 +209,11 @@ def type_of(side: Side, value: ir.Value) -> str:
     message = onnx.ValueInfoProto()
     side.writer.value(message, value, "x")
     return type_text(message.type)
+
+
+def _label(labels: Mapping[ir.Value, int], value: ir.Value) -> int:
+    found = labels.get(value)
+    return hash(("undefined", value.name)) if found is None else found
 
 
 def _inner(node: ir.Node) -> Iterator[ir.Node]:
@@ -244,6 +254,7 @@ def _constant(value: ir.Value) -> ir.TensorProtocol | None:
         if name == "value" and attribute.type is ir.AttributeType.TENSOR:
             tensor: ir.TensorProtocol = attribute.value
             return tensor
-        if name in _CONSTANT_TYPES:
-            return ir.tensor(np.array(attribute.value, dtype=_CONSTANT_TYPES[name]))
+        dtype = _CONSTANT_TYPES.get((name, attribute.type))
+        if dtype is not None:
+            return ir.tensor(np.array(attribute.value, dtype=dtype))
     return None

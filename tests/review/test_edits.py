@@ -12,6 +12,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import helper
 
 import onnx_kvtool as kv
 from tests.grids import grid, search
@@ -112,6 +113,29 @@ def test_of_several_edits_each_is_told(drawn: set[str]) -> None:
     assert returned == said
 
 
-@grid(24, name=list(MODELS), edit=list(EDITS))
+BROKEN = {
+    "a value that nothing makes": lambda m: m.graph.node[1].input.__setitem__(0, "nowhere"),
+    "an output that nothing makes": lambda m: m.graph.output.add(name="nowhere"),
+    "two inputs of one name": lambda m: m.graph.input.add().CopyFrom(m.graph.input[0]),
+    "data that is too short": lambda m: m.graph.initializer[0].float_data.pop(),
+    "texts that are too few": lambda m: m.graph.initializer.add(name="t", data_type=8, dims=[3]),
+    "a Constant without a number": lambda m: m.graph.node.append(
+        helper.make_node("Constant", [], ["c"], value_int="three")
+    ),
+    "nodes in a circle": lambda m: m.graph.node[0].input.__setitem__(0, "act"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_model_is_the_same_as_itself(name: str) -> None:
+    broken = onnx.ModelProto()
+    broken.CopyFrom(model("small"))
+    BROKEN[name](broken)
+    assert kv.diff(broken, broken).status == "same"
+    assert kv.diff(model("small"), broken).status == "different"
+    assert kv.print(broken) != kv.print(model("small"))
+
+
+@grid(48, name=list(MODELS), edit=list(EDITS))
 def test_an_edit_of_an_exported_model_is_told_and_nothing_else(name: str, edit: str) -> None:
     check(name, edit)
