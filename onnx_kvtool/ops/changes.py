@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGES",
+    "PADS",
     "VALUE_LIMITS",
     "Change",
     "ValueLimit",
     "changed_meaning",
     "first_change",
-    "pads_are_given",
 ]
 
 
@@ -185,7 +185,7 @@ def _indices_from_front(position: int) -> Callable[[ir.Node], bool]:
     return harmless
 
 
-def pads_are_given(node: ir.Node) -> bool:
+def _pads_are_given(node: ir.Node) -> bool:
     """Whether ConvTranspose is told its pads, and need not divide an odd number in two."""
     auto_pad = node.attributes.get("auto_pad")
     given = auto_pad is None or (not auto_pad.is_ref() and auto_pad.value in ("NOTSET", "VALID"))
@@ -224,6 +224,13 @@ _NO_BACK = "indices are counted from the front before opset 11"
 _SOFTMAX = Change(13, "the operator flattens its input at `axis` before opset 13")
 _SCALE = Change(13, "the scale is one number for the whole input before opset 13", _one_scale)
 _MASK = "a mask has to be as long as there are keys before opset 24"
+PADS = Change(
+    11,
+    "pads that follow from `auto_pad` or `output_shape` lie on the other side before opset 11",
+    _pads_are_given,
+)
+"""What ConvTranspose means another thing by before opset 11, on both ways."""
+
 _POOL = Change(22, "`ceil_mode=1` gives another output shape before opset 22", _last_window_inside)
 
 _WITH_AXES = (
@@ -255,17 +262,7 @@ CHANGES: Mapping[str, tuple[Change, ...]] = Table(
         ("Dropout", (Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),
         ("GridSample", (Change(20, "the modes have other names before opset 20"),)),
         ("GroupNormalization", (Change(21, "scale and bias are per group before opset 21"),)),
-        (
-            "ConvTranspose",
-            (
-                Change(
-                    11,
-                    "pads that follow from `auto_pad` or `output_shape` lie on the other side "
-                    "before opset 11",
-                    pads_are_given,
-                ),
-            ),
-        ),
+        ("ConvTranspose", (PADS,)),
         ("If", (Change(11, "branches give equal shapes before opset 11", _branches_agree, True),)),
         ("Mod", (Change(28, "floats need `fmod=1` before opset 28", _truncated),)),
         ("QuantizeLinear", (_SCALE,)),

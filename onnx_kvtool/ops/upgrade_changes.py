@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.changes import CHANGES, Change, first_change, pads_are_given
+from onnx_kvtool.ops.changes import CHANGES, PADS, Change, first_change
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 
 if TYPE_CHECKING:
@@ -152,17 +152,7 @@ _UPGRADE_CHANGES: Mapping[str, tuple[Change, ...]] = Table(
             "Clip",
             (Change(11, "an absent bound is the largest float32 before opset 11", _no_larger),),
         ),
-        (
-            "ConvTranspose",
-            (
-                Change(
-                    11,
-                    "pads that follow from `auto_pad` or `output_shape` lie on the other side "
-                    "before opset 11",
-                    pads_are_given,
-                ),
-            ),
-        ),
+        ("ConvTranspose", (PADS,)),
         ("DequantizeLinear", (_SCALE,)),
         ("MaxPool", (_POOL,)),
         ("Mod", ()),
