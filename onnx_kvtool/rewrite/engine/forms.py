@@ -20,6 +20,7 @@ __all__ = [
     "squeeze",
     "unsqueeze",
     "where",
+    "with_hidden_keys",
 ]
 
 _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
@@ -128,6 +129,22 @@ def reduce(
         return em.op(op_type, value, given, attributes=kept, dtype=dtype, hint=hint)
     attributes: dict[str, int | list[int]] = {"axes": list(axes), **kept}
     return em.op(op_type, value, attributes=attributes, dtype=dtype, hint=hint)
+
+
+def with_hidden_keys(em: Emitter, mask: ir.Value, count: ir.Value) -> ir.Value:
+    """Return a mask with more keys behind its own, all of them hidden.
+
+    Args:
+        em: Where to build.
+        mask: (B, H, L, S), bool, or numbers that are added to scores.
+        count: How many keys more: (1,), int64.
+    """
+    dtype = mask.dtype
+    assert dtype is not None
+    pads = em.op("Concat", em.constant([0] * 7, "nothing"), count, attributes={"axis": 0})
+    lowest = False if dtype == ir.DataType.BOOL else -np.inf
+    hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
+    return em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
 
 
 def scales_queries(dtype: ir.DataType, scale: float) -> bool:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where, with_hidden_keys
 from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
@@ -223,12 +223,10 @@ def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> i
     dims = dims_of(mask)
     assert dims is not None
     bias = mask if len(dims) == 4 else unsqueeze(em, mask, range(4 - len(dims)))
-    hidden = em.constant(np.array(-np.inf, dtype.numpy()), "number")
     if mask.dtype == ir.DataType.BOOL:
-        nothing = em.constant(np.array(0.0, dtype.numpy()), "number")
+        nothing, hidden = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0, -np.inf))
         bias = where(em, bias, nothing, hidden, hint="bias")
     total = size(em, window.total, window.keys, window.key_axis)
     missing = em.op("Sub", total, size(em, dims[-1], mask, len(dims) - 1), hint="missing")
     missing = em.op("Reshape", missing, em.constant([1], "one"), hint="missing")
-    pads = em.op("Concat", em.constant([0] * 7, "pads"), missing, attributes={"axis": 0})
-    return em.op("Pad", bias, pads, hidden, dtype=dtype, hint="padded")
+    return with_hidden_keys(em, bias, missing)

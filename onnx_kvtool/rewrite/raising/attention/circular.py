@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import nodes
@@ -25,6 +24,7 @@ from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter, ScopedValues
+from onnx_kvtool.rewrite.engine.forms import with_hidden_keys
 from onnx_kvtool.rewrite.raising.attention.fixed_window import all_rows, window_mask
 from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.attention.rotated import columns, is_any_order, read_rotated
@@ -264,14 +264,9 @@ class _Reading:
 
 def _widened(mask: ir.Value, capacity: int, em: Emitter) -> ir.Value:
     """Return a mask with columns that hide, up to as many as there are rows."""
-    dtype = mask.dtype
-    assert dtype is not None
     last = em.op("Shape", mask, attributes={"start": -1}, hint="columns")
     rest = em.op("Sub", em.constant([capacity]), last, hint="unused")
-    pads = em.op("Concat", em.constant([0] * 7, "nothing"), rest, attributes={"axis": 0})
-    lowest = False if dtype == ir.DataType.BOOL else -np.inf
-    hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
-    whole = em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+    whole = with_hidden_keys(em, mask, rest)
     dims = dims_of(mask)
     if dims is not None:
         whole.shape = ir.Shape([*dims[:-1], capacity])

@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
+from onnx_kvtool.rewrite.engine.forms import with_hidden_keys
 from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.cuts import bounds_along, constants
 from onnx_kvtool.symbolic.dims import dims_of
@@ -136,19 +136,13 @@ def _part(value: ir.Value, opset: int) -> _Part | None:
 
 def _padded(mask: ir.Value, keys: _Part, em: Emitter) -> ir.Value:
     """Return a mask with the rows not in use hidden; it is made once for all layers."""
-    dtype = mask.dtype
-    assert dtype is not None
 
     def build() -> ir.Value:
         rows = {"start": _ROWS, "end": _ROWS + 1}
         capacity = em.op("Shape", keys.cache, attributes=rows, hint="capacity")
         last = em.op("Shape", mask, attributes={"start": -1}, hint="rows")
         rest = em.op("Sub", capacity, last, hint="unused")
-        nothing = em.constant([0] * 7, "nothing")
-        pads = em.op("Concat", nothing, rest, attributes={"axis": 0}, hint="pads")
-        lowest = False if dtype == ir.DataType.BOOL else -np.inf
-        hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
-        whole = em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+        whole = with_hidden_keys(em, mask, rest)
         dims = dims_of(mask)
         if dims is not None:
             whole.shape = ir.Shape([*dims[:-1], None])
