@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from onnx_kvtool.cli.page import KvtoolContext, write_epilog, write_sections
+from onnx_kvtool.cli.schema import DESCRIBED
 from onnx_kvtool.cli.types import Tolerance, Whole
 from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
 
@@ -67,7 +68,8 @@ class KvtoolCommand(click.Command):
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         for place, param in enumerate(self.params):
-            if param.name == "output_format" and "json" in getattr(param.type, "choices", ()):
+            is_format = param.name == "output_format"
+            if is_format and self.name in DESCRIBED:
                 self.params.insert(place + 1, _schema_option(getattr(param, "section", _GENERAL)))
                 break
 

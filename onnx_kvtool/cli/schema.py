@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx_kvtool.cli.output import write_data
 
-__all__ = ["REPORTS", "document", "show_schema", "text_of"]
+__all__ = ["DESCRIBED", "REPORTS", "document", "show_schema", "text_of"]
 
 REPORTS = {
     "bench": "runtime.decoding.report:BenchReport",
@@ -27,6 +27,9 @@ REPORTS = {
 
 _SAME = {"merge": "check"}
 """Commands whose JSON is that of another, its name included: what is merged can be merged again."""
+
+DESCRIBED = frozenset({*REPORTS, *_SAME})
+"""Commands that have a schema; the JSON of `diff` is not described yet."""
 
 
 def document(command: str) -> dict[str, Any]:
