@@ -25,7 +25,14 @@ def narrow(message: onnx.ModelProto, dtype: str, std: float | None = None, seed:
     Tables of sines and cosines keep their values.
     """
     rng = np.random.default_rng(seed)
-    for tensor in message.graph.initializer:
+    for constant in _nodes(message, "Constant"):
+        given = constant.attribute[0]
+        if given.name in ("value_float", "value_floats"):  # which are float32
+            values = np.array(helper.get_attribute_value(given), DTYPES[dtype])
+            number = ir.serde.serialize_tensor(ir.tensor(values))
+            given.CopyFrom(helper.make_attribute("value", number))
+    constants = [node.attribute[0].t for node in _nodes(message, "Constant")]
+    for tensor in (*message.graph.initializer, *constants):
         if tensor.data_type == onnx.TensorProto.FLOAT:
             values = onnx.numpy_helper.to_array(tensor)
             if std is not None and values.ndim == 2 and "rotary" not in tensor.name:

@@ -153,3 +153,12 @@ def test_a_constant_that_was_rounded_explains_a_difference() -> None:
     assert found.twins.max_abs_diff > 1e-4
     wrong = model(text.replace("ONE", held.replace(str(value), str(value + 4))))
     assert kv.verify(one, wrong).status == "different"
+
+
+def test_gemma_in_bfloat16_is_equal() -> None:
+    """It has Constants of every form, and a cache inside Attention."""
+    source = decoder("bfloat16", name="gemma4_hybrid_static")
+    found = kv.verify(source, lowered(source), cases=2, steps=1)
+    assert (found.status, found.detail) == ("equal", None)
+    assert found.twins is not None
+    assert found.twins.max_abs_diff < 1e-5 < found.twins.rounding
