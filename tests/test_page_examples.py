@@ -110,6 +110,10 @@ def test_examples_in_the_help_of_a_command(
     monkeypatch.chdir(tmp_path)
     if name == "verify":
         assert run(Example("sh", "kvtool lower decoder.onnx"), tmp_path)[0] == 0
+    if name == "merge":
+        for report in ("decoder.onnx -o 1.json", "exported.onnx -o 2.json"):
+            code = f"kvtool check --format json {report}"
+            assert run(Example("sh", code), tmp_path)[0] == 0
     given = set(tmp_path.iterdir())
     for code in help_examples(COMMANDS[name]):
         exit_code, printed = run(Example("sh", code), tmp_path)

@@ -26,10 +26,8 @@ Exit codes:
 
 \b
 Examples:
-  kvtool check --shard 1/2 --format json -o 1.json
-  kvtool check --shard 2/2 --format json -o 2.json
   kvtool merge 1.json 2.json
-  kvtool merge reports/*.json --format sarif -o kvtool.sarif
+  kvtool merge 1.json 2.json --format sarif -o kvtool.sarif
 
 \b
 See also:
