@@ -13,6 +13,7 @@ __all__ = ["DESCRIBED", "REPORTS", "document", "show_schema", "text_of"]
 REPORTS = {
     "bench": "runtime.decoding.report:BenchReport",
     "check": "lint.report:CheckReport",
+    "diff": "review.report:DiffReport",
     "eval": "runtime.evaluation.report:EvalReport",
     "infer": "shapes.report:InferReport",
     "inspect": "analysis.inspection:InspectReport",
@@ -29,7 +30,7 @@ _SAME = {"merge": "check"}
 """Commands whose JSON is that of another, its name included: what is merged can be merged again."""
 
 DESCRIBED = frozenset({*REPORTS, *_SAME})
-"""Commands that have a schema; the JSON of `diff` is not described yet."""
+"""Commands that have a schema."""
 
 
 def document(command: str) -> dict[str, Any]:

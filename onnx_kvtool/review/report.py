@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
+from types import GenericAlias
 from typing import Any, Literal
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.core.shown import Shown
 
 __all__ = [
@@ -18,11 +21,11 @@ __all__ = [
     "WeightChange",
 ]
 
-Text = str | int | None
+_PLACE = ("graph", "node", "index", "op")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(Record):
     """Something that has a name and changed.
 
     Attributes:
@@ -42,7 +45,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Record):
     """A node that one of the models does not have.
 
     Attributes:
@@ -55,19 +58,11 @@ class NodeFacts:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "graph": self.location.graph,
-            "node": self.location.node_label,
-            "op": self.location.op,
-            "inputs": list(self.inputs),
-            "outputs": list(self.outputs),
-        }
+    JSON = (Key("location", parts=_PLACE), "inputs", "outputs")
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChange:
+class NodeChange(Record):
     """One fact of a node that both models have.
 
     Attributes:
@@ -82,20 +77,11 @@ class NodeChange:
     old: str | None
     new: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "graph": self.location.graph,
-            "node": self.location.node_label,
-            "op": self.location.op,
-            "what": self.what,
-            "old": self.old,
-            "new": self.new,
-        }
+    JSON = (Key("location", parts=_PLACE), "what", "old", "new")
 
 
 @dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Record):
     """Nodes that came in the place of others: what they make is read where that of those was.
 
     Attributes:
@@ -108,17 +94,11 @@ class Replacement:
     added: tuple[NodeFacts, ...]
     is_shared: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the nodes by name."""
-        return {
-            "removed": [node.to_json() for node in self.removed],
-            "added": [node.to_json() for node in self.added],
-            "shared": self.is_shared,
-        }
+    JSON = ("removed", "added", Key("is_shared", "shared"))
 
 
 @dataclass(frozen=True, slots=True)
-class WeightChange:
+class WeightChange(Record):
     """An initializer that changed.
 
     Attributes:
@@ -145,23 +125,21 @@ class WeightChange:
     changed: int | None = None
     elements: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes."""
-        return {
-            "graph": self.graph,
-            "name": self.name,
-            "what": self.what,
-            "old": self.old,
-            "new": self.new,
-            "max_abs_diff": self.max_abs_diff,
-            "max_rel_diff": self.max_rel_diff,
-            "changed_elements": self.changed,
-            "elements": self.elements,
-        }
+    JSON = (
+        "graph",
+        "name",
+        "what",
+        "old",
+        "new",
+        "max_abs_diff",
+        "max_rel_diff",
+        Key("changed", "changed_elements"),
+        "elements",
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
+class Rename(Record):
     """A new name of what is otherwise the same.
 
     Attributes:
@@ -176,9 +154,81 @@ class Rename:
     old: str
     new: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the names with what they are of."""
-        return {"kind": self.kind, "graph": self.graph, "old": self.old, "new": self.new}
+
+@dataclass(frozen=True, slots=True)
+class NodeChanges(Record):
+    """What changed among nodes.
+
+    Attributes:
+        added: All that came.
+        removed: All that went.
+        changed: Facts of those that both have.
+        replaced: Those that came in the place of others, which are among the former as well.
+    """
+
+    added: list[NodeFacts] = field(default_factory=list)
+    removed: list[NodeFacts] = field(default_factory=list)
+    changed: list[NodeChange] = field(default_factory=list)
+    replaced: list[Replacement] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightChanges(Record):
+    """What changed among weights.
+
+    Attributes:
+        same: How many are the same.
+        changed: The others.
+    """
+
+    same: int = 0
+    changed: list[WeightChange] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCount(Record):
+    """How many nodes of one operator there are.
+
+    Attributes:
+        old: In the old model.
+        new: In the new one.
+    """
+
+    old: int
+    new: int
+
+
+_VIEW = """One change among {}.
+
+Attributes:
+    {}: Where it is: a side of the interface, the path of a graph, or "" for the model.
+    {}: What changed.
+    what: Which fact of it changed; `added` and `removed` for the whole.
+    old: The fact before; None where there was none.
+    new: The fact now; None where there is none.
+"""
+
+
+def _section(title: str, place: str, name: str) -> Form:
+    """Return how changes of one section stand in JSON, where place and name have other keys."""
+    keys = [(place, str), (name, str), ("what", str), ("old", Any), ("new", Any)]
+    view = make_dataclass(title, keys, frozen=True)
+    view.__doc__ = _VIEW.format(title.lower(), place, name)
+
+    def of(changes: Sequence[Change]) -> list[Any]:
+        return [view(c.place, c.name, c.what, c.old, c.new) for c in changes]
+
+    def back(views: Sequence[Any]) -> list[Change]:
+        return [Change(getattr(v, place), getattr(v, name), v.what, v.old, v.new) for v in views]
+
+    return Form(GenericAlias(list, (view,)), of, back)
+
+
+_OPERATORS = Form(
+    dict[str, OperatorCount],
+    lambda ops: {op: OperatorCount(*counts) for op, counts in ops.items()},
+    lambda ops: {op: (count.old, count.new) for op, count in ops.items()},
+)
 
 
 @dataclass(slots=True)
@@ -233,6 +283,25 @@ class DiffReport(Shown):
     caches_same: int = 0
     notes: list[str] = field(default_factory=list)
 
+    JSON = (
+        "old",
+        "new",
+        "status",
+        Key("opsets", form=_section("Opsets", "graph", "domain")),
+        Key("interface", form=_section("Interface", "side", "name")),
+        Key("metadata", form=_section("Metadata", "graph", "key")),
+        Key("caches", form=_section("Caches", "graph", "past")),
+        Key("ops", form=_OPERATORS),
+        Key("functions", form=_section("Functions", "graph", "function")),
+        "nodes",
+        Key("weight_changes", "weights"),
+        Key("values", form=_section("Values", "graph", "value")),
+        "renamed",
+        Key("storage", form=_section("Storage", "graph", "name")),
+        "caches_same",
+        "notes",
+    )
+
     @property
     def status(self) -> Literal["same", "different"]:
         """`same` when nothing but the storage of weights changed."""
@@ -254,42 +323,36 @@ class DiffReport(Shown):
             self.renamed,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form that the command-line contract fixes, without the header."""
+    @property
+    def nodes(self) -> NodeChanges:
+        """What changed among nodes."""
         added = [*self.added, *(node for r in self.replaced for node in r.added)]
         removed = [*self.removed, *(node for r in self.replaced for node in r.removed)]
-        return {
-            "old": self.old,
-            "new": self.new,
-            "status": self.status,
-            "opsets": [_named(c, "domain", "graph") for c in self.opsets],
-            "interface": [_named(c, "name", "side") for c in self.interface],
-            "metadata": [_named(c, "key", "graph") for c in self.metadata],
-            "caches": [_named(c, "past", "graph") for c in self.caches],
-            "ops": {op: {"old": a, "new": b} for op, (a, b) in self.ops.items()},
-            "functions": [_named(c, "function", "graph") for c in self.functions],
-            "nodes": {
-                "added": [node.to_json() for node in added],
-                "removed": [node.to_json() for node in removed],
-                "changed": [change.to_json() for change in self.changed],
-                "replaced": [replacement.to_json() for replacement in self.replaced],
-            },
-            "weights": {
-                "same": self.weights_same,
-                "changed": [change.to_json() for change in self.weights],
-            },
-            "values": [_named(c, "value", "graph") for c in self.values],
-            "renamed": [rename.to_json() for rename in self.renamed],
-            "storage": [_named(c, "name", "graph") for c in self.storage],
-            "notes": list(self.notes),
-        }
+        return NodeChanges(added, removed, self.changed, self.replaced)
 
+    @property
+    def weight_changes(self) -> WeightChanges:
+        """What changed among weights."""
+        return WeightChanges(self.weights_same, self.weights)
 
-def _named(change: Change, name: str, place: str) -> dict[str, Any]:
-    return {
-        place: change.place,
-        name: change.name,
-        "what": change.what,
-        "old": change.old,
-        "new": change.new,
-    }
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> DiffReport:
+        """Return the report that an object describes."""
+        from onnx_kvtool.core.reading import filled, read
+
+        nodes = read(NodeChanges, data.get("nodes", {}))
+        weights = read(WeightChanges, data.get("weights", {}))
+        # Those that replace others come last.
+        came = len(nodes.added) - sum(len(r.added) for r in nodes.replaced)
+        went = len(nodes.removed) - sum(len(r.removed) for r in nodes.replaced)
+        report: DiffReport = filled(
+            cls,
+            data,
+            added=nodes.added[:came],
+            removed=nodes.removed[:went],
+            changed=nodes.changed,
+            replaced=nodes.replaced,
+            weights_same=weights.same,
+            weights=weights.changed,
+        )
+        return report
