@@ -25,6 +25,7 @@ from onnx_kvtool.shapes.reconcile import reconcile
 from onnx_kvtool.shapes.versions import report_wrong_opset
 from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
 from onnx_kvtool.symbolic.bounds import Facts
+from onnx_kvtool.symbolic.broadcasting import stretched
 from onnx_kvtool.symbolic.expression import Expr, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
@@ -107,6 +108,8 @@ class Forward:
 
     def run(self) -> None:
         """Go through the model."""
+        # What it remembers names values, and with them the whole model that came before.
+        stretched.cache_clear()
         graph = self.model.graph
         imports = self.model.opset_imports
         contents = self.contents(imports.get("", 1))

@@ -6,11 +6,15 @@ import gc
 import itertools
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 
+import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands import check as check_command
 from onnx_kvtool.commands.check import CheckRequest, stream
+from onnx_kvtool.commands.check_file import check_file
+from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.lint import jobs
@@ -90,3 +94,18 @@ def test_workers_get_no_more_than_they_will_soon_need(monkeypatch: pytest.Monkey
         assert [int(one) for one in itertools.islice(results, 5)] == [0, 1, 2, 3, 4]
         assert items.last <= 3 * 2 + 5 + 1
         assert len(list(results)) == 35
+
+
+def test_a_model_is_let_go_of_when_the_next_is_looked_at() -> None:
+    """Ten thousand models are never in memory together, whatever is remembered of one."""
+    paths = [str(Path(__file__).resolve().parents[2] / "fixtures/encoders/wav2vec2.onnx")]
+    settings = Settings(several=True)
+    for path in paths:  # what is remembered for good is then there
+        check_file(path, settings)
+    gc.collect()
+    before = sum(isinstance(one, ir.Node) for one in gc.get_objects())
+    for path in paths * 3:
+        check_file(path, settings)
+    gc.collect()
+    after = sum(isinstance(one, ir.Node) for one in gc.get_objects())
+    assert after == before, "nodes of the last model at most"
