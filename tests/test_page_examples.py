@@ -38,6 +38,10 @@ NOT_RUN = {
     ("docs/developing/faults.md", "python -m tests.faults"): (
         "takes an hour; a bounded part of it is in the slow set"
     ),
+    ("docs/guides/remote.md", "pip install"): "reaches hosts that no test may reach",
+    ("docs/guides/clusters.md", "pip install"): (
+        "is done on several machines; tests/commands/test_check_dask.py starts a cluster on one"
+    ),
     ("docs/guides/ci.md", "pip install"): "leaves open where the repository of kvtool lies",
     ("docs/index.md", "python3 -m venv .venv && .venv/bin/pip install -q ."): (
         "takes a minute; tests/test_strangers.py runs it in the slow set"
@@ -114,13 +118,18 @@ def test_examples_in_the_help_of_a_command(
         for report in ("decoder.onnx -o 1.json", "exported.onnx -o 2.json"):
             code = f"kvtool check --format json {report}"
             assert run(Example("sh", code), tmp_path)[0] == 0
+    if name == "diff":
+        shutil.copy(tmp_path / "decoder.onnx", tmp_path / "old.onnx")
+        shutil.copy(tmp_path / "exported.onnx", tmp_path / "new.onnx")
     given = set(tmp_path.iterdir())
     for code in help_examples(COMMANDS[name]):
         exit_code, printed = run(Example("sh", code), tmp_path)
         for path in set(tmp_path.iterdir()) - given:
             path.unlink()
-        # For `check`, 1 is an answer: there are findings.
-        assert exit_code == 0 or (name == "check" and exit_code == 1), f"{code}\n{printed}"
+        # For some, 1 is an answer: there are findings, or differences.
+        assert exit_code == 0 or (name in ("check", "diff") and exit_code == 1), (
+            f"{code}\n{printed}"
+        )
         assert "Traceback" not in printed
 
 

@@ -134,7 +134,7 @@ class _Check:
             dims=tuple(sorted(names)),
             impossible_size=impossible_size(self.model, self.settings.dims),
             stamp=origin(self.model).stamp,
-            beside=_beside(self.model),
+            beside=_beside(self.model) if self.settings.cache_dir else (),
         )
         if self.settings.fix == "none" or not fixable(found, self.settings.allowed):
             return report

@@ -72,9 +72,11 @@ def merge(reports: Sequence[str | os.PathLike[str]], *, fail_on: Severity = "err
             missing.
 
     Examples:
-        >>> whole = kv.merge(["first.json", "second.json"])
-        >>> whole.summary.files, whole.exit_code
-        (2, 1)
+        >>> try:
+        ...     kv.merge(["first.json", "second.json"])
+        ... except kv.UnreadableModel as error:
+        ...     print(error)
+        `first.json` does not exist
     """
     request = MergeRequest(tuple(os.fspath(path) for path in reports), fail_on, "json")
     files = [file for part in parts(request) for file in part.files()]

@@ -19,7 +19,17 @@ Told = dict[str, list[dict[str, Any]]]
 
 Edit = Callable[[onnx.ModelProto], Told | None]
 
-_QUIET = {"schema_version", "tool", "command", "old", "new", "status", "ops", "notes"}
+_QUIET = {
+    "schema_version",
+    "tool",
+    "command",
+    "old",
+    "new",
+    "status",
+    "ops",
+    "notes",
+    "caches_same",
+}
 
 
 def told(report: dict[str, Any], wanted: Told) -> Told:
