@@ -224,6 +224,7 @@ def test_the_action_checks_nothing_for_an_input_that_it_cannot_read(
     assert result.stdout.startswith("::error title=kvtool check::") and said in result.stdout
 
 
+@pytest.mark.exhaustive
 def test_the_action_annotates(tmp_path: Path) -> None:
     save(CLEAN, tmp_path / "clean" / "a.onnx")
     save(BAD_MODE, tmp_path / "models" / "bad.onnx")

@@ -85,6 +85,7 @@ def test_a_directory_without_models_says_so(kvtool, directory: Path) -> None:
     assert result.stderr == "note: there is no model in `empty`\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_standard_input(kvtool_process, directory: Path) -> None:
     with open(directory / "deep" / "bad.onnx", "rb") as file:

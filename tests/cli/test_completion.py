@@ -23,7 +23,7 @@ from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS, REPLACEABLE
 from onnx_kvtool.ops.schema import op_history, operators
 from onnx_kvtool.targets.target import releases
-from tests.grids import each, rest, thinned
+from tests.grids import each, part, rest, thinned
 from tests.test_startup import HEAVY, REPORT_MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -312,6 +312,7 @@ complete -C $argv[1]
 """
 
 
+@part(4)
 @pytest.mark.skipif(FISH is None, reason="needs fish")
 @pytest.mark.parametrize(("line", "expected"), ALIKE)
 def test_fish_completes(tool: Path, line: str, expected: list[str]) -> None:
@@ -339,6 +340,7 @@ zpty -d z
 """  # noqa: E501
 
 
+@part(4)
 @pytest.mark.skipif(ZSH is None, reason="needs zsh")
 @pytest.mark.parametrize(("line", "expected"), ALIKE)
 def test_zsh_completes(tool: Path, line: str, expected: list[str]) -> None:

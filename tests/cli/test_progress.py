@@ -94,6 +94,7 @@ def test_a_line_appears_for_work_over_a_second_and_is_gone_after_it(delay, is_se
     assert terminal.left() == "done"
 
 
+@pytest.mark.exhaustive
 def test_a_part_that_says_nothing_for_long_is_shown_all_the_same() -> None:
     terminal = Terminal(LOOP.format(delay=1.5).replace("range(1, 5)", "range(1, 2)"))
     assert terminal.end() == 0

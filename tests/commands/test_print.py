@@ -149,6 +149,7 @@ def test_equal_models_have_equal_text(
     assert kv.print(tmp_path / "m.onnx") == kv.print(model())
 
 
+@pytest.mark.exhaustive
 @each("path", MODELS)
 def test_onnx_reads_the_text_of_exported_models(path: Path) -> None:
     source = onnx.load(path, load_external_data=False)

@@ -109,6 +109,7 @@ def _refused(target: int, whole: bool) -> dict[str, Verdict]:
     return {name: v for name, v in _found(target, whole).items() if v.status == "refused"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # onnx computes its cases with overflows
 def test_the_backend_cases_of_onnx_are_legal() -> None:
     """No false alarm on a model that onnx itself ships."""

@@ -118,6 +118,7 @@ def test_on_a_full_disk(
         _survives(on_small_disk(Bench(runner, name, sources, disk / "play"), disk))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("bench", ["fix"], indirect=True)
 def test_what_another_process_writes_meanwhile_is_kept(bench: Bench) -> None:
     _survives(other_writer(bench))

@@ -355,6 +355,7 @@ def test_the_answers_are_those_for_the_model(path: Path) -> None:
     assert answers == {name: type_ for name, type_ in expected.items() if name not in weights}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="measures with the units of Linux")
 def test_weights_of_3_gb_are_neither_read_nor_copied(tmp_path: Path) -> None:

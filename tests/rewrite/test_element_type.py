@@ -265,6 +265,7 @@ def test_save_writes_converted_weights_and_leaves_the_model_as_it_is(tmp_path: P
         assert tensor.numpy().tobytes() == value.const_value.numpy().tobytes()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_large_models_are_verified_by_copies(tmp_path: Path) -> None:
     path = _external(tmp_path)

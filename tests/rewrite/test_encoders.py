@@ -72,6 +72,7 @@ def test_nothing_is_empty_in_the_runs_that_prove(
     assert batches == {1, 2, 3}
 
 
+@pytest.mark.exhaustive
 @part(4)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("resnet", "bert")])
 def test_a_fault_in_an_encoder_is_found(name: str) -> None:

@@ -134,6 +134,7 @@ def test_what_is_written_says_what_was_found(path: Path) -> None:
     assert [t.SerializeToString() for t in written.graph.initializer] == weights
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_the_only_conflict_of_real_models_is_a_constant_of_the_builder() -> None:
     """The builder of onnxruntime-genai declares a Constant of one element as a scalar."""

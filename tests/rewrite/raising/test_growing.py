@@ -106,6 +106,7 @@ def test_the_result_is_held_against_the_source(name: str) -> None:
     assert found.detail is not None and "past the capacity of 16 rows" in found.detail
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["growing/llama__optimum", *rest("growing/t5_decoder_merged__optimum")]
@@ -138,6 +139,7 @@ def test_a_step_past_the_capacity_fails_and_says_so() -> None:
         differences(source, result, 6, 1, plan=(5, 1, 1))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_a_name_makes_a_dimension() -> None:
     source = read("growing/llama__optimum")
@@ -147,6 +149,7 @@ def test_a_name_makes_a_dimension() -> None:
         assert not differences(source, result, rows, 3)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "length"),
     [

@@ -43,6 +43,7 @@ def test_a_decoder_with_fixed_caches(name: str, dims: dict[str, int]) -> None:
     assert operators["TensorScatter"] == len(report.raised)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_dims_without_static_leave_other_names() -> None:
     path = _FIXTURES / "growing" / "llama__optimum.onnx"
@@ -54,6 +55,7 @@ def test_dims_without_static_leave_other_names() -> None:
     assert report.verification.status == "equal"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_a_name_along_which_a_cache_grows_is_no_number() -> None:
     """With one, every step would begin behind the same rows."""
@@ -118,6 +120,7 @@ _ROLLING = [
 ]
 
 
+@part(2)
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "dims", "columns"), _ROLLING, ids=str)
 def test_a_decoder_whose_caches_roll(name: str, dims: dict[str, int], columns: int | None) -> None:

@@ -66,6 +66,7 @@ def test_the_fixed_form_chooses_the_same_tokens(root: Path, name, how) -> None:
         fixed.step(PROMPTS[:, :2])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_rows_that_were_filled_in_are_the_same_in_every_form(root: Path) -> None:
     model = root / "fixtures/growing/llama__optimum.onnx"
@@ -80,6 +81,7 @@ def test_rows_that_were_filled_in_are_the_same_in_every_form(root: Path) -> None
     np.testing.assert_allclose(*logits, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_a_capacity_that_the_model_leaves_open(root: Path) -> None:
     model = root / "fixtures/growing/llama__optimum.onnx"

@@ -188,6 +188,7 @@ def test_caches_and_starts_are_followed_into_functions_and_branches() -> None:
     assert {write.mode for write in found.inputs[2].uses.writes} == {"linear", "circular"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_a_function_that_calls_itself_does_not_stall_the_search() -> None:
     text = f"""{LOCAL} g (float[N] x) => (float[N] y) {{ y = local.Again (x) }}

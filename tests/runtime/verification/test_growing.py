@@ -108,6 +108,7 @@ def test_that_a_fault_hides_where_no_case_goes_is_no_wonder() -> None:
     assert found.detail == "B runs in a step past the capacity of 40 rows, where it has to fail"
 
 
+@pytest.mark.exhaustive
 def test_a_form_with_numbers_for_all_sizes_is_fed_a_mask_of_all_rows() -> None:
     growing = source(OPTIMUM)
     known, capacity = plan(growing), 12
@@ -175,6 +176,7 @@ def test_no_case_goes_beyond_the_capacity(capacity: int) -> None:
     assert last.past + last.length + sum(last.chunks or ()) == capacity
 
 
+@pytest.mark.exhaustive
 def test_a_cache_that_takes_too_much_memory_is_not_run() -> None:
     growing = source(OPTIMUM)
     found = kv.verify(growing, fixed_form(growing, 1 << 22), verify_budget="1MiB")

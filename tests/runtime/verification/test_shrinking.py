@@ -499,6 +499,7 @@ def _four_bits(directory: Path) -> tuple[ir.Model, ir.Model]:
     return source, kv.lower(source, opset=18, verify=False)[0]
 
 
+@pytest.mark.exhaustive
 def test_bytes_follow_the_weights_that_they_hold(tmp_path: Path) -> None:
     source, lowered = _four_bits(tmp_path)
     found = compared(source, lowered)

@@ -124,7 +124,7 @@ def apart(source: bytes, circular: bytes, chunks: list[int], batch: int, runtime
     return worst
 
 
-@part(3)
+@part(6)
 @pytest.mark.parametrize("attention", ["auto", "full", "keep"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_it_computes_the_same(mask: str, attention: AttentionChoice) -> None:
@@ -155,6 +155,7 @@ def test_steps_of_one_token_ask_nothing() -> None:
     assert keys in result.graph.outputs and values in result.graph.outputs
 
 
+@part(4)
 @pytest.mark.parametrize("length", [1, 3, 6, 8])
 @pytest.mark.parametrize("mask", MASKS)
 def test_fixed_sizes(mask: str, length: int) -> None:

@@ -52,6 +52,7 @@ def test_what_hides_padding_alone_is_left_out_where_none_is_granted(
         assert text in (report.verification.detail or "")
 
 
+@pytest.mark.exhaustive
 def test_it_goes_with_fixed_sizes() -> None:
     path = GROWING / "llama__optimum.onnx"
     dims = {"batch_size": 2, "sequence_length": 1}
@@ -68,6 +69,7 @@ def test_the_report_names_the_assumption_that_would_do() -> None:
     assert all(text in done.proof for done in report.attention)
 
 
+@pytest.mark.exhaustive
 def test_a_window_is_no_padding() -> None:
     _, report = kv.raise_(GROWING / "mistral__optimum.onnx", capacity=16, verify=False)
     assert not any("unpadded" in line for done in report.attention for line in done.proof)

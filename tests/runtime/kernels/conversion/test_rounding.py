@@ -111,6 +111,7 @@ def test_all_65536_codes_of_float16_to_narrower_ones(name: str) -> None:
     check(name, np.arange(1 << 16, dtype=np.uint16).view(np.float16), saturate=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @each("target", list(TYPES))
 @each("source", [n for n in TYPES if n not in ("float16", "bfloat16")])
