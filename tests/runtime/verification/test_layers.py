@@ -110,7 +110,7 @@ FAULTS = [
 ]
 
 
-@part(4)
+@part(2)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("is_lowered", [False, True], ids=["native", "lowered"])
 def test_a_fault_in_one_layer_stays(fault: Callable[[ir.Model], None], is_lowered: bool) -> None:

@@ -71,7 +71,7 @@ _SIZES = [
 ]
 
 
-@part(8)
+@part(4)
 @pytest.mark.parametrize(("dtype", "std"), _SIZES)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str, dtype: str, std: float) -> None:
