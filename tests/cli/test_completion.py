@@ -26,6 +26,8 @@ from onnx_kvtool.targets.target import releases
 from tests.grids import each, part, rest, thinned
 from tests.test_startup import HEAVY, REPORT_MODULES
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "fixtures" / "models" / "native" / "llama_static.onnx"
 BASH, FISH, ZSH = (shutil.which(name) for name in ("bash", "fish", "zsh"))

@@ -11,6 +11,8 @@ import pytest
 
 import onnx_kvtool as kv
 
+pytestmark = pytest.mark.long
+
 NAMES = [f"{letter}.onnx" for letter in "abcdefgh"]
 
 

@@ -13,6 +13,8 @@ from onnx_kvtool.core.files import atomic
 from onnx_kvtool.core.files.atomic import check_writable
 from tests.grids import each
 
+pytestmark = pytest.mark.long
+
 MODELS = Path(__file__).resolve().parents[2] / "fixtures" / "models"
 DECODER = MODELS / "native" / "llama_static.onnx"
 EXPORTED = MODELS / "torch_static" / "hand" / "index_copy_bhsd__dynamo_op18.onnx"

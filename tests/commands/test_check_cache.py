@@ -17,6 +17,8 @@ from onnx_kvtool.commands.check import CheckRequest, run
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.report import CheckReport
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 WRONG = ROOT / "docs" / "examples" / "wrong_axis.onnx"
 

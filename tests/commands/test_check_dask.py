@@ -17,6 +17,8 @@ from onnx_kvtool.commands.check_dask import run_on_cluster
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.report import CheckReport, FileReport
 
+pytestmark = pytest.mark.long
+
 distributed = pytest.importorskip("distributed")
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -22,6 +22,8 @@ from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.jobs import run_jobs
 from onnx_kvtool.lint.report import FileReport
 
+pytestmark = pytest.mark.long
+
 
 class Tracked(FileReport):
     """A report of which it can be seen whether it is still there."""

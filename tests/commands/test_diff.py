@@ -14,6 +14,8 @@ from onnx import numpy_helper
 
 import onnx_kvtool as kv
 
+pytestmark = pytest.mark.long
+
 NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
 LLAMA = NATIVE / "llama_static.onnx"
 

@@ -14,6 +14,8 @@ from onnx_kvtool.core.model import clone
 from tests.grids import grid, part
 from tests.runtime.recorded import model, native
 
+pytestmark = pytest.mark.long
+
 Change = Callable[[ir.Model], None]
 
 

@@ -20,6 +20,8 @@ from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.cli.schema import DESCRIBED, REPORTS, document
 from onnx_kvtool.core.record import Record, keys_of, type_of
 
+pytestmark = pytest.mark.long
+
 STATIC = "fixtures/models/native/llama_static.onnx"
 BROKEN = "fixtures/models/native/BROKEN_gemma_static_raw_noopt.onnx"
 GROWING = "fixtures/growing/bart__dynamo_op18.onnx"

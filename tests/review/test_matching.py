@@ -11,6 +11,8 @@ import onnx_kvtool as kv
 from onnx_kvtool.review import matching
 from onnx_kvtool.review.matching import NodePairs
 
+pytestmark = pytest.mark.long
+
 
 def chain(layers: int, first: int = 0, op: str = "Mul") -> onnx.ModelProto:
     """Return layers that differ in a weight alone, with names that are numbered from `first` on."""

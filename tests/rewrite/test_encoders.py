@@ -19,6 +19,8 @@ from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.subject import capture
 from tests.grids import part
 
+pytestmark = pytest.mark.long
+
 ENCODERS = Path(__file__).resolve().parents[2] / "fixtures" / "encoders"
 
 NAMES = [path.stem for path in sorted(ENCODERS.glob("*.onnx"))]

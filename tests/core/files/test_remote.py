@@ -19,6 +19,8 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.files.remote import beside, is_remote, prefix, shown
 from onnx_kvtool.core.model import read
 
+pytestmark = pytest.mark.long
+
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
 

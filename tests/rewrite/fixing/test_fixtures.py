@@ -21,6 +21,8 @@ from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.symbolic.dims import dim_names
 from tests.grids import part
 
+pytestmark = pytest.mark.long
+
 _FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 _BROKEN = {"BROKEN_gemma_static_raw_noopt"}
 """Nodes of these lack inputs that they need."""

@@ -14,6 +14,8 @@ from onnx_kvtool.commands.lower import lower
 from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node, refusal
 
+pytestmark = pytest.mark.long
+
 _RNG = np.random.default_rng(47)
 
 

@@ -23,6 +23,8 @@ from onnx_kvtool.runtime import onnxruntime
 from tests.grids import search
 from tests.rewrite.lowering.single import check, one_node, refusal
 
+pytestmark = pytest.mark.long
+
 Array = npt.NDArray[Any]
 
 

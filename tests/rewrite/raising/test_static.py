@@ -18,6 +18,8 @@ from onnx_kvtool.symbolic.dims import dims_of
 from tests.grids import part
 from tests.rewrite.fixing.test_fixtures import assert_static
 
+pytestmark = pytest.mark.long
+
 _FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 _STATIC = _FIXTURES / "models" / "torch_static" / "hf"
 

@@ -19,6 +19,8 @@ from onnx_kvtool.runtime.verification.growing.hosts import PaddingHost
 from tests.grids import part
 from tests.runtime.recorded import model
 
+pytestmark = pytest.mark.long
+
 GENAI = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "genai"
 
 ATTENTION = """

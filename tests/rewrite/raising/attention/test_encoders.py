@@ -12,6 +12,8 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
 from tests.grids import thinned
 
+pytestmark = pytest.mark.long
+
 ENCODERS = Path(__file__).resolve().parents[4] / "fixtures" / "encoders"
 
 LAYERS = {

@@ -11,6 +11,8 @@ from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.walk import nodes
 from tests.grids import thinned
 
+pytestmark = pytest.mark.long
+
 GROWING = Path(__file__).resolve().parents[4] / "fixtures" / "growing"
 GRANTED = "unpadded:attention_mask"
 

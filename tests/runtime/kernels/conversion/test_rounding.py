@@ -17,6 +17,8 @@ from onnx_kvtool.runtime.kernels.conversion.convert import convert
 from tests.grids import each, grid, rest, search
 from tests.runtime.kernels.conversion.oracle import TYPES, NarrowType
 
+pytestmark = pytest.mark.long
+
 FLOAT8 = [name for name in TYPES if "float8" in name]
 
 
