@@ -40,7 +40,9 @@ def write_text(text: str) -> None:
         UnwritableOutput: If the system refuses otherwise, as when the disk is full.
     """
     try:
-        click.echo(text, nl=False)
+        # To the stream itself: click would give one of ASCII another encoding, and take colours out
+        # that were asked for.
+        click.echo(text, file=sys.stdout, nl=False, color=True)
     except OSError as error:
         if reader_has_gone(error):
             raise BrokenPipeError(*error.args) from error

@@ -8,8 +8,10 @@ from __future__ import annotations
 import onnx
 import onnx_ir as ir
 
+from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.messages.message import MessageWriter
+from onnx_kvtool.core.model import reason
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.review.digests import Digests
 
@@ -57,8 +59,15 @@ def canonical(model: ir.Model, digests: Digests) -> onnx.ModelProto:
     """Return the message of a model, with opset imports, functions and metadata sorted.
 
     Nodes, values and attributes stand in the order of the file.
+
+    Raises:
+        UnreadableModel: If the model holds what has no written form, such as text that is not UTF-8
+            where onnx has text.
     """
-    message = CanonicalWriter(digests).model(model)
+    try:
+        message = CanonicalWriter(digests).model(model)
+    except (ir.serde.SerdeError, TypeError, ValueError) as error:
+        raise UnreadableModel(f"it cannot be written as text: {reason(error)}") from error
     message.training_info.extend(origin(model).training)
     message.opset_import.sort(key=lambda entry: entry.domain)
     message.functions.sort(key=lambda f: (f.domain, f.name, f.overload))
