@@ -9,6 +9,7 @@ import click
 
 from onnx_kvtool.cli.bench import bench
 from onnx_kvtool.cli.check import check
+from onnx_kvtool.cli.command import HELP_NAMES
 from onnx_kvtool.cli.diff import diff
 from onnx_kvtool.cli.eval import evaluate
 from onnx_kvtool.cli.group import KvtoolGroup
@@ -81,7 +82,7 @@ Exit codes:
     epilog=_EPILOG,
     commands={**COMMANDS, "help": help_},
     purposes=_PURPOSES,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": HELP_NAMES, "max_content_width": 100},
 )
 @click.option(
     "--version",

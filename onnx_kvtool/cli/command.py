@@ -16,6 +16,7 @@ from onnx_kvtool.cli.types import Tolerance, Whole
 from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
 
 __all__ = [
+    "HELP_NAMES",
     "KvtoolCommand",
     "KvtoolOption",
     "command",
@@ -26,6 +27,7 @@ __all__ = [
 _FC = TypeVar("_FC", bound="Callable[..., Any] | click.Command")
 
 _GENERAL = "Options"
+HELP_NAMES = ["-h", "--help"]
 _FEW = 6  # options, below which sections would only tear them apart
 
 
@@ -66,7 +68,9 @@ class KvtoolCommand(click.Command):
     context_class = KvtoolContext
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
+        # Also for a command that is called outside of its group: click keeps the option it makes.
+        settings = {"help_option_names": HELP_NAMES, **(attributes.get("context_settings") or {})}
+        super().__init__(*arguments, **{**attributes, "context_settings": settings})
         for place, param in enumerate(self.params):
             is_format = param.name == "output_format"
             if is_format and self.name in DESCRIBED:

@@ -89,7 +89,8 @@ def test_an_operator_without_a_kernel_is_replaced_or_refused(
         model, _ = lower(ir.from_proto(source), target=named(release), verify=False)
     except Refused as refused:
         codes = {refusal.code for refusal in refused.report.refused}
-        assert codes == {"target-limit"}
+        # A rule may say itself what it cannot write: bins that depend on what comes at run time.
+        assert codes in ({"target-limit"}, {"dynamic-input"})
         assert not limit.lower_opset
         return
     path.write_bytes(serialize(model))
