@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from dataclasses import replace
 
 import onnx
@@ -17,7 +16,7 @@ from onnx_kvtool.core.judging.tensor_claims import judge_tensor
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.model import from_message, path_text, read, reason
 from onnx_kvtool.core.origin import origin, set_origin
-from onnx_kvtool.core.placeholders import put_back
+from onnx_kvtool.core.placeholders import new_mark, number_of, put_back
 
 __all__ = ["ModelSource", "held", "path_of"]
 
@@ -102,13 +101,13 @@ class _Outline(MessageWriter):
     """Writes a model with a placeholder for each tensor, so that no value is touched.
 
     Attributes:
-        mark: What the locations of placeholders begin with; random, so that no model has one.
+        mark: What the locations of placeholders begin with.
         tensors: The tensors; a placeholder is the mark and the position here.
     """
 
     def __init__(self, described: frozenset[str]) -> None:
         super().__init__(described)
-        self.mark = f"onnx_kvtool.{secrets.token_hex(16)}."
+        self.mark = new_mark()
         self.tensors: list[ir.TensorProtocol] = []
 
     def tensor(self, out: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
@@ -121,9 +120,5 @@ class _Outline(MessageWriter):
 
     def taken(self, placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
         """Return the tensor for which a placeholder stands; None for what is none."""
-        if not isinstance(placeholder, ir.ExternalTensor):
-            return None
-        location = str(placeholder.location)
-        if not location.startswith(self.mark):
-            return None
-        return self.tensors[int(location.removeprefix(self.mark))]
+        number = number_of(placeholder, self.mark)
+        return None if number is None else self.tensors[number]

@@ -27,7 +27,7 @@ from onnx_kvtool.core.messages import carried
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.messages.protobuf import EncodeError
 from onnx_kvtool.core.origin import Origin, origin, set_origin
-from onnx_kvtool.core.placeholders import put_back
+from onnx_kvtool.core.placeholders import number_of, put_back
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
 
 __all__ = [
@@ -93,19 +93,17 @@ def _remote_model(url: str) -> ir.Model:
     model = _model(found.data, shown(url), file.name, prefix(url))
 
     def taken(placeholder: ir.TensorProtocol | None) -> ir.TensorProtocol | None:
-        if not isinstance(placeholder, ir.ExternalTensor):
+        number = number_of(placeholder, found.mark)
+        if number is None:
             return None
-        location = str(placeholder.location)
-        if not location.startswith(found.mark):
-            return None
-        start, end = found.places[int(location.removeprefix(found.mark))]
-        return _fetched(placeholder, url, start, end)
+        assert placeholder is not None
+        return _fetched(placeholder, url, *found.places[number])
 
     put_back(model, taken)
     return model
 
 
-def _fetched(like: ir.ExternalTensor, url: str, start: int, end: int) -> ir.TensorProtocol:
+def _fetched(like: ir.TensorProtocol, url: str, start: int, end: int) -> ir.TensorProtocol:
     """Return a tensor whose values are fetched each time they are asked for."""
 
     def fetch() -> ir.TensorProtocol:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 
 import onnx_ir as ir
 
 from onnx_kvtool.core import walk
 
-__all__ = ["put_back"]
+__all__ = ["new_mark", "number_of", "put_back"]
 
 _Taken = Callable[[ir.TensorProtocol | None], ir.TensorProtocol | None]
+
+
+def new_mark() -> str:
+    """Return what the locations of placeholders begin with; random, so that no model has one.
+
+    A number follows, by which whoever wrote the placeholder knows the tensor.
+    """
+    return f"onnx_kvtool.{secrets.token_hex(16)}."
+
+
+def number_of(tensor: ir.TensorProtocol | None, mark: str) -> int | None:
+    """Return the number of a placeholder with this mark; None for what is none."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        return None
+    location = str(tensor.location)
+    return int(location.removeprefix(mark)) if location.startswith(mark) else None
 
 
 def put_back(model: ir.Model, taken: _Taken) -> None:

@@ -49,15 +49,15 @@ def _bare(url: str) -> str:
 def prefix(source: str) -> str:
     """Return the directory of a URL, as it is shown, below which its external data lies."""
     first, *chain = shown(source).split("::")
-    _meant.setdefault("::".join((first.rpartition("/")[0], *chain)), _parent(source))
-    return "::".join((first.rpartition("/")[0], *chain))
+    text = "::".join((first.rpartition("/")[0], *chain))
+    _meant.setdefault(text, _parent(source))
+    return text
 
 
 def _parent(source: str) -> str:
     first, *chain = source.split("::")
-    query = re.search(r"[?#].*", first)
-    place = re.split(r"[?#]", first)[0].rpartition("/")[0]
-    return "::".join((place + (query[0] if query else ""), *chain))
+    place = re.split(r"[?#]", first)[0]
+    return "::".join((place.rpartition("/")[0] + first.removeprefix(place), *chain))
 
 
 def beside(base: str, location: str) -> str:

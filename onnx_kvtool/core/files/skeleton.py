@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files.remote import RemoteFile
+from onnx_kvtool.core.files.wire import BYTES, FIXED32, FIXED64, VARINT, varint
+from onnx_kvtool.core.placeholders import new_mark
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
 
 __all__ = ["Skeleton", "skeleton"]
 
 # Numbers of fields in onnx.proto.
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 7, 5, 9, 13, 14
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LARGE = 1 << 20
 """Bytes of a weight for which it is better to ask anew behind it than to read on."""
-_VARINT_BYTES = 10
+_HEAD = 20
+"""Bytes that tag and length of a field take at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def skeleton(file: RemoteFile) -> Skeleton:
 class _Walk:
     def __init__(self, file: RemoteFile) -> None:
         self.file = file
-        self.mark = f"onnx_kvtool.{secrets.token_hex(16)}."
+        self.mark = new_mark()
         self.places: list[tuple[int, int]] = []
 
     def message(self, way: tuple[int, ...], start: int, end: int | None) -> Iterator[bytes]:
@@ -70,23 +71,23 @@ class _Walk:
         """
         position = start
         while end is None or position < end:
-            head = self.file.read(position, 2 * _VARINT_BYTES)
+            head = self.file.read(position, _HEAD)
             if not head and end is None:
                 return
-            tag, used = self._varint(head, 0)
+            tag, tag_end = self._varint(head, 0)
             number, kind = tag >> 3, tag & 7
-            if kind != _BYTES:
-                size = self._plain(head, used, kind)
+            if kind != BYTES:
+                size = self._plain(head, tag_end, kind)
                 yield self._exactly(position, size)
                 position += size
                 continue
-            length, used = self._varint(head, used)
+            length, used = self._varint(head, tag_end)
             first, last = position + used, position + used + length
             if end is not None and last > end:
                 raise self._flaw()
             if way and number == way[0]:
                 inner = b"".join(self.message(way[1:], first, last))
-                yield head[: self._varint(head, 0)[1]] + _written(len(inner)) + inner
+                yield head[:tag_end] + _written(len(inner)) + inner
             elif not way and number == _TENSOR_RAW and length >= _LARGE:
                 yield self._placeholder(first, last)
             else:
@@ -96,24 +97,21 @@ class _Walk:
     def _placeholder(self, first: int, last: int) -> bytes:
         entry = _field(1, b"location") + _field(2, f"{self.mark}{len(self.places)}".encode())
         self.places.append((first, last))
-        return _field(_TENSOR_EXTERNAL, entry) + bytes((_TENSOR_LOCATION << 3 | _VARINT, 1))
+        return _field(_TENSOR_EXTERNAL, entry) + bytes((_TENSOR_LOCATION << 3 | VARINT, 1))
 
     def _plain(self, head: bytes, used: int, kind: int) -> int:
         """Return the bytes of a field that is no text, its tag included."""
-        if kind == _VARINT:
+        if kind == VARINT:
             return self._varint(head, used)[1]
-        if kind in (_FIXED32, _FIXED64):
-            return used + (4 if kind == _FIXED32 else 8)
+        if kind in (FIXED32, FIXED64):
+            return used + (4 if kind == FIXED32 else 8)
         raise self._flaw()
 
     def _varint(self, data: bytes, position: int) -> tuple[int, int]:
-        value = shift = 0
-        for at in range(position, min(len(data), position + _VARINT_BYTES)):
-            value |= (data[at] & 0x7F) << shift
-            if data[at] < 0x80:
-                return value, at + 1
-            shift += 7
-        raise self._flaw()
+        try:
+            return varint(data, position, len(data))
+        except ValueError:
+            raise self._flaw() from None
 
     def _exactly(self, position: int, count: int) -> bytes:
         if count > MAX_MESSAGE_BYTES:
@@ -135,7 +133,7 @@ class _Walk:
 
 
 def _field(number: int, value: bytes) -> bytes:
-    return bytes((number << 3 | _BYTES,)) + _written(len(value)) + value
+    return bytes((number << 3 | BYTES,)) + _written(len(value)) + value
 
 
 def _written(number: int) -> bytes:

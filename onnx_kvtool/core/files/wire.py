@@ -8,9 +8,9 @@ from mmap import mmap
 from onnx_kvtool.core.files.foreign import Flaw
 from onnx_kvtool.core.quantity import counted
 
-__all__ = ["explain", "fields"]
+__all__ = ["BYTES", "FIXED32", "FIXED64", "VARINT", "explain", "fields", "varint"]
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 # The fields through which graphs nest, by message: field number -> the message it holds.
 _NESTING: dict[str, dict[int, str]] = {
@@ -79,17 +79,17 @@ def fields(data: bytes | mmap, start: int, end: int) -> Iterator[tuple[int, int,
     position = start
     while position < end:
         at = position
-        tag, position = _varint(data, position, end)
+        tag, position = varint(data, position, end)
         number, kind = tag >> 3, tag & 7
         if number == 0:
             raise _Corrupt
-        if kind == _VARINT:
-            _, position = _varint(data, position, end)
+        if kind == VARINT:
+            _, position = varint(data, position, end)
             continue
-        if kind == _BYTES:
-            length, position = _varint(data, position, end)
-        elif kind in (_FIXED32, _FIXED64):
-            length = 4 if kind == _FIXED32 else 8
+        if kind == BYTES:
+            length, position = varint(data, position, end)
+        elif kind in (FIXED32, FIXED64):
+            length = 4 if kind == FIXED32 else 8
         else:
             raise _Corrupt
         if position + length > end:
@@ -98,13 +98,17 @@ def fields(data: bytes | mmap, start: int, end: int) -> Iterator[tuple[int, int,
                 f"the field at byte {at} takes {counted(length, 'byte')}, and {end - position:,} "
                 "are left",
             )
-        if kind == _BYTES:
+        if kind == BYTES:
             yield number, position, position + length
         position += length
 
 
-def _varint(data: bytes | mmap, position: int, end: int) -> tuple[int, int]:
-    """Return the number that starts at `position`, and where it ends."""
+def varint(data: bytes | mmap, position: int, end: int) -> tuple[int, int]:
+    """Return the number that starts at `position`, and where it ends.
+
+    Raises:
+        ValueError: If it has more than ten bytes, or does not end before `end`.
+    """
     value = shift = 0
     while position < end:
         byte = data[position]
