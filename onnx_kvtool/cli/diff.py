@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from onnx_kvtool.cli.command import KvtoolCommand, offers, option
-from onnx_kvtool.cli.output import report_place, write_data
+from onnx_kvtool.cli.output import report_place, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import DiffFormat, DiffWeights, words
 from onnx_kvtool.core.files.places import check_source
@@ -171,21 +171,13 @@ def _lacks_data(request: Any) -> bool:
 def _show(
     context: click.Context, report: DiffReport, output_format: DiffFormat, output: str | None
 ) -> None:
-    to_stdout = output in (None, "-")
-    if output_format == "text" and to_stdout:
+    if output_format == "text" and output in (None, "-"):
         from onnx_kvtool.report.diff_text import blocks
         from onnx_kvtool.report.text import print_blocks
 
         print_blocks(blocks(report), color=context.color)
         return
-    text = _rendered(report, output_format)
-    if to_stdout:
-        write_data(text)
-    else:
-        from onnx_kvtool.core.files.atomic import write_bytes
-
-        assert output is not None
-        write_bytes(output, (text.rstrip("\n") + "\n").encode())
+    write_report(_rendered(report, output_format), output)
 
 
 def _rendered(report: DiffReport, output_format: DiffFormat) -> str:

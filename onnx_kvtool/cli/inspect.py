@@ -8,7 +8,7 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import dim_option, model_argument
-from onnx_kvtool.cli.output import report_place, stem_of, write_data
+from onnx_kvtool.cli.output import report_place, stem_of, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import InspectFormat, words
 from onnx_kvtool.core.errors import UsageError
@@ -133,24 +133,17 @@ def inspect(
 
     with shown_progress() as progress:
         report = run(InspectRequest(model=model, **options), progress)
-    to_stdout = output in (None, "-")
     if output_format == "text":
         from onnx_kvtool.report.inspect_text import blocks
         from onnx_kvtool.report.text import print_blocks, text_of_blocks
 
-        if to_stdout:
+        if output in (None, "-"):
             print_blocks(blocks(report), color=context.color)
             return
         text = text_of_blocks(blocks(report))
     else:
         text = _rendered(report, output_format)
-    if to_stdout:
-        write_data(text)
-    else:
-        from onnx_kvtool.core.files.atomic import write_bytes
-
-        assert output is not None
-        write_bytes(output, (text.rstrip("\n") + "\n").encode())
+    write_report(text, output)
 
 
 def _rendered(report: InspectReport, output_format: InspectFormat) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "stem_of",
     "write_data",
     "write_json",
+    "write_report",
     "write_text",
 ]
 
@@ -47,6 +48,25 @@ def write_text(text: str) -> None:
         if reader_has_gone(error):
             raise BrokenPipeError(*error.args) from error
         raise UnwritableOutput(f"cannot write to standard output: {error.strerror}") from error
+
+
+def write_report(text: str, output: str | None) -> None:
+    """Write a report that is data with one line end, to a file or to standard output.
+
+    Args:
+        text: The report.
+        output: Path of the file; None or `-` for standard output.
+
+    Raises:
+        BrokenPipeError: As `write_text`.
+        UnwritableOutput: If the system refuses.
+    """
+    if output is None or output == "-":
+        write_data(text)
+        return
+    from onnx_kvtool.core.files.atomic import write_bytes
+
+    write_bytes(output, (text.rstrip("\n") + "\n").encode())
 
 
 def write_json(command: str, report: JsonReport) -> None:

@@ -8,7 +8,7 @@ import click
 
 from onnx_kvtool.cli.command import command, option
 from onnx_kvtool.cli.options import model_argument
-from onnx_kvtool.cli.output import report_place, stem_of, write_data
+from onnx_kvtool.cli.output import report_place, stem_of, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.files.places import check_source
@@ -76,11 +76,5 @@ def print_(context: click.Context, /, **options: Any) -> None:
     request = PrintRequest(**options)
     with shown_progress() as progress:
         printed = run(request, progress)
-    if request.output in (None, "-"):
-        write_data(printed.text)
-    else:
-        from onnx_kvtool.core.files.atomic import write_bytes
-
-        assert request.output is not None
-        write_bytes(request.output, f"{printed.text}\n".encode())
+    write_report(printed.text, request.output)
     print_talk([Line("note", note, "yellow") for note in printed.notes], color=context.color)
