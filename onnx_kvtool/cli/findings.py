@@ -130,8 +130,9 @@ class ShownFindings(Sink):
         self.write(self.writer.file(file))
         if self._for_github:
             self._summary.add(file)
-        if not self._quiet:
-            print_talk(remarks_of(file, verbose=self._verbose), color=self._color)
+        # A console takes longer to make than a small model to be found unchanged.
+        if not self._quiet and (said := list(remarks_of(file, verbose=self._verbose))):
+            print_talk(said, color=self._color)
 
     def end(self) -> None:
         """Write what comes last, and what GitHub Actions asks for."""

@@ -105,7 +105,8 @@ class Kept:
         is_same = _text(now) == known and now[2] + _SETTLED < written
         if not is_same and _digest(path) != digest:
             return False
-        if _beside(path, json.loads(beside)) != json.loads(beside):
+        seen = json.loads(beside)
+        if _beside(path, seen) != seen:
             return False
         if not is_same or used < self._now - _DAY:
             self._touch(path, now)
