@@ -140,6 +140,8 @@ def stage(directory: Path) -> None:
         onnx.save(onnx.parser.parse_model(_WRONG_AXIS), directory / copy)
     onnx.save(onnx.parser.parse_model(_FLOAT8_CACHE), directory / "float8.onnx")
     _program(directory, "kvtool", f'exec "{sys.executable}" -m onnx_kvtool "$@"')
+    for name in ("python", "python3"):  # as in an activated environment, which CI need not have
+        _program(directory, name, f'exec "{sys.executable}" "$@"')
     if shutil.which("dot") is None:  # Graphviz: at least look at what it would be given
         _program(directory, "dot", "grep '^digraph'")
 
