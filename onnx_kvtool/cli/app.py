@@ -28,6 +28,7 @@ from onnx_kvtool.cli.types import Word
 from onnx_kvtool.cli.verify import verify
 from onnx_kvtool.cli.version import show_version
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.guard.early_sympy import put_off
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -112,5 +113,6 @@ def main() -> None:
     # Python's threshold of 700 new objects, the collector goes through all of them again and again
     # and frees none, which takes a tenth of the time. A check of many files still drops them.
     gc.set_threshold(500_000, 2, 2)
+    put_off()
     with ending_in_order():
         app(prog_name="kvtool")

@@ -6,6 +6,7 @@ from onnx_kvtool.core.messages import message
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard import (
     distinct_names,
+    early_sympy,
     failed_allocation,
     known_wrong,
     left_out_inputs,
@@ -31,6 +32,15 @@ _WRITER = Fault(
 )
 """Works below this package: `onnx_kvtool.core` reads and writes by it."""
 
+_SYMPY = Fault(
+    library="onnx-ir",
+    seen="1.1.0",
+    what="imports sympy, which takes longer than the rest of it, and 34 MB, and uses it for"
+    " arithmetic on sizes alone",
+    instead="lets its command line import sympy when something asks for it, which nothing does",
+)
+"""Stands here because its file is imported by what must import nothing."""
+
 FAULTS: Table[str, Fault] = Table(
     "fault",
     [
@@ -48,8 +58,9 @@ FAULTS: Table[str, Fault] = Table(
             (past_scores, past_scores.FAULT),
             (known_wrong, known_wrong.FAULT),
             (message, _WRITER),
+            (early_sympy, _SYMPY),
         )
     ],
 )
 """The faults by the file that works around each; first those that end the process or take all of
-its memory or time, then those that give wrong answers."""
+its memory or time, then those that give wrong answers; last the one that only takes time."""

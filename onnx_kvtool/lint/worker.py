@@ -16,6 +16,8 @@ from multiprocessing.synchronize import Event
 from types import FrameType
 from typing import TypeVar
 
+from onnx_kvtool.guard.early_sympy import put_off
+
 __all__ = ["begin", "ended_with"]
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ _at_work = threading.Event()
 def begin(is_up: Event) -> None:
     """Make this worker end with its parent, and tell it that the worker is ready."""
     _end_with_parent()
+    put_off()
     is_up.set()
 
 
