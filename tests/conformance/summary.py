@@ -73,13 +73,17 @@ _WHY = """
 What no older operator says, whatever it costs:
 
 - ImageDecoder: nothing else reads the bytes of a picture file.
-- StringConcat, StringSplit, RegexFullMatch, and Equal of strings below 19: nothing else makes, or
-  compares, strings.
-- BitCast: nothing else reads the bits of a number.
+- StringConcat, StringSplit and RegexFullMatch: nothing else makes strings of strings, or looks
+  into one. Below 11 Equal of strings, which Unique compares from there on.
+- BitCast of floats: nothing else reads, or makes, the bits of what is not a number.
 - Cast, CastLike, QuantizeLinear, DequantizeLinear and others at the border of a model whose
   inputs or outputs are of a type that the opset lacks: these keep their types. Of bfloat16,
-  `--element-type` changes them. Optionals and sequences likewise.
-- Dropout in training: the mask is drawn from a seed, by a generator that nobody specifies.
+  `--element-type` changes them. Optionals below 15 likewise, and sequences that If, Loop or
+  SequenceMap give below 13.
+- Dropout in training, unless the ratio is a constant 0: the mask is drawn from a seed, by a
+  generator that nobody specifies.
+- Gather, Div, Sub and Shape of unknown types stand in bodies of `ai.onnx.preview.FlexAttention`,
+  which is no operator of the default domain: it stays, and what it hands its bodies is not known.
 - If, below 11, whose branches give different shapes; Unique, sequences and Det there, and at 9
   NonMaxSuppression, RoiAlign and StringNormalizer.
 

@@ -134,16 +134,25 @@ class Emitter:
         """Return a constant of the root graph; equal constants are one initializer.
 
         Args:
-            array: The value; integers become int64.
+            array: The value; integers become int64, and strings are of dtype object.
             hint: Last part of the name when the constant is new.
         """
         if not isinstance(array, np.ndarray):
             array = np.asarray(array, dtype=np.int64)
-        return self.tensor(ir.Tensor(array), hint)
+        if array.dtype != object:
+            return self.tensor(ir.Tensor(array), hint)
+        words = [str(word).encode() for word in array.ravel()]
+        return self.tensor(ir.StringTensor(words, shape=ir.Shape(array.shape)), hint)
 
     def tensor(self, tensor: ir.TensorProtocol, hint: str) -> ir.Value:
         """Return a small tensor as a constant of the root graph; equal ones are one initializer."""
-        key = ("constant", tensor.dtype, tuple(tensor.shape), tensor.tobytes())
+        words = tuple(tensor.string_data()) if isinstance(tensor, ir.StringTensor) else None
+        key = (
+            "constant",
+            tensor.dtype,
+            tuple(tensor.shape),
+            tensor.tobytes() if words is None else words,
+        )
         known = self._constants.get(key)
         if known is None:
             known = self.scope.root.shared.get(key)

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
 
 __all__ = ["lower_dropout_12"]
 
@@ -15,12 +16,15 @@ __all__ = ["lower_dropout_12"]
 def lower_dropout_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Write a Dropout that drops nothing as an Identity with a mask of true.
 
-    Refuses `training_mode` unless it is a constant false: Dropout-10 only infers.
+    Refuses `training_mode` unless it, or the ratio, is a constant zero: Dropout-10 only infers, and
+    nobody says which numbers are drawn from a seed.
     """
     view = NodeView(node, context.opset_of(node))
     data, training = view.required("data"), view.input("training_mode")
     known = context.folder.integers(training)
-    if training is not None and (known is None or known.any()):
+    ratio = constant_floats(view.input("ratio"))
+    drops = ratio is None or bool(ratio.any())
+    if drops and training is not None and (known is None or known.any()):
         raise Refusal(
             "training-mode",
             "`training_mode` may be true, and Dropout knows inference only before opset 12",

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.lowering.identity import passed
 
 __all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18"]
 
@@ -28,16 +29,14 @@ def lower_optional_has_element_18(
 def lower_optional_get_element_18(
     context: LoweringContext, node: ir.Node, em: Emitter
 ) -> Replacement:
-    """Pass a tensor or a sequence through an Identity.
+    """Pass a tensor or a sequence through.
 
     Refuses an optional value.
     """
     given = node.inputs[0]
     assert given is not None
     _refuse_optional(given, "OptionalGetElement", em.opset)
-    passed = em.op("Identity", given, dtype=given.dtype or ir.DataType.UNDEFINED)
-    passed.type = given.type
-    return Replacement((passed,))
+    return Replacement((passed(em, given),))
 
 
 def _refuse_optional(value: ir.Value, op: str, opset: int) -> None:

@@ -21,8 +21,10 @@ from onnx_kvtool.rewrite.lowering.deform_conv import lower_deform_conv_19
 from onnx_kvtool.rewrite.lowering.dft import lower_dft_20
 from onnx_kvtool.rewrite.lowering.dropout import lower_dropout_12
 from onnx_kvtool.rewrite.lowering.einsum import lower_einsum_12
+from onnx_kvtool.rewrite.lowering.equal import lower_equal_19
 from onnx_kvtool.rewrite.lowering.gather_nd import lower_gather_nd_12
 from onnx_kvtool.rewrite.lowering.grid_sample import lower_grid_sample_20
+from onnx_kvtool.rewrite.lowering.identity import lower_identity_14
 from onnx_kvtool.rewrite.lowering.layer_normalization import lower_layer_normalization_17
 from onnx_kvtool.rewrite.lowering.max_min import lower_max_min_12
 from onnx_kvtool.rewrite.lowering.mel_weight_matrix import lower_mel_weight_matrix_17
@@ -122,12 +124,14 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("DequantizeLinear", Lowering("dequantize_linear", 25, lower_dequantize_linear, reads=13)),
         ("Dropout", Lowering("dropout", 12, lower_dropout_12)),
         ("Einsum", Lowering("einsum", 12, lower_einsum_12)),
+        ("Equal", Lowering("equal", 19, lower_equal_19)),
         ("GRU", Lowering("recurrent", 14, lower_recurrent_14)),
         ("GatherND", Lowering("gather_nd", 12, lower_gather_nd_12)),
         ("GridSample", Lowering("grid_sample", 20, lower_grid_sample_20, removes=True, reads=16)),
         ("HammingWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
         ("HannWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
         ("Hardmax", Lowering("softmax", 13, lower_softmax_13)),
+        ("Identity", Lowering("identity", 14, lower_identity_14)),
         ("LSTM", Lowering("recurrent", 14, lower_recurrent_14)),
         (
             "LayerNormalization",

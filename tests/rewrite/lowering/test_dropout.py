@@ -30,3 +30,9 @@ def test_training_is_refused() -> None:
     inputs = {"data": _X, "ratio": None, "mode": np.array(True)}
     model = one_node("Dropout", inputs, [np.float32], opset=13, constants=["mode"])
     assert refusal(model, 11).code == "training-mode"
+
+
+def test_training_without_anything_to_drop_is_an_identity() -> None:
+    inputs = {"data": _X, "ratio": np.array(0, np.float32), "mode": np.array(True)}
+    model = one_node("Dropout", inputs, [np.float32, np.bool_], opset=13, constants=["ratio"])
+    check(model, inputs, 11, [_X, np.ones((2, 3), np.bool_)])

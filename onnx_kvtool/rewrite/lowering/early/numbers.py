@@ -69,7 +69,7 @@ def lower_equal_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
         raise Refusal(
             "element-type",
             f"Equal of {dtype.name} cannot be written before opset 11",
-            lowest_opset=19 if dtype == _D.STRING else 11,
+            lowest_opset=11,
         )
     orders = (em.op(op_type, a, b, dtype=_BOOL) for op_type in ("Less", "Greater"))
     differs = em.op("Or", *orders, dtype=_BOOL, hint="differs")
