@@ -359,6 +359,16 @@ CASES = [
     ),
     pytest.param(
         """
+        main (float[2,3,rows,5] past, float[2,3,L,5] new, int64[2] start)
+            => (float[present_d0,3,present_d2,5] present) {
+            present = TensorScatter (past, new, start)
+        }
+        """,
+        [{"in_place": {"possible": True, "reason": None}}],
+        id="the file has other names for the sizes of the present",
+    ),
+    pytest.param(
+        """
         main (float[B,4,L,5] q, float[B,2,L,5] k, float[B,2,L,3] v,
               float[B,2,P,5] past_k, float[B,2,P,3] past_v)
             => (float[B,4,L,3] y, float[B,2,T,5] present_k, float[B,2,T,3] present_v) {

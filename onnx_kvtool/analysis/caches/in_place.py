@@ -12,7 +12,7 @@ from onnx_kvtool.analysis.caches.links import Link
 from onnx_kvtool.analysis.caches.routes import Route
 from onnx_kvtool.analysis.caches.updates import Update
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
 
 __all__ = ["judge_in_place", "reads_before"]
 
@@ -103,14 +103,17 @@ def _named(node: ir.Node) -> str:
 
 
 def _different_shapes(past: ir.Value, present: ir.Value, *, exact: bool) -> Iterator[str]:
-    """Compare what the file declares; what it leaves open an operator other than Where ensures."""
+    """Compare what the file declares; what it leaves open an operator other than Where ensures.
+
+    An exporter may call one size by two names, and a name may be given for what is a number.
+    """
     before, after = dims_of(past), dims_of(present)
     if before is None or after is None:
         if exact:
             yield "it is not known that past and present have one shape"
         return
     different = len(before) != len(after) or any(
-        a != b and (exact or None not in (a, b)) for a, b in zip(before, after, strict=False)
+        a != b if exact else contradict(a, b) for a, b in zip(before, after, strict=False)
     )
     if different:
         yield f"the declared shapes differ: {_shape(before)} and {_shape(after)}"
