@@ -8,10 +8,15 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.caches.footprint import footprint
+from onnx_kvtool.analysis.caches.links import link, map_axis
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.quantity import binary_bytes, counted
+from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["rolling", "rolling_command", "rolling_in_words"]
+
+_MOST_ABOVE = 16
+"""Most nodes between a past and the scatter into it that are looked through."""
 
 _TO_THE_END = 2**31 - 1
 """What exporters write for the end of a Slice, or more."""
@@ -21,7 +26,8 @@ def rolling(caches: Sequence[Cache]) -> list[Cache]:
     """Return the caches whose rows move up in every step, as far as it is seen at their nodes.
 
     Such a cache is cut from a Concat of past and new rows, is a Concat of the last rows of the past
-    and new ones, or takes new rows into what a Concat of two halves of the past has rolled.
+    and new ones, or takes new rows into what a Concat of two halves of the past has rolled, or a
+    Gather of its rows.
     """
     return [cache for cache in caches if cache.past is not None and _rolls(cache)]
 
@@ -42,7 +48,9 @@ def rolling_command(caches: Sequence[Cache], model: str = "") -> str:
         caches: Caches that roll.
         model: The model, as the command line has it; empty to leave it out.
     """
-    capacity = "" if all(isinstance(cache.capacity, int) for cache in caches) else "--capacity N"
+    # What a scatter writes into has a number of rows, even where it is not known along which axis.
+    fixed = (isinstance(cache.capacity, int) or cache.kind != "concat" for cache in caches)
+    capacity = "" if all(fixed) else "--capacity N"
     parts = ("kvtool raise", model, capacity, "--assume rotated-rows")
     return " ".join(part for part in parts if part)
 
@@ -60,10 +68,64 @@ def _rolls(cache: Cache) -> bool:
     cuts = [use.node for use in past.uses() if _is_cut(use.node, past)]
     readers = {use.node for cut in cuts for use in cut.outputs[0].uses()}
     made = {cut.outputs[0] for cut in cuts}
-    return any(
+    return _is_gathered(node, past) or any(
         reader.op_type == "Concat" and reader.domain == "" and made.issuperset(reader.inputs)
         for reader in readers
     )
+
+
+def _is_gathered(node: ir.Node, past: ir.Value) -> bool:
+    """Return whether a scatter writes into rows of the past that are computed to be others.
+
+    Sequences may be put in another order as well, as a beam search does, which is no window.
+    """
+    axis, value, folder, moves = _written_axis(node), node.inputs[0], Folder(), False
+    for _ in range(_MOST_ABOVE):
+        if value is past:
+            return moves and axis is not None and axis > 0
+        step = None if value is None else link(value, folder)
+        if step is None or step.how not in ("same", "view", "moved") or axis is None:
+            return False
+        if step.how == "moved":
+            if _gathered_axis(step.node) != axis:
+                return False
+            moves = True
+        else:
+            axis = map_axis(step.axes, axis)
+        value = step.source
+    return False
+
+
+def _written_axis(node: ir.Node) -> int | None:
+    """Return the axis along which a scatter writes rows; None for another node."""
+    if node.domain != "" or len(node.inputs) < 3:
+        return None
+    if node.op_type == "ScatterND":
+        return 0 if (dims_of(node.inputs[1]) or (0,))[-1] == 1 else None
+    if node.op_type in ("ScatterElements", "TensorScatter"):
+        return _axis(node, 0 if node.op_type == "ScatterElements" else -2)
+    return None
+
+
+def _gathered_axis(node: ir.Node) -> int | None:
+    """Return the axis along which a Gather takes whole rows, as many axes as before."""
+    rank = len(dims_of(node.inputs[1]) or ()) if len(node.inputs) > 1 else 0
+    if node.op_type == "Gather" and node.domain == "" and rank == 1:
+        return _axis(node, 0)
+    if node.op_type == "GatherND" and node.domain == "" and rank == 2:
+        batch = node.attributes.get("batch_dims")
+        alone = batch is None or batch.as_int() == 0
+        return 0 if alone and (dims_of(node.inputs[1]) or (0,))[-1] == 1 else None
+    return None
+
+
+def _axis(node: ir.Node, default: int) -> int | None:
+    attribute = node.attributes.get("axis")
+    axis = default if attribute is None else attribute.as_int()
+    dims = dims_of(node.inputs[0])
+    if axis >= 0 or dims is None:
+        return axis if axis >= 0 else None
+    return axis + len(dims)
 
 
 def _is_cut(node: ir.Node, past: ir.Value) -> bool:

@@ -137,6 +137,22 @@ ROLLED = """
     }
 """
 
+GATHERED = """
+    <ir_version: 8, opset_import: ["": 18]>
+    m (float[B, 3, 8, 5] past, float[B, 3, 1, 5] k, int64[1] p, int64[beams] beams)
+        => (float[B, 3, 8, 5] present) {
+        last = Constant <value_ints = [7]> () size = Constant <value_ints = [8]> ()
+        one = Constant <value_ints = [1]> ()
+        slots = Constant <value_ints = [0, 1, 2, 3, 4, 5, 6, 7]> ()
+        is_full = Greater (p, last) by = Cast <to = 7> (is_full)
+        moved_up = Add (slots, by) order = Mod (moved_up, size) place = Min (p, last)
+        rolled = GATHER
+        rows = Constant <value = int64[1, 1, 1, 1] {0}> () row = Add (rows, place)
+        shape = Shape (k) places = Expand (row, shape)
+        [rows] present = ScatterElements <axis = 2> (rolled, places, k)
+    }
+"""
+
 
 @cases(
     [
@@ -164,6 +180,31 @@ ROLLED = """
             ROLLED,
             at=["rows"],
             says="a step moves all rows of 1 window, 60 B for each row of one sequence",
+        ),
+        Case(
+            "gathered, and written at the end",
+            GATHERED.replace("GATHER", "Gather <axis = 2> (past, order)"),
+            at=["rows"],
+            says="a step moves all rows of 1 window",
+        ),
+        Case(
+            "gathered as tuples from rows that come first",
+            GATHERED.replace(
+                "rolled = GATHER",
+                "first = Transpose <perm = [2, 0, 1, 3]> (past) tuples = Unsqueeze (order, one)"
+                " moved = GatherND (first, tuples)"
+                " rolled = Transpose <perm = [1, 2, 0, 3]> (moved)",
+            ),
+            at=["rows"],
+            says="a step moves all rows of 1 window",
+        ),
+        Case(
+            "sequences in another order, as a search of beams puts them",
+            GATHERED.replace("GATHER", "Gather <axis = 0> (past, beams)"),
+        ),
+        Case(
+            "heads in another order",
+            GATHERED.replace("GATHER", "Gather <axis = 1> (past, beams)"),
         ),
         Case(
             "rows thrown away that were never good",
