@@ -13,7 +13,7 @@ import onnx_ir.convenience as ir_convenience
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.ops.contrib_schema import DOMAIN, default_of, is_contrib
+from onnx_kvtool.ops.contrib_schema import DOMAIN, contrib_facts, default_of, is_contrib
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
@@ -70,6 +70,11 @@ def stranger(
     count = max((i for i, value in enumerate(node.inputs, start=1) if value is not None), default=0)
     if count > known.inputs:
         return f"imports `{name}` with {known.inputs} inputs at most, here it has {count}"
+    facts = contrib_facts(DOMAIN, node.op_type)
+    formals = () if facts is None else facts.inputs
+    for value, formal in zip(node.inputs, formals, strict=False):
+        if value is not None and formal.name in known.errs:
+            return f"computes some forms of `{name}` with `{formal.name}` wrongly"
     later = sorted(known.without & node.attributes.keys())
     if later:
         return f"imports `{name}` without its attribute `{later[0]}`"

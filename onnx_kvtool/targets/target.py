@@ -70,11 +70,13 @@ class Known:
         inputs: How many inputs the operator takes; 0 where it is not known at all.
         without: Attributes that came later.
         values: Integer attributes of which these values alone have kernels.
+        errs: Inputs with which it computes some forms wrongly, without a word.
     """
 
     inputs: int
     without: frozenset[str]
     values: Mapping[str, tuple[int, ...]]
+    errs: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,8 +299,8 @@ def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[
             line
         ):
             values = {name: tuple(these) for name, these in step.get("values", {}).items()}
-            without = frozenset(step.get("without", ()))
-            found[step["operator"]] = Known(step["inputs"], without, values)
+            without, errs = frozenset(step.get("without", ())), frozenset(step.get("errs", ()))
+            found[step["operator"]] = Known(step["inputs"], without, values, errs)
     return found
 
 

@@ -106,23 +106,16 @@ def load_opencv(path: str) -> Run:
 
 
 def load_iree(path: str) -> Run:
-    import iree.compiler
+    import iree.compiler.api
+    import iree.compiler.tools.import_onnx.__main__ as importer
     import iree.runtime
     import onnx
 
     code = Path(path).with_suffix(".vmfb")  # is kept: compiling takes a quarter of a minute
     if not code.exists():
-        with tempfile.TemporaryDirectory() as directory:
-            text = Path(directory, "model.mlir")
-            importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", path, "-o", text]
-            subprocess.run(importer, check=True)
-            iree.compiler.compile_file(
-                str(text),
-                output_file=str(code),
-                input_type="onnx",
-                target_backends=["llvm-cpu"],
-                extra_args=["--iree-llvmcpu-target-cpu=host", "--mlir-disable-threading"],
-            )
+        text = code.with_suffix(".mlir")
+        importer.main(importer.parse_arguments([path, "-o", str(text)]))
+        code.write_bytes(_compiled(iree.compiler.api.Session(), text))
     module = iree.runtime.load_vm_flatbuffer(code.read_bytes(), driver="local-sync")
     names = [value.name for value in onnx.load(path).graph.input]
     functions = module.vm_module.function_names
@@ -134,6 +127,22 @@ def load_iree(path: str) -> Run:
         return [one.to_host() for one in several]
 
     return run
+
+
+def _compiled(session: Any, text: Path) -> bytes:
+    """Compile what IREE's importer has written, in this process; what is wrong, it prints."""
+    import iree.compiler.api
+
+    targets = ("--iree-hal-target-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host")
+    session.set_flags("--iree-input-type=onnx", *targets)
+    invocation = session.invocation()
+    invocation.enable_console_diagnostics()
+    source = iree.compiler.api.Source.open_file(session, str(text))
+    if not (invocation.parse_source(source) and invocation.execute()):
+        raise RuntimeError("it does not compile")
+    code = iree.compiler.api.Output.open_membuffer()
+    invocation.output_vm_bytecode(code)
+    return bytes(code.map_memory())
 
 
 def load_onnxruntime_node(path: str) -> Run:

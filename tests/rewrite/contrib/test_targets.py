@@ -78,8 +78,20 @@ PARTS: dict[str, tuple[str, str, int, dict[str, int], str]] = {
         "with a `bits` of `4`, here it is `8`",
     ),
     "an operator that came later": ("1.19.2", "GatherBlockQuantized", 3, {}, "imports no"),
+    "an input that came later to attention": (
+        "1.21.1", "MultiHeadAttention", 9, {"num_heads": 2}, "with 8 inputs at most, here it has 9"
+    ),
     "an input that was read wrongly": (
-        "1.30.0", "MultiHeadAttention", 9, {"num_heads": 2}, "with 8 inputs at most, here it has 9"
+        "1.30.0", "MultiHeadAttention", 9, {"num_heads": 2},
+        "of `com.microsoft::MultiHeadAttention` with `past_sequence_length` wrongly",
+    ),
+    "an input of none that was read wrongly": (
+        "1.22.1", "DecoderMaskedMultiHeadAttention", 8, {"num_heads": 2},
+        "with `past_sequence_length` wrongly",
+    ),
+    "a mask that was read wrongly": (
+        "1.20.1", "DecoderMaskedMultiHeadAttention", 4, {"num_heads": 2},
+        "with `mask_index` wrongly",
     ),
 }  # fmt: skip
 
