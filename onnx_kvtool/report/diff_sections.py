@@ -119,7 +119,8 @@ def _facts(label: str, changes: Sequence[Change], header: Sequence[str]) -> Iter
         rows.append((*(cells[title] for title in header), *_old_new(group)))
     if len(rows) == 1:
         *names, old, new = rows[0]
-        yield Section(label, f"{' '.join(filter(None, names))}: {old}{ARROW}{new}")
+        shown = " ".join(name for name in names if name not in ("", label))
+        yield Section(label, f"{shown}: {old}{ARROW}{new}")
         return
     text = counted(len(changes), "change")
     yield Section(label, text, Grid((*header, "old", "new"), tuple(rows)))

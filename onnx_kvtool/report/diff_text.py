@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from onnx_kvtool import __version__
 from onnx_kvtool.core.escape import escape
-from onnx_kvtool.report.blocks import Block, Grid, Line, named
+from onnx_kvtool.report.blocks import Block, Line, named
 from onnx_kvtool.report.diff_sections import ARROW, Section, sections, verdict
-from onnx_kvtool.report.markup import attribute, table
+from onnx_kvtool.report.markup import table
 from onnx_kvtool.report.markup import text as escaped
-from onnx_kvtool.report.page import STYLE
+from onnx_kvtool.report.page import whole_page
 from onnx_kvtool.review.report import DiffReport
 
 __all__ = ["blocks", "to_html", "to_markdown"]
@@ -19,8 +18,6 @@ __all__ = ["blocks", "to_html", "to_markdown"]
 _STYLES = {"same": "green", "different": "bold red"}
 _MOST_ROWS = 60
 """Rows of a table of a job summary, which GitHub limits to a megabyte."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_NUMBERS = frozenset({"nodes", "caches", "times", "weights", "names", "max difference", "relative"})
 
 
 def blocks(report: DiffReport) -> Iterator[Block]:
@@ -34,15 +31,18 @@ def blocks(report: DiffReport) -> Iterator[Block]:
 
 def to_markdown(report: DiffReport) -> str:
     """Return a report as Markdown of GitHub's kind: a heading, a list, and tables to unfold."""
-    if report.old == report.new:  # one path in two versions, as git hands them over
-        title = _code(named(report.new))
-    else:
-        old, new = (_code(PurePath(named(path)).name) for path in (report.old, report.new))
-        title = old if old == new else f"{old} and {new}"
+    title = " and ".join(map(_code, _names(report)))
     lines = [f"### {title}: {report.status}", ""]
     for section in sections(report):
         lines += _markdown(section)
     return "\n".join(lines).rstrip("\n")
+
+
+def _names(report: DiffReport) -> list[str]:
+    """Return what the models are called in a heading; one name where both are called the same."""
+    if report.old == report.new:  # one path in two versions, as git hands them over
+        return [named(report.new)]
+    return list(dict.fromkeys(PurePath(named(path)).name for path in (report.old, report.new)))
 
 
 def _markdown(section: Section) -> Iterator[str]:
@@ -88,36 +88,22 @@ def _plain(text: str) -> str:
 
 def to_html(report: DiffReport) -> str:
     """Return a report as one page that loads nothing."""
-    title = f"{PurePath(report.new).name or 'models'} - kvtool diff"
-    return "\n".join(
-        (
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{attribute(_POLICY)}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escaped(title)}</title>",
-            f"<style>\n{STYLE}</style>",
-            "</head>",
-            "<body>",
-            f"<h1>{escaped(report.status)}</h1>",
-            f'<p class="soft">{escaped(verdict(report))}</p>',
-            *_page(report),
-            f'<p class="soft">Written by kvtool {escaped(__version__)}.</p>',
-            "</body>",
-            "</html>",
-        )
-    )
+    title = " and ".join(_names(report))
+    status = escaped(report.status)
+    body = [f'<h1>{escaped(title)}: <span class="status {status}">{status}</span></h1>']
+    if verdict(report) != title:
+        body.append(f'<p class="soft">{escaped(verdict(report))}</p>')
+    return whole_page(f"{title} - kvtool diff", (*body, *_page(report)))
 
 
 def _page(report: DiffReport) -> Iterator[str]:
     for section in sections(report):
         yield f"<h2>{escaped(section.label)}</h2>"
-        yield f"<p>{escaped(section.text)}</p>"
+        yield f"<p>{_unbroken(section.text)}</p>"
         if section.grid is not None:
-            yield _table(section.grid)
+            yield table(section.grid)
 
 
-def _table(grid: Grid) -> str:
-    return table(grid.header, grid.rows, _NUMBERS)
+def _unbroken(text: str) -> str:
+    """Return text for an element; no line ends at an arrow."""
+    return escaped(text).replace(escaped(ARROW), "&nbsp;\N{RIGHTWARDS ARROW}&nbsp;")

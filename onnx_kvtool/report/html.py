@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from onnx_kvtool import __version__
 from onnx_kvtool.analysis.caches.footprint import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.quantity import binary_bytes
@@ -25,12 +24,10 @@ from onnx_kvtool.report.inspect_text import (
 )
 from onnx_kvtool.report.markup import attribute, table, text
 from onnx_kvtool.report.memory_plot import CostModel, cost_model, memory_svg
-from onnx_kvtool.report.page import SCRIPT, STYLE
+from onnx_kvtool.report.page import SCRIPT, whole_page
 
 __all__ = ["to_html"]
 
-_NUMBERS = frozenset({"axis", "rows", "per token", "per cache", "nodes"})
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 _MOST_PICTURES = 40
 _TYPES = (
     ("float32", 32),
@@ -57,25 +54,7 @@ def to_html(report: InspectReport) -> str:
         *_pictures(report),
         *_rest(report),
     )
-    return "\n".join(
-        (
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{attribute(_POLICY)}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{text(title)} - kvtool inspect</title>",
-            f"<style>\n{STYLE}</style>",
-            "</head>",
-            "<body>",
-            *sections,
-            f'<p class="soft">Written by kvtool {text(__version__)}.</p>',
-            f"<script>\n{SCRIPT}</script>",
-            "</body>",
-            "</html>",
-        )
-    )
+    return whole_page(f"{title} - kvtool inspect", sections, script=SCRIPT)
 
 
 def _head(report: InspectReport, title: str, cost: Footprint) -> str:
@@ -101,8 +80,8 @@ def _caches(report: InspectReport, cost: Footprint) -> Iterator[str]:
     if not report.caches:
         yield "<p>No cache was found.</p>"
         return
-    yield _table(group_table(report.caches))
-    every = _table(cache_table(report.caches))
+    yield table(group_table(report.caches))
+    every = table(cache_table(report.caches))
     yield f"<details><summary>Each cache by itself</summary>{every}</details>"
     for line in whatif_lines(report):
         yield f"<p><b>{text(line.label)}:</b> {text(line.text)}</p>"
@@ -198,16 +177,12 @@ def _rest(report: InspectReport) -> Iterator[str]:
     yield "<h2>Inputs and outputs</h2>"
     for label, values in (("inputs", report.inputs), ("outputs", report.outputs)):
         yield f"<h3>{label}</h3>"
-        yield _table(value_table(values, fold=True))
-        every = _table(value_table(values))
+        yield table(value_table(values, fold=True))
+        every = table(value_table(values))
         yield f"<details><summary>Each of {len(values)} {label}</summary>{every}</details>"
     yield "<h2>Operators</h2>"
     rows = tuple((name, f"{number:,}") for name, number in report.ops.items())
-    yield _table(Grid(("operator", "nodes"), rows))
+    yield table(Grid(("operator", "nodes"), rows))
     if report.nodes is not None:
         yield "<h2>Nodes</h2>"
-        yield _table(node_table(report.nodes))
-
-
-def _table(grid: Grid) -> str:
-    return table(grid.header, grid.rows, _NUMBERS)
+        yield table(node_table(report.nodes))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 
 from onnx_kvtool.core.escape import escape
+from onnx_kvtool.report.blocks import Grid
 
 __all__ = ["attribute", "table", "text"]
 
@@ -21,23 +23,51 @@ def attribute(raw: str, *, lines: bool = False) -> str:
     return html.escape(shown, quote=True)
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: frozenset[str]) -> str:
-    """Return an HTML table of cells that are plain text.
+def table(grid: Grid) -> str:
+    """Return an HTML table; columns of numbers are set flush right.
 
-    Args:
-        header: Titles of the columns.
-        rows: Cells of each row, as many as there are columns.
-        numbers: Titles of the columns that are set flush right.
+    Each cell says the title of its column as well: where a page is too narrow for the columns, its
+    style sets the cells of a row under one another.
     """
-    kinds = [' class="number"' if title in numbers else "" for title in header]
-    head = "".join(f"<th{kind}>{text(t)}</th>" for kind, t in zip(kinds, header, strict=True))
+    titles = [text(title) for title in grid.header]
+    columns = zip(*grid.rows, strict=True)
+    kinds = [' class="number"' if _are_numbers(column) else "" for column in columns]
+    kinds = kinds or [""] * len(titles)
+    heads = "".join(f"<th{kind}>{title}</th>" for kind, title in zip(kinds, titles, strict=True))
+    begins = [
+        f'<td{kind} data-title="{attribute(title)}">'
+        for kind, title in zip(kinds, grid.header, strict=True)
+    ]
     body = "\n".join(
         "<tr>"
-        + "".join(f"<td{kind}>{text(cell)}</td>" for kind, cell in zip(kinds, row, strict=True))
+        + "".join(f"{begin}{_cell(cell)}</td>" for begin, cell in zip(begins, row, strict=True))
         + "</tr>"
-        for row in rows
+        for row in grid.rows
     )
+    width = "wide" if len(titles) > _FEW else "narrow"
     return (
-        f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="scroll"><table class="{width}">\n<thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
+
+
+def _cell(raw: str) -> str:
+    """Return the inside of a cell; a line could end before a brace, which the style forbids."""
+    return _WORD.sub(
+        lambda word: f'<span class="whole">{word[0]}</span>' if "{" in word[0][1:] else word[0],
+        text(raw),
+    )
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    known = [cell for cell in cells if cell not in _NOTHING]
+    return bool(known) and all(map(_NUMBER.fullmatch, known))
+
+
+_FEW = 2
+"""Columns that a telephone has room for."""
+
+_WORD = re.compile(r"\S+")
+_NOTHING = ("", "-", "none")
+_NUMBER = re.compile(r"-?(\d[\d,.]*(e[+-]?\d+)?|inf|nan)( ([KMGTP]i)?B)?( of \d[\d,]*)?")
+"""A count, a size or a share; names of a model are hardly ever such."""

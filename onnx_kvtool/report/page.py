@@ -1,20 +1,59 @@
-"""The style and the script of an HTML page, which load nothing from elsewhere."""
+"""An HTML page that loads nothing from elsewhere: its frame, its style and its script."""
 
 from __future__ import annotations
 
-__all__ = ["SCRIPT", "STYLE"]
+from collections.abc import Iterable
+
+from onnx_kvtool import __version__
+from onnx_kvtool.report.markup import attribute, text
+
+__all__ = ["SCRIPT", "STYLE", "whole_page"]
+
+
+def whole_page(title: str, body: Iterable[str], *, script: str = "") -> str:
+    """Return a page that follows the light or dark setting of its reader, at any width.
+
+    Args:
+        title: Its title, plain text.
+        body: What it shows, as markup.
+        script: The script at its end; without one the page may not run any.
+    """
+    policy = f"default-src 'none'; style-src {_INLINE}"
+    policy += f"; script-src {_INLINE}" if script else ""
+    return "\n".join(
+        (
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{attribute(policy)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{text(title)}</title>",
+            f"<style>\n{STYLE}</style>",
+            "</head>",
+            "<body>",
+            *body,
+            f'<p class="soft end">Written by kvtool {text(__version__)}.</p>',
+            *([f"<script>\n{script}</script>"] if script else []),
+            "</body>",
+            "</html>",
+        )
+    )
+
+
+_INLINE = "'unsafe-inline'"
 
 STYLE = """\
 :root {
   color-scheme: light dark;
   --page: #ffffff; --panel: #f6f8fa; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0;
-  --accent: #0b62c4; --accent-soft: #ddecfb; --no: #9a3412;
+  --accent: #0b62c4; --accent-soft: #ddecfb; --no: #9a3412; --yes: #1a7f37;
   --b0: #85b7eb; --b1: #5093da; --b2: #1f6fbf; --b3: #0b4482;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --page: #0d1117; --panel: #161b22; --ink: #e6edf3; --soft: #9198a1; --line: #30363d;
-    --accent: #6cb2ff; --accent-soft: #12304f; --no: #f0a070;
+    --accent: #6cb2ff; --accent-soft: #12304f; --no: #f0a070; --yes: #4ac26b;
     --b0: #2f6fae; --b1: #4f94d8; --b2: #83baf0; --b3: #c3defa;
   }
 }
@@ -38,14 +77,36 @@ p { margin: 4px 0 12px; max-width: 46rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; min-width: 60%; }
 th, td {
-  text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line);
-  white-space: nowrap; vertical-align: top;
+  text-align: left; padding: 5px 18px 5px 0; border-bottom: 1px solid var(--line);
+  vertical-align: top;
 }
-th { color: var(--soft); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 td { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: 12px; }
-td:last-child { white-space: normal; min-width: 16rem; }
-td.number:last-child { min-width: 0; }
-.number { text-align: right; }
+.number { text-align: right; white-space: nowrap; }
+.whole { white-space: nowrap; }
+.end { margin: 28px 0 0; }
+.status { color: var(--yes); }
+.status.different { color: var(--no); }
+@media (max-width: 640px) {
+  .narrow { min-width: 100%; }
+  td { overflow-wrap: anywhere; }
+  .whole { white-space: normal; }
+  .wide, .wide tbody, .wide tr { display: block; }
+  .wide thead { display: none; }
+  .wide tr {
+    background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
+    padding: 6px 12px; margin: 0 0 8px;
+  }
+  .wide td {
+    display: block; position: relative; padding: 2px 0 2px 105px; border: 0; text-align: left;
+    white-space: normal;
+  }
+  .wide td:empty { display: none; }
+  .wide td::before {
+    content: attr(data-title); position: absolute; left: 0; color: var(--soft);
+    font-family: system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+  }
+}
 details { margin: 8px 0; }
 summary { cursor: pointer; color: var(--accent); }
 figure { margin: 20px 0; }

@@ -67,6 +67,6 @@ def _markup(blocks: Iterable[Block]) -> Iterator[str]:
             label = f"<b{style}>{escaped(block.label.lstrip())}:</b>"
             yield f"<div{place}>{label} {escaped(block.text)}</div>\n"
         elif isinstance(block, Grid):
-            yield f"{table(block.header, block.rows, frozenset())}\n"
+            yield f"{table(block)}\n"
         else:
             yield f"<pre>{escaped(block.text)}</pre>\n"

@@ -200,6 +200,21 @@ def test_names_of_a_model_cannot_pretend_to_be_markup(kvtool, hostile: Path, for
         assert text.startswith("<!DOCTYPE html>")
 
 
+def test_the_page_names_both_models_and_breaks_no_arrow(kvtool, tmp_path: Path) -> None:
+    older = tmp_path / "older.onnx"
+    model = onnx.load(LLAMA)
+    model.ir_version = 8
+    onnx.save(model, older)
+    page = kvtool("diff", LLAMA, older, "--format", "html").stdout
+    title = f"{LLAMA.name} and {older.name}"
+    assert f'<h1>{title}: <span class="status different">different</span></h1>' in page
+    assert f"<title>{title} - kvtool diff</title>" in page
+    assert "<p>ir_version: 11&nbsp;\N{RIGHTWARDS ARROW}&nbsp;8</p>" in page
+    assert "-&gt;" not in page
+    same = kvtool("diff", LLAMA, LLAMA, "--format", "html").stdout
+    assert f'<h1>{LLAMA}: <span class="status same">same</span></h1>' in same
+
+
 def test_the_report_is_written_to_a_file(kvtool, tmp_path: Path, hostile: Path) -> None:
     shown = kvtool("diff", LLAMA, hostile, "--format", "markdown").stdout
     result = kvtool("diff", LLAMA, hostile, "--format", "markdown", "-o", tmp_path / "d.md")
