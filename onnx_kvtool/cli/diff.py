@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -140,32 +139,19 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.diff import DiffRequest, added_or_removed, run
 
-    request = DiffRequest(**options)
     names = context.meta.get(_GIT)
+    request = DiffRequest(**options, may_lack_data=names is not None)
     with shown_progress() as progress:
         if names and _NOTHING in (request.old, request.new):
             is_added = request.old == _NOTHING
             there = request.new if is_added else request.old
             report = added_or_removed(there, is_added=is_added)
-        elif names and request.weights in ("values", "digest") and _lacks_data(request):
-            report = run(DiffRequest(**{**options, "weights": "embedded"}), progress)
         else:
             report = run(request, progress)
     if names:
         report.old, report.new = names
     _show(context, report, output_format, request.output)
     context.exit(0 if names or report.status == "same" else 1)
-
-
-def _lacks_data(request: Any) -> bool:
-    """Return whether git has handed over a version of a model without its data file."""
-    from onnx_kvtool.core.files.external_data import external_files
-    from onnx_kvtool.core.model import read
-
-    files = [
-        file.path for path in (request.old, request.new) for file in external_files(read(path))
-    ]
-    return not all(map(os.path.exists, files))
 
 
 def _show(

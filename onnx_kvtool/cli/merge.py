@@ -73,7 +73,7 @@ def merge(context: click.Context, /, **options: Any) -> None:
     JSON reports of `--shard I/N` have to be there for each part: a job that was lost is no success.
     """
     for report in options["reports"]:
-        check_source(report, suffix="")
+        check_source(report, suffix="", what="report")
     report_place(options["output"], None, "")  # what it is called there depends on the reports
 
     from onnx_kvtool.cli.findings import ShownFindings, Sink

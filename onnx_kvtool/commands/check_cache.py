@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import platform
@@ -18,6 +17,7 @@ from typing import Any
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import Stamp, stamp
+from onnx_kvtool.core.files.digests import digest, file_pieces
 from onnx_kvtool.lint.report import FileReport
 
 __all__ = ["Kept"]
@@ -26,7 +26,6 @@ _FILE = "results.sqlite3"
 _LAYOUT = 1
 _SETTLED = 2 * 10**9  # nanoseconds: a file younger than that may change within one tick of a clock
 _SMALL = 1 << 20  # bytes of a file beside the model that is read to see whether it has changed
-_CHUNK = 1 << 20
 _DAY = 24 * 60 * 60
 _FORGOTTEN = 60 * _DAY  # seconds after which what nobody has asked for is dropped
 _TABLES = """
@@ -61,6 +60,7 @@ class Kept:
         self._place = os.path.join(directory, _FILE)
         self._settings = settings
         self._version = _version()
+        self._keys: dict[str, dict[str, Any]] = {}  # of files that wait for `get` or `keep`
         self._now = int(time.time())
         try:
             os.makedirs(directory, exist_ok=True)
@@ -98,12 +98,12 @@ class Kept:
         row = self._row(path, "stamp, written, digest, beside, used")
         if row is None:
             return False
-        known, written, digest, beside, used = row
+        known, written, content, beside, used = row
         now = stamp(path)
         if now is None:
             return False
         is_same = _text(now) == known and now[2] + _SETTLED < written
-        if not is_same and _digest(path) != digest:
+        if not is_same and _digest(path) != content:
             return False
         seen = json.loads(beside)
         if _beside(path, seen) != seen:
@@ -116,6 +116,7 @@ class Kept:
         """Return the result of a file that `has` one."""
         row = self._row(path, "report")
         assert row is not None
+        del self._keys[path]
         kept = json.loads(row[0])
         report = FileReport.from_json(kept["file"])
         return replace(report, dims=tuple(kept["dims"]), is_kept=True)
@@ -127,7 +128,7 @@ class Kept:
         """
         if not file.is_read or file.failure is not None or file.stamp is None:
             return
-        digest = _digest(file.path)
+        content = _digest(file.path)
         beside = _beside(file.path, [[name, deep, None] for name, deep in file.beside])
         if stamp(file.path) != file.stamp:
             return
@@ -136,7 +137,7 @@ class Kept:
             **self._key(file.path),
             "stamp": _text(file.stamp),
             "written": time.time_ns(),
-            "digest": digest,
+            "digest": content,
             "beside": json.dumps(beside),
             "report": json.dumps(kept),
             "used": self._now,
@@ -158,7 +159,15 @@ class Kept:
         return found
 
     def _key(self, path: str) -> dict[str, Any]:
-        """Return what the result of a file is known by: its path, and what was asked."""
+        """Return what the result of a file is known by: its path, and what was asked.
+
+        It is the same until the file was handed out or kept.
+        """
+        if path not in self._keys:
+            self._keys[path] = self._made_key(path)
+        return self._keys[path]
+
+    def _made_key(self, path: str) -> dict[str, Any]:
         settings = self._settings
         known = settings.baseline.known(path) if settings.baseline else frozenset[str]()
         asked = {
@@ -170,7 +179,7 @@ class Kept:
             "link": os.path.relpath(os.path.realpath(path), _directory(path)),
         }
         text = json.dumps(asked).encode("utf-8", "surrogatepass")
-        return {"path": os.fsencode(path), "request": hashlib.sha256(text).hexdigest()}
+        return {"path": os.fsencode(path), "request": digest([text])}
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -187,25 +196,23 @@ def _version() -> str:
     """Return a digest of all that decides what is found in a model, but for the model."""
     import onnx_kvtool
 
-    digest = hashlib.sha256(platform.python_version().encode())
-    for name in ("onnx", "onnx-ir", "numpy", "protobuf"):
-        digest.update(f"{name} {metadata.version(name)}\n".encode())
-    root = Path(onnx_kvtool.__file__).parent
-    for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".toml")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+    def pieces() -> Iterator[bytes]:
+        yield platform.python_version().encode()
+        for name in ("onnx", "onnx-ir", "numpy", "protobuf"):
+            yield f"{name} {metadata.version(name)}\n".encode()
+        root = Path(onnx_kvtool.__file__).parent
+        for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".toml")):
+            yield path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes()
+
+    return digest(pieces())
 
 
 def _digest(path: str) -> str | None:
     """Return the digest of the bytes of a file; None where it cannot be read."""
-    digest = hashlib.sha256()
     try:
-        with open(path, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+        return digest(file_pieces(path))
     except OSError:
         return None
-    return digest.hexdigest()
 
 
 def _beside(path: str, files: list[Any]) -> list[Any]:

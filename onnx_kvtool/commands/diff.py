@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import onnx
@@ -13,6 +14,7 @@ from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import DiffWeights, PrintedWeights, words
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -33,12 +35,15 @@ class DiffRequest:
         new: Path of the model as it is, or `-` for standard input.
         weights: Which weights are read, and what for; see `diff`.
         output: Path to write the report to, `-` or None for standard output.
+        may_lack_data: Whether `embedded` stands in for weights that want a data file which is not
+            there: git hands over a version of a model without it.
     """
 
     old: str
     new: str
     weights: DiffWeights = "values"
     output: str | None = None
+    may_lack_data: bool = False
 
 
 @speaking_python
@@ -94,7 +99,12 @@ def run(request: DiffRequest, progress: Progress = silent) -> DiffReport:
         for model in models:
             spare_model(model, request.output)
     progress("comparing")
-    return _diff(*models, request.weights)
+    weights = request.weights
+    if request.may_lack_data and weights in ("values", "digest"):
+        files = (file.path for model in models for file in external_files(model))
+        if not all(map(os.path.exists, files)):
+            weights = "embedded"
+    return _diff(*models, weights)
 
 
 def added_or_removed(model: str, *, is_added: bool) -> DiffReport:

@@ -189,16 +189,13 @@ def _subjects(part: Part) -> Iterator[str]:
         yield from dict.fromkeys(str(suite.get("name")) for suite in data)
     else:
         results = (result for run in data["runs"] for result in run.get("results", ()))
-        yield from dict.fromkeys(map(sarif_path, results))
+        yield from dict.fromkeys(map(_sarif_path, results))
 
 
-def sarif_path(result: dict[str, Any]) -> str:
+def _sarif_path(result: dict[str, Any]) -> str:
     """Return the file that a result of SARIF is about."""
-    try:
-        place = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-    except (KeyError, IndexError, TypeError):
-        return ""
-    return str(place)
+    place: str = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    return place
 
 
 def _read(path: str) -> Part:
@@ -230,8 +227,7 @@ def _parsed(path: str, text: str) -> Part | None:
             root = ET.fromstring(text)
         except ET.ParseError:
             return None
-        is_ours = root.tag == "testsuites" and root.get("name") == "kvtool"
-        return Part(path, "junit", root) if is_ours else None
+        return Part(path, "junit", root) if _is_junit(root) else None
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -239,7 +235,9 @@ def _parsed(path: str, text: str) -> Part | None:
     if isinstance(data, dict) and "runs" in data:
         return Part(path, "sarif", data) if _is_sarif(data) else None
     if isinstance(data, dict) and data.get("command") == "check":
-        return Part(path, "json", data) if isinstance(data.get("files"), list) else None
+        files = data.get("files")
+        is_ours = isinstance(files, list) and all(isinstance(file, dict) for file in files)
+        return Part(path, "json", data) if is_ours else None
     try:
         lines = [json.loads(line) for line in text.splitlines()]
     except (ValueError, RecursionError):
@@ -247,6 +245,7 @@ def _parsed(path: str, text: str) -> Part | None:
     is_ours = all(
         isinstance(line, dict)
         and {"path", "code", "severity"} <= line.keys()
+        and isinstance(line["path"], str)
         and line["severity"] in words(Severity)
         for line in lines
     )
@@ -254,7 +253,28 @@ def _parsed(path: str, text: str) -> Part | None:
 
 
 def _is_sarif(data: dict[str, Any]) -> bool:
+    """Return whether a log is one of kvtool, with all that it has of each result."""
     try:
-        return all(run["tool"]["driver"]["name"] == "kvtool" for run in data["runs"])
-    except (KeyError, TypeError):
+        for run in data["runs"]:
+            texts = [run["tool"]["driver"]["name"]]
+            for result in run["results"]:
+                texts += [result["ruleId"], result["level"], _sarif_path(result)]
+            for invocation in run["invocations"]:
+                notes = invocation["toolExecutionNotifications"]
+                texts += [note["message"]["text"] for note in notes]
+            if texts[0] != "kvtool" or not all(isinstance(text, str) for text in texts):
+                return False
+    except (AttributeError, IndexError, KeyError, TypeError):
         return False
+    return True
+
+
+def _is_junit(root: ET.Element) -> bool:
+    """Return whether a document is one of kvtool: suites with a name and counts."""
+    counts = [suite.get(n, "") for suite in root for n in ("tests", "failures", "errors")]
+    return (
+        root.tag == "testsuites"
+        and root.get("name") == "kvtool"
+        and all(suite.tag == "testsuite" and suite.get("name") is not None for suite in root)
+        and all(count.isascii() and count.isdigit() for count in counts)
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.choices import PrintedWeights
 from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.files.digests import digest, file_pieces
 from onnx_kvtool.core.files.references import ReferenceJudge
 from onnx_kvtool.core.files.remote import RemoteFile, beside, is_remote
 from onnx_kvtool.core.messages.forms import SparseInitializer
@@ -115,10 +115,7 @@ def sha256(tensor: ir.TensorProtocol) -> str:
     The bytes are those that `raw_data` has, so that it does not matter in which field or file they
     stand. Of strings it is the lengths and the texts.
     """
-    digest = hashlib.sha256()
-    for chunk in chunks(tensor):
-        digest.update(chunk)
-    return digest.hexdigest()[:_DIGITS]
+    return digest(chunks(tensor))[:_DIGITS]
 
 
 def chunks(tensor: ir.TensorProtocol, size: int = CHUNK) -> Iterator[bytes | memoryview]:
@@ -157,17 +154,16 @@ def _from_file(tensor: ir.ExternalTensor, size: int) -> Iterator[bytes]:
             remote.close()
         return
     try:
-        with open(os.path.realpath(tensor.path), "rb") as file:
-            file.seek(tensor.offset or 0)
-            while left:
-                data = file.read(min(size, left))
-                if not data:
-                    raise UnreadableModel(f"the data file of `{tensor.name}` ends early")
-                left -= len(data)
-                yield data
+        for piece in file_pieces(os.path.realpath(tensor.path), start, size):
+            yield piece[:left]
+            left -= min(len(piece), left)
+            if not left:
+                return
     except OSError as error:
         reason = error.strerror or str(error)
         raise UnreadableModel(f"the data of `{tensor.name}` cannot be read: {reason}") from error
+    if left:
+        raise UnreadableModel(f"the data file of `{tensor.name}` ends early")
 
 
 def _held_bytes(tensor: ir.TensorProtocol) -> bytes:

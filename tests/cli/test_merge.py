@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -173,3 +174,79 @@ def test_what_a_format_does_not_hold_is_refused(shards, kvtool) -> None:  # type
     assert result.exit_code == 2 and "SARIF, which cannot become `json`" in result.stderr
     result = kvtool("merge", *junit, "--fail-on", "info")
     assert result.exit_code == 2 and "`--fail-on` is for the checks" in result.stderr
+
+
+def changed(data: object, steps: Sequence[str | int], value: object) -> object:
+    """Return a report with another value at a place; without it if the value is None."""
+    copy = json.loads(json.dumps(data))
+    inner = copy
+    for step in steps[:-1]:
+        inner = inner[step]
+    if value is None:
+        del inner[steps[-1]]
+    else:
+        inner[steps[-1]] = value
+    return copy
+
+
+RESULT = ("runs", 0, "results", 0)
+NOTE = ("runs", 0, "invocations", 0, "toolExecutionNotifications")
+PLACE = ("locations", 0, "physicalLocation", "artifactLocation")
+STEPS: dict[str, list[tuple[str | int, ...]]] = {
+    "sarif": [
+        ("runs",),
+        ("runs", 0),
+        ("runs", 0, "results"),
+        RESULT,
+        *((*RESULT, key) for key in ("ruleId", "level", "locations")),
+        *((*RESULT, *PLACE[:end]) for end in (2, 3, 4)),
+        (*RESULT, *PLACE, "uri"),
+        ("runs", 0, "invocations"),
+        ("runs", 0, "invocations", 0),
+        NOTE,
+    ],
+    "json": [("files",), ("files", 0), ("files", 0, "path"), ("files", 0, "findings")],
+    "jsonl": [(0,), (0, "path"), (0, "severity")],
+}
+
+
+@pytest.mark.parametrize("form", STEPS)
+def test_a_report_that_somebody_changed_is_no_bug(shards, kvtool, form: str) -> None:  # type: ignore[no-untyped-def]
+    """What is not as `kvtool check` writes it is refused, in part or as a whole."""
+    kvtool("check", "a.onnx", "--isolated", "--format", form, "-o", "whole")
+    text = Path("whole").read_text("utf-8")
+    data = list(map(json.loads, text.splitlines())) if form == "jsonl" else json.loads(text)
+    for steps in STEPS[form]:
+        for value in (None, 7, "x", [7], {"x": 7}):
+            new = changed(data, steps, value)
+            lines = map(json.dumps, new) if form == "jsonl" else [json.dumps(new)]  # type: ignore[call-overload]
+            Path("new").write_text("\n".join(lines), "utf-8")
+            result = kvtool("merge", "new")
+            assert result.exit_code in (0, 1, 2, 3), (steps, value, result.stderr)
+
+
+SUITES = '<testsuites name="kvtool"><testsuite {}>{}</testsuite></testsuites>'
+COUNTS = 'tests="1" failures="0" errors="0"'
+
+
+@pytest.mark.parametrize(
+    ("suite", "exit_code"),
+    [
+        pytest.param((f'name="a.onnx" {COUNTS}', '<testcase name="kvtool"/>'), 0, id="as written"),
+        pytest.param((COUNTS, ""), 3, id="no name"),
+        pytest.param(('name="a"', ""), 3, id="no counts"),
+        pytest.param(('name="a" tests="x" failures="0" errors="0"', ""), 3, id="no number"),
+    ],
+)
+def test_suites_that_somebody_changed(tmp_path, monkeypatch, kvtool, suite, exit_code) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    assert kvtool("merge", *with_text(SUITES.format(*suite))).exit_code == exit_code
+
+
+def test_a_directory_is_no_report(tmp_path, monkeypatch, kvtool) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    Path("reports").mkdir()
+    result = kvtool("merge", "reports")
+    assert result.exit_code == 3
+    assert "`reports` is a directory, not a report" in result.stderr
+    assert "name a report file in it" in result.stderr

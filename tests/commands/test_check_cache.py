@@ -224,3 +224,19 @@ def test_the_directory_is_no_part_of_a_repository(looked: list[str]) -> None:
     check()
     assert Path("kept/.gitignore").read_text(encoding="utf-8") == "*\n"
     assert json.loads(json.dumps(check().to_json()))["files"][0]["path"] == "a.onnx"
+
+
+def test_what_a_result_is_known_by_is_made_once(
+    looked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    real = check_cache.Kept._made_key
+
+    def making(self: check_cache.Kept, path: str) -> dict[str, object]:
+        made.append(path)
+        return real(self, path)
+
+    monkeypatch.setattr(check_cache.Kept, "_made_key", making)
+    check()
+    check()
+    assert made == ["a.onnx", "b.onnx"] * 2

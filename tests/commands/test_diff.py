@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.external_data_helper
 import onnx.parser
 import pytest
 from onnx import numpy_helper
 
 import onnx_kvtool as kv
+from onnx_kvtool.commands import diff as diff_command
 
 pytestmark = pytest.mark.long
 
@@ -267,6 +269,28 @@ def test_git_calls_it_for(kvtool, arguments: tuple[str, ...], lines: list[str]) 
     assert "models/a.onnx" in result.stdout.splitlines()[0]
     for line in lines:
         assert line in result.stdout
+
+
+def test_git_has_each_model_read_once(kvtool, tmp_path: Path, monkeypatch) -> None:
+    """Whether its data file is there as well, which git does not hand over, is seen on the way."""
+    seen: list[str] = []
+    real = diff_command.read
+
+    def read(path: str) -> object:
+        seen.append(path)
+        return real(path)
+
+    monkeypatch.setattr(diff_command, "read", read)
+    model = onnx.load(LLAMA)
+    onnx.external_data_helper.convert_model_to_external_data(
+        model, location="model.bin", size_threshold=100
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    (tmp_path / "model.bin").unlink()
+    result = kvtool("diff", "m.onnx", path, "0" * 40, "100644", path, "1" * 40, "100644")
+    assert (result.exit_code, seen) == (0, [str(path)] * 2), result.output
+    assert kvtool("diff", path, path).exit_code == 3, "not from git, the data is needed"
 
 
 def test_two_numbers_of_one_bit_of_difference() -> None:

@@ -38,13 +38,16 @@ def spoken_name(source: str) -> str:
     return "standard input" if source == "-" else f"`{shown(source)}`"
 
 
-def check_source(source: str, *, remote: bool = False, suffix: str = ".onnx") -> None:
-    """Refuse a model that is not there.
+def check_source(
+    source: str, *, remote: bool = False, suffix: str = ".onnx", what: str = "model"
+) -> None:
+    """Refuse a model, or another file to read, that is not there.
 
     Args:
         source: Path of a model, or `-`, of which nothing is known yet.
         remote: Whether it may be a URL, which is not looked at yet.
         suffix: How names end of which one that is near may be meant.
+        what: What the file is to be.
 
     Raises:
         UnreadableModel: If there is no such file, it is a directory, or the system refuses to open
@@ -65,7 +68,7 @@ def check_source(source: str, *, remote: bool = False, suffix: str = ".onnx") ->
         mode = os.stat(source).st_mode
         if stat.S_ISDIR(mode):
             raise UnreadableModel(
-                f"`{source}` is a directory, not a model", help="name a model file in it"
+                f"`{source}` is a directory, not a {what}", help=f"name a {what} file in it"
             )
         if stat.S_ISREG(mode):  # to open a pipe could take its content
             with open(source, "rb"):

@@ -17,7 +17,6 @@ __all__ = ["ExternalBadKey"]
 
 _KNOWN = frozenset({"checksum", "basepath"})
 _ONNXRUNTIME = "prepacked_"
-_CHUNK = 1 << 20
 
 
 class ExternalBadKey(ModelRule):
@@ -110,16 +109,12 @@ class ExternalBadKey(ModelRule):
 
 def _sha1(path: str) -> str:
     """Return the digest of a file, or a word that is none where it cannot be read."""
-    import hashlib
+    from onnx_kvtool.core.files.digests import digest, file_pieces
 
-    digest = hashlib.sha1(usedforsecurity=False)
     try:
-        with open(path, "rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+        return digest(file_pieces(path), "sha1")
     except OSError as error:
         return f"unreadable ({error.strerror or error})"
-    return digest.hexdigest()
 
 
 def _removing(tensor: ir.ExternalTensor, keys: list[str]) -> Callable[[], None]:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +14,7 @@ from onnx import TensorProto, helper
 import onnx_kvtool as kv
 from onnx_kvtool.core.files.remote import beside, is_remote, prefix, shown
 from onnx_kvtool.core.model import read
+from tests.core.files.web_server import Server, serving
 
 pytestmark = pytest.mark.long
 
@@ -52,99 +49,10 @@ def model(*, external: str | None = None) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-class Server(ThreadingHTTPServer):
-    """Serves bytes by path, and counts what it is asked for.
-
-    Attributes:
-        ranges: Whether it knows ranges.
-        delay: Seconds before each answer.
-        breaks_at: Bytes after which it closes the connection; None for never.
-        requests: How many bodies it was asked for.
-        sent: How many bytes of bodies it has sent.
-    """
-
-    ranges = True
-    delay = 0.0
-    breaks_at: int | None = None
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files: dict[str, bytes] = {}
-        self.requests = 0
-        self.sent = 0
-        self.seen: list[str] = []
-
-    def url(self, path: str, user: str = "") -> str:
-        return f"http://{user}127.0.0.1:{self.server_address[1]}{path}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-    def do_HEAD(self) -> None:
-        self._answer(body=False)
-
-    def do_GET(self) -> None:
-        self._answer(body=True)
-
-    def _answer(self, *, body: bool) -> None:
-        server = self.server
-        time.sleep(server.delay)
-        path = self.path.partition("?")[0]
-        server.seen.append(self.path)
-        if path.startswith("/moved/"):
-            self.send_response(302)
-            self.send_header("Location", path.removeprefix("/moved"))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        data = server.files.get(path)
-        if data is None:
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        start, end = 0, len(data)
-        asked = self.headers.get("Range")
-        if asked and server.ranges:
-            first, _, last = asked.removeprefix("bytes=").partition("-")
-            start, end = int(first), min(len(data), int(last) + 1 if last else len(data))
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
-        else:
-            self.send_response(200)
-        self.send_header("Content-Length", str(end - start))
-        if server.ranges:
-            self.send_header("Accept-Ranges", "bytes")
-        self.end_headers()
-        if not body:
-            return
-        server.requests += 1
-        piece = data[start:end]
-        if server.breaks_at is not None:
-            piece = piece[: server.breaks_at]
-        try:
-            for at in range(0, len(piece), 1 << 16):
-                self.wfile.write(piece[at : at + (1 << 16)])
-                server.sent += len(piece[at : at + (1 << 16)])
-        except OSError:
-            pass  # whoever asked has enough
-        if server.breaks_at is not None:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
+    with serving() as running:
         yield running
-        running.shutdown()
 
 
 WHOLE = WEIGHTS * 4 * SIDE * SIDE
