@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain, is_onnxruntimes
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.contrib_experts_schema import EXPERTS
 from onnx_kvtool.ops.contrib_facts import (
     CODES,
     FLOAT,
@@ -237,7 +238,7 @@ CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
     "schema of onnxruntime",
     [
         *((("", one.op_type), one) for one in _DEFAULT_DOMAIN),
-        *(((DOMAIN, one.op_type), one) for one in (*_MICROSOFT, *LAYERS)),
+        *(((DOMAIN, one.op_type), one) for one in (*_MICROSOFT, *LAYERS, *EXPERTS)),
     ],
 )
 """By domain and name: operators of `com.microsoft`, and those in the default domain."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.rewrite.contrib.packed import (
+    apart,
+    is_stored,
+    known_type,
+    packed_codes,
+    packed_zero_points,
+    reshaped,
+    stored_as,
+)
 from onnx_kvtool.rewrite.contrib.rule import Builder, only, refuse_input, refuse_value
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast
@@ -37,9 +44,9 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
     if block < 1 or width < 1 or columns < 1:
         raise Refusal("contrib-form", "`K`, `N` or `block_size` of `MatMulNBits` is below 1")
     blocks = -(-width // block)
-    op = Builder(em, _type(scales))
-    codes = _codes(em, view.required("B"), bits, (columns, blocks * block))
-    scales = _reshaped(em, scales, (columns, blocks))
+    op = Builder(em, known_type(scales))
+    codes = packed_codes(em, view.required("B"), bits, (columns, blocks * block))
+    scales = reshaped(em, scales, (columns, blocks))
     zero, order = view.input("zero_points"), view.input("g_idx")
     if order is not None:
         if bits != 4 or (zero is not None and zero.dtype == _D.UINT8):
@@ -47,13 +54,13 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
         weights = _reordered(em, codes, scales, zero, order, (columns, width))
     elif zero is not None and zero.dtype != _D.UINT8:
         split = (columns, blocks, block)
-        numbers = cast(em, _reshaped(em, codes, split), op.dtype)
+        numbers = cast(em, reshaped(em, codes, split), op.dtype)
         column = (columns, blocks, 1)
-        centred = op("Sub", numbers, _reshaped(em, cast(em, zero, op.dtype), column))
-        weights = op("Mul", centred, _reshaped(em, scales, column))
-        weights = _reshaped(em, weights, (columns, blocks * block))
+        centred = op("Sub", numbers, reshaped(em, cast(em, zero, op.dtype), column))
+        weights = op("Mul", centred, reshaped(em, scales, column))
+        weights = reshaped(em, weights, (columns, blocks * block))
     else:
-        points = _zero_points(em, zero, bits, codes.dtype, (columns, blocks))
+        points = packed_zero_points(em, zero, bits, codes.dtype, (columns, blocks))
         attributes = {"axis": 1, "block_size": block}
         weights = op("DequantizeLinear", codes, scales, points, attributes=attributes)
     if blocks * block != width and order is None:
@@ -81,13 +88,13 @@ def _reordered(
         order: (K,).
         shape: N and K.
     """
-    op = Builder(em, _type(scales))
+    op = Builder(em, known_type(scales))
     factors = op("Gather", scales, order, attributes={"axis": 1})
     numbers = _columns(em, cast(em, codes, op.dtype), shape[1])
     if zero is None:
         middle = em.constant(np.array(8, op.dtype.numpy()), "zero_point")
     else:
-        rows = _reshaped(em, zero, (shape[0], -1))
+        rows = reshaped(em, zero, (shape[0], -1))
         middle = op("Gather", rows, order, attributes={"axis": 1})
     return op("Mul", op("Sub", numbers, middle), factors)
 
@@ -95,7 +102,7 @@ def _reordered(
 def _columns(em: Emitter, matrix: ir.Value, count: int) -> ir.Value:
     """Return the first columns of a matrix."""
     bounds = (em.constant([bound], "bound") for bound in (0, count, 1))
-    return em.op("Slice", matrix, *bounds, dtype=_type(matrix))
+    return em.op("Slice", matrix, *bounds, dtype=known_type(matrix))
 
 
 def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
@@ -115,14 +122,15 @@ def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
         )
     if data.dtype not in (_D.UINT8, _D.INT4, _D.UINT4):
         raise Refusal(
-            "element-type", f"`GatherBlockQuantized` of {_type(data).name} has no standard form"
+            "element-type",
+            f"`GatherBlockQuantized` of {known_type(data).name} has no standard form",
         )
     bits = view.integer("bits") if data.dtype == _D.UINT8 else 4
     refuse_value(view, "bits", 2, 4, 8)
     along = counted_axis(view.integer("gather_axis"), len(dims), "gather_axis")
     blocks = counted_axis(view.integer("quantize_axis"), len(dims), "quantize_axis")
     table = _Table(em, bits, data.dtype == _D.INT4)
-    op = Builder(em, _type(scales))
+    op = Builder(em, known_type(scales))
     zero, block = view.input("zero_points"), view.integer("block_size")
     if data.dtype == _D.UINT8 and (along, blocks) != (0, len(dims) - 1):
         raise Refusal(
@@ -165,7 +173,7 @@ class _Table:
         """Return whether stored 4-bit codes are rows of whole bytes along the last axis."""
         dims = dims_of(codes) or ()
         last = dims[-1] if dims else None
-        stored = codes.const_value is not None and not codes.is_graph_input()
+        stored = is_stored(codes)
         sized = all(isinstance(dim, int) for dim in dims)
         return (
             stored and sized and isinstance(last, int) and last % 2 == 0 and along < len(dims) - 1
@@ -193,11 +201,11 @@ class _Table:
                 wide = cast(em, codes, dtype)
                 return em.op("Gather", wide, indices, attributes={"axis": along}, dtype=dtype)
             dims = [d for d in dims_of(codes) or () if isinstance(d, int)]
-            packed = _stored(em, codes, _D.UINT8, (*dims[:-1], dims[-1] // 2))
+            packed = stored_as(em, codes, _D.UINT8, (*dims[:-1], dims[-1] // 2))
         rows = em.op("Gather", packed, indices, attributes={"axis": along}, dtype=_D.UINT8)
         if self.bits == 8:
             return rows
-        rows = _apart(em, rows, self.bits, dtype)
+        rows = apart(em, rows, self.bits, dtype)
         rank = len(dims_of(codes) or ()) + len(dims_of(indices) or ()) - 1
         # The elements of a byte are a dimension of their own, which joins the one before it.
         shape = em.constant([0] * (rank - 1) + [-1], "shape")
@@ -215,106 +223,3 @@ class _Table:
             return rows
         bounds = (em.constant([bound], "bound") for bound in (0, count, rank - 1))
         return em.op("Slice", rows, *bounds, dtype=dtype)
-
-
-def _apart(em: Emitter, packed: ir.Value, bits: int, dtype: ir.DataType) -> ir.Value:
-    """Return the elements of each byte along a new last dimension, the low bits first."""
-
-    def build() -> ir.Value:
-        shifts = range(0, 8, bits)
-        codes = np.arange(256)
-        digits = np.stack([codes >> shift & (1 << bits) - 1 for shift in shifts], axis=-1)
-        if dtype == _D.INT8:
-            digits = np.where(digits >= 1 << bits - 1, digits - (1 << bits), digits)
-        table = ir.Tensor(digits.astype(dtype.numpy()))
-        hint = f"{bits}_bits_of_byte"
-        return em.op("Constant", attributes={"value": table}, dtype=dtype, hint=hint)
-
-    table = em.once(("bits of a byte", bits, dtype), build)
-    return em.op("Gather", table, cast(em, packed, _D.INT32), dtype=dtype)
-
-
-def _codes(em: Emitter, packed: ir.Value, bits: int, shape: tuple[int, int]) -> ir.Value:
-    """Return the elements that lie in bytes, in rows: uint4, or uint8."""
-    dtype = {4: _D.UINT4, 8: _D.UINT8}.get(bits)
-    stored = packed.const_value is not None and not packed.is_graph_input()
-    if dtype is not None and stored:
-        return _stored(em, packed, dtype, shape)
-    if bits == 8:
-        return _reshaped(em, packed, shape)
-    return _reshaped(em, _apart(em, packed, bits, _D.UINT8), shape)
-
-
-def _stored(em: Emitter, value: ir.Value, dtype: ir.DataType, shape: tuple[int, ...]) -> ir.Value:
-    """Return an initializer that reads the bytes of another as `shape` elements of `dtype`."""
-    tensor = value.const_value
-    assert tensor is not None
-
-    def build() -> ir.TensorProtocol:
-        if isinstance(tensor, ir.ExternalTensor):
-            made = ir.ExternalTensor(
-                tensor.location,
-                tensor.offset,
-                tensor.length,
-                dtype,
-                shape=ir.Shape(shape),
-                name="",
-                doc_string=tensor.doc_string,
-                metadata_props=dict(tensor.metadata_props),
-                base_dir=tensor.base_dir,
-            )
-            made.meta.update(tensor.meta)
-            return made
-        held = np.frombuffer(tensor.tobytes(), np.uint8)
-        if dtype == _D.UINT4:
-            return ir.PackedTensor(held, dtype, shape=ir.Shape(shape))
-        return ir.Tensor(held.reshape(shape))
-
-    return em.weight(("bytes", value, dtype, shape), build, f"{value.name}/{dtype.name.lower()}")
-
-
-def _zero_points(
-    em: Emitter,
-    given: ir.Value | None,
-    bits: int,
-    dtype: ir.DataType | None,
-    shape: tuple[int, int],
-) -> ir.Value:
-    """Return the zero point of each block, (N, blocks), of the type of the codes."""
-    columns, blocks = shape
-    assert dtype is not None
-    if given is None:
-        middle = np.full(shape, 2 ** (bits - 1), np.uint8)
-        return _tensor(em, middle, dtype)
-    row = -(-blocks * bits // 8)
-    if given.const_value is not None and not given.is_graph_input():
-        packed = array(given.const_value).reshape(columns, row)
-        digits = packed[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1
-        return _tensor(em, digits.reshape(columns, -1)[:, :blocks].astype(np.uint8), dtype)
-    packed_row = _reshaped(em, given, (columns, row))
-    if bits == 8:
-        return packed_row
-    digits_row = _reshaped(em, _apart(em, packed_row, bits, _D.UINT8), (columns, row * 8 // bits))
-    bounds = (em.constant([bound], "bound") for bound in (0, blocks, 1))
-    return cast(em, em.op("Slice", digits_row, *bounds, dtype=_D.UINT8), dtype)
-
-
-def _tensor(em: Emitter, codes: np.ndarray, dtype: ir.DataType) -> ir.Value:
-    if dtype == _D.UINT4:
-        return em.tensor(ir.Tensor(codes.astype(ml_dtypes.uint4), dtype=dtype), "zero_points")
-    return em.constant(codes, "zero_points")
-
-
-def _reshaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
-    if dims_of(value) == shape:
-        return value
-    target = em.constant(list(shape), "shape")
-    return em.op("Reshape", value, target, dtype=value.dtype or _D.UNDEFINED)
-
-
-def _type(value: ir.Value) -> ir.DataType:
-    if value.dtype is None or value.dtype == _D.UNDEFINED:
-        raise Refusal(
-            "unknown-type", f"the element type of `{value.name}` is unknown", help="declare it"
-        )
-    return value.dtype

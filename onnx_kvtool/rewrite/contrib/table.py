@@ -16,6 +16,10 @@ from onnx_kvtool.rewrite.contrib import (
 from onnx_kvtool.rewrite.contrib.attention import attention, q_attention
 from onnx_kvtool.rewrite.contrib.bnb4 import mat_mul_bnb4
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
+from onnx_kvtool.rewrite.contrib.mixture import (
+    mixture_of_experts,
+    quantized_mixture_of_experts,
+)
 from onnx_kvtool.rewrite.contrib.multi_head_attention import (
     decoder_masked_multi_head_attention,
     multi_head_attention,
@@ -66,6 +70,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("MatMulBnb4", mat_mul_bnb4),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits),
+            ContribRule("MoE", mixture_of_experts),
             ContribRule("MultiHeadAttention", multi_head_attention),
             ContribRule("NhwcConv", product.nhwc_conv),
             ContribRule("NhwcMaxPool", picture.nhwc_max_pool),
@@ -83,6 +88,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("QLinearSigmoid", codes.q_linear_sigmoid),
             ContribRule("QLinearSoftmax", codes.q_linear_softmax),
             ContribRule("QLinearWhere", codes.q_linear_where),
+            ContribRule("QMoE", quantized_mixture_of_experts),
             ContribRule("QuantizeLinear", codes.quantize_linear),
             ContribRule("QuickGelu", activation.quick_gelu),
             ContribRule("RelativePositionBias", relative_position_bias),

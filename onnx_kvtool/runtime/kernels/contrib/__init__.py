@@ -26,6 +26,7 @@ from onnx_kvtool.runtime.kernels.contrib.gather_block_quantized import gather_bl
 from onnx_kvtool.runtime.kernels.contrib.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
 from onnx_kvtool.runtime.kernels.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.runtime.kernels.contrib.mat_mul_n_bits import mat_mul_n_bits
+from onnx_kvtool.runtime.kernels.contrib.mixture import mo_e, q_mo_e
 from onnx_kvtool.runtime.kernels.contrib.multi_head_attention import (
     decoder_masked_multi_head_attention,
     multi_head_attention,
@@ -99,6 +100,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "MatMulBnb4"), Kernel(1, mat_mul_bnb4)),
     ((DOMAIN, "MatMulIntegerToFloat"), Kernel(1, mat_mul_integer_to_float)),
     ((DOMAIN, "MatMulNBits"), Kernel(1, mat_mul_n_bits)),
+    ((DOMAIN, "MoE"), Kernel(1, mo_e)),
     ((DOMAIN, "MultiHeadAttention"), Kernel(1, multi_head_attention)),
     ((DOMAIN, "NhwcConv"), Kernel(1, nhwc_conv)),
     ((DOMAIN, "NhwcMaxPool"), Kernel(1, nhwc_max_pool)),
@@ -116,6 +118,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "QLinearSigmoid"), Kernel(1, q_linear_sigmoid)),
     ((DOMAIN, "QLinearSoftmax"), Kernel(1, q_linear_softmax)),
     ((DOMAIN, "QLinearWhere"), Kernel(1, q_linear_where)),
+    ((DOMAIN, "QMoE"), Kernel(1, q_mo_e)),
     ((DOMAIN, "QuantizeLinear"), Kernel(1, quantize_linear)),
     ((DOMAIN, "QuickGelu"), Kernel(1, quick_gelu)),
     ((DOMAIN, "RelativePositionBias"), Kernel(1, relative_position_bias)),
