@@ -121,7 +121,7 @@ def test_no_malformed_model_makes_a_command_crash(
     assert len(codes) > 1 or is_alike, "everything ends alike: nothing is tested"
 
 
-def _calls(models: list[onnx.ModelProto]) -> Iterator[tuple[int, str]]:
+def _calls() -> Iterator[tuple[int, str]]:
     for number in range(SEED, SEED + PROCESSES):
         yield number, WALKED[number % len(WALKED)]
 
@@ -138,7 +138,7 @@ def test_no_malformed_model_makes_a_process_crash_or_hang(
     models: list[onnx.ModelProto], tmp_path: Path
 ) -> None:
     usual = {"check": ["--isolated"], "eval": ["--random"]}
-    for number, name in _calls(models):
+    for number, name in _calls():
         broken, sound = _broken(models, f"process {number}")
         arguments = _arguments(name, number, tmp_path, broken, sound)
         paths = [a for a in arguments if a in ("in.onnx", "sound.onnx")]

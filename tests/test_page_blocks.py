@@ -42,7 +42,7 @@ def test_every_block_is_fenced_and_of_a_known_kind(name: str) -> None:
     assert outside_lists == [], "an indented block is run by nobody"
 
 
-def commands_of_text(name: str, text: str) -> list[str]:
+def commands_of_text(text: str) -> list[str]:
     """Return lines of blocks of text that are commands, but for a session's and a synopsis."""
     synopses = ("[", "COMMAND", "OP ", "MODEL", "A B")
     return [
@@ -62,7 +62,7 @@ def shown_in_help() -> set[str]:
 
 @each("name", DOCUMENTS.keys())
 def test_blocks_of_text_hold_no_other_command_than_those_of_the_help(name: str) -> None:
-    lines = commands_of_text(name, DOCUMENTS[name])
+    lines = commands_of_text(DOCUMENTS[name])
     assert [line for line in lines if re.split(r"  +", line)[0] not in shown_in_help()] == []
 
 

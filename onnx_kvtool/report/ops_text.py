@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["blocks"]
 
-_SIGNATURE = ("version", "inputs", "outputs", "attributes")
 _HEADER = ("operator", "versions", "kernel", "lowering", "upgrade", "raising", "rules", "limits")
 
 

@@ -17,7 +17,6 @@ from onnx_kvtool.review.weights import pair_initializers, shown_content, weight_
 
 __all__ = ["Ends", "GraphComparison", "changed_entries", "said"]
 
-_Contents = set[Content | None]
 _Changed = Callable[[str, str | None, str | None], None]
 """Reports that a fact of a node is another one."""
 

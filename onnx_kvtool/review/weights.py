@@ -31,7 +31,7 @@ def pair_initializers(
     """
     olds = {v.name or "": v for v in graphs[0].initializers.values() if not v.is_graph_input()}
     news = {v.name or "": v for v in graphs[1].initializers.values() if not v.is_graph_input()}
-    readers = _readers(graphs[0], olds, news, nodes)
+    readers = _readers(olds, news, nodes)
     found = _Found()
     for name, value in olds.items():  # untouched, as nearly all are
         other = news.get(name)
@@ -70,7 +70,7 @@ class _Found:
 
 
 def _readers(
-    graph: ir.Graph, olds: dict[str, ir.Value], news: dict[str, ir.Value], nodes: NodePairs
+    olds: dict[str, ir.Value], news: dict[str, ir.Value], nodes: NodePairs
 ) -> list[tuple[ir.Value, ir.Value]]:
     """Return old and new initializers that one node reads at one place."""
     inside = set(news.values())

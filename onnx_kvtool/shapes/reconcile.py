@@ -211,7 +211,7 @@ def _compared(
     """Return the shape with its gaps filled from the file; report what contradicts the file."""
     knowledge = run.knowledge
     if len(declared) != len(shape):
-        _report(run, value, shape, declared, None, place)
+        _report(run, value, shape, None, place)
         return shape
     sizes = list(shape)
     wrong: int | None = None
@@ -229,7 +229,7 @@ def _compared(
             # the sizes that it has in the other branch.
             knowledge.equalities.note(other, size, place, "declared and inferred size")
     if wrong is not None:
-        _report(run, value, shape, declared, wrong, place)
+        _report(run, value, shape, wrong, place)
     return tuple(sizes)
 
 
@@ -237,7 +237,6 @@ def _report(
     run: Forward,
     value: ir.Value,
     shape: Shape,
-    declared: Sequence[Expr | None],
     axis: int | None,
     place: Location,
 ) -> None:

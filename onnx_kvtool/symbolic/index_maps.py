@@ -16,7 +16,7 @@ given that
 Integers that wrap around are no concern to one who replaces a scatter by a TensorScatter: the sum
 `start + s` wraps only for a start within 2^30 of the largest integer of its type. In linear mode
 TensorScatter fails for it; in circular mode its own sum wraps as well. An index that lies outside
-its axis, or counts from the end, is judged by whoever asks: `as_index` and `index_facts`.
+its axis, or counts from the end, is judged by whoever asks; see `as_index`.
 """
 
 from __future__ import annotations

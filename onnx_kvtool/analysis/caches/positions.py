@@ -82,7 +82,7 @@ def tuple_positions(maps: IndexMaps, data: ir.Value, indices: ir.Value) -> Posit
     grid = shape[:-1]
     facts = Facts(tuple(grid))
     given = [_legal(e, size, facts) for e, size in zip(given, sizes, strict=False)]
-    axis = _counting_axis(given, grid)
+    axis = _counting_axis(given)
     if axis is None:
         return None
     others = {k: _own_axis(e) for k, e in enumerate(given) if k != axis}
@@ -116,7 +116,7 @@ def mask_positions(maps: IndexMaps, mask: ir.Value) -> Positions | None:
     return None
 
 
-def _counting_axis(components: Sequence[Expr], grid: Sequence[Expr]) -> int | None:
+def _counting_axis(components: Sequence[Expr]) -> int | None:
     """Return the component that is not the coordinate of an axis of the grid; None if unclear."""
     others = [k for k, e in enumerate(components) if _own_axis(e) is None and e.number != 0]
     if len(others) == 1:

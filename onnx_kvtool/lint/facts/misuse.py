@@ -93,7 +93,7 @@ def misuses(context: Context) -> Iterator[Misuse]:
 def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
     node = site.node
     for problem in examine(node, opset):
-        if not _is_said_elsewhere(site, problem, facts):
+        if not _is_said_elsewhere(site, problem):
             yield _worded(site, problem, facts)
     if len(node.inputs) < facts.min_inputs and facts.inputs[-1].variadic:
         yield Misuse(
@@ -117,7 +117,7 @@ def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
         yield from _conflicts(site, facts)
 
 
-def _is_said_elsewhere(site: Site, problem: Problem, facts: OpFacts) -> bool:
+def _is_said_elsewhere(site: Site, problem: Problem) -> bool:
     """Return whether a rule of its own says it, or nothing is wrong for onnx."""
     node = site.node
     if problem.kind == "unknown-attribute":

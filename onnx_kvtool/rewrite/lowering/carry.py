@@ -68,7 +68,7 @@ def carry_types(model: ir.Model, source: int, target: int, names: Names) -> Carr
     if not lacking:
         return found
     values = _values(model, lacking)
-    chosen = values - _held_back(values, source)
+    chosen = values - _held_back(values)
     if chosen:
         _Edit(source, target, names, found).run(model, chosen)
     return found
@@ -86,7 +86,7 @@ def _values(model: ir.Model, lacking: set[ir.DataType]) -> set[ir.Value]:
     return found
 
 
-def _held_back(values: set[ir.Value], source: int) -> set[ir.Value]:
+def _held_back(values: set[ir.Value]) -> set[ir.Value]:
     """Return the values that cannot be carried, or are tied to one that cannot be."""
     waiting = [value for value in values if not _may_stand(value)]
     judged: dict[ir.Node, bool] = {}

@@ -43,7 +43,7 @@ def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) 
     _take("QuantizeLinear", quotient_type, _FLOATS, em.opset)
     layout = layout_of(em, view, x, scale)
     if quotient_type == scale.dtype == x.dtype:
-        kept = _kept_quantize(em, view, layout, stored)
+        kept = _kept_quantize(em, view, stored)
         if kept is not None:
             return Replacement((kept,))
     quotient = _quotient(em, layout, scale, quotient_type)
@@ -141,9 +141,7 @@ def _kept_dequantize(
     return em.op("DequantizeLinear", *inputs, attributes=attributes, dtype=result_type)
 
 
-def _kept_quantize(
-    em: Emitter, view: NodeView, layout: Layout, stored: ir.DataType
-) -> ir.Value | None:
+def _kept_quantize(em: Emitter, view: NodeView, stored: ir.DataType) -> ir.Value | None:
     """Return the operator in the form of the target; a zero point stands for `output_dtype`."""
     x, scale, zero = view.required("x"), view.required("y_scale"), view.input("y_zero_point")
     attributes, dims = _kept_attributes(em, view, scale), dims_of(scale)

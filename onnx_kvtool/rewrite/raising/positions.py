@@ -109,7 +109,7 @@ def read_positions(
         )
     if isinstance(index.atom, Modulo):
         mode, found = "circular", index.atom.of
-        _check_modulus(proof, index.atom.by, size, grid, row)
+        _check_modulus(index.atom.by, size, grid, row)
     start = found if row is None else found - coordinate(row)
     if row is not None and start.depends_on(row):
         start = _counted(proof, found, row, what)
@@ -163,9 +163,7 @@ def _may_be_lowered(start: Expr) -> bool:
     return start.number is None and any(coefficient < 0 for _, coefficient in start.terms)
 
 
-def _check_modulus(
-    proof: Proof, by: Expr, size: Expr, grid: Sequence[Expr], row: int | None
-) -> None:
+def _check_modulus(by: Expr, size: Expr, grid: Sequence[Expr], row: int | None) -> None:
     facts = Facts(tuple(grid)).given(size - 1)
     if row is not None:
         facts = facts.given(size - grid[row])

@@ -73,7 +73,7 @@ def run_model(
         settings: How to run it.
         progress: Told of each run.
     """
-    known = _step_plan(model, given, settings) if settings.steps else None
+    known = _step_plan(model, given) if settings.steps else None
     before = [past for name in nodes for past in updated_input(model, name)] if nodes else []
     presents = [pair.present for pair in known.pairs] if known else []
     fetched = tuple(dict.fromkeys((*wanted, *before, *presents)))
@@ -110,7 +110,7 @@ def run_model(
     return report
 
 
-def _step_plan(model: ir.Model, given: Mapping[str, Value], settings: RunSettings) -> InputPlan:
+def _step_plan(model: ir.Model, given: Mapping[str, Value]) -> InputPlan:
     """Return what the inputs mean to a decode step.
 
     Raises:

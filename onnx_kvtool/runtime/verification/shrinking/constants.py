@@ -81,7 +81,7 @@ def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> No
             atom.is_pinned = True
         if name not in tensors or not _counts(numpy_helper.to_array(tensors[name]), first, rest):
             first.is_pinned = True
-    numbers = set(_numbers_of_arithmetic(model, sizes))
+    numbers = set(_numbers_of_arithmetic(model))
     for shape in sizes.shapes.values():
         for atom in (atom for size in shape or () for atom in size.atoms()):
             if atom.is_indexed and any(1 < n <= (atom.number or 0) for n in numbers):
@@ -121,7 +121,7 @@ def _counts(values: npt.NDArray[Any], first: Size, rest: list[Size]) -> bool:
     return (first.number or 0) * stride == values.size and bool((values // stride == places).all())
 
 
-def _numbers_of_arithmetic(model: Skeleton, sizes: Sizes) -> Iterator[int]:
+def _numbers_of_arithmetic(model: Skeleton) -> Iterator[int]:
     """Yield the integers that a model computes with: those of constants that are no sizes."""
     read = {
         name
