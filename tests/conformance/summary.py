@@ -92,19 +92,19 @@ What could be written if more were known before the model runs:
 - MelWeightMatrix whose inputs are no constants, as in the case of onnx: rounding decides to which
   bin a frequency belongs, and the text does not say how it rounds. Constants are refused as well
   where float32 and float64 disagree.
-- Resize with `antialias`, `keep_aspect_ratio_policy` or `half_pixel_symmetric`, and any Resize
-  below 11, where scales, sizes or the sizes of the input are known at run time alone, as in these
-  cases; with constants it is written.
+- Resize below 11, and before that with `antialias`, `keep_aspect_ratio_policy` or
+  `half_pixel_symmetric`, of an input whose rank the model does not declare.
 - GridSample of a rank, DeformConv and Col2Im of a number of channels or axes, windows with gaps of
   a number of channels, scatters with a reduction of an index that the model does not declare; the
   cases of onnx declare them.
 - DFT below 11 along an axis that is known at run time alone: the shapes of the results differ.
-  Axes of Slice, the number of TopK and other inputs that were attributes at 9, likewise.
+  At 9 the number of TopK, where the size of the axis is not known either.
 
 What could be written, and is not:
 
-- Below 11, TopK of 64-bit integers, by sorting halves; below 10, ReverseSequence, and the products
-  and convolutions of quantized numbers.
+- Below 11, ConvTranspose with `auto_pad` or `output_shape`, AffineGrid of volumes, the determinants
+  of Det, Unique of numbers, and Resize of integers by shares; below 10, ReverseSequence, Mod of
+  floats and of uint64, and the products and convolutions of quantized numbers.
 """
 
 _HEAD = """# Conformance

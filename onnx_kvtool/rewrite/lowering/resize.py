@@ -9,6 +9,7 @@ from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.lowering.resize_run_time import resized_at_run_time
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats, resized_by_tables
 
 __all__ = ["lower_resize_19"]
@@ -34,10 +35,11 @@ def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
 
     Antialiasing, sizes that keep the aspect ratio (the scale is then that of one axis, which
     neither sizes nor scales can say) and `half_pixel_symmetric` are written as weighted sums of
-    rows where scales or sizes and the sizes of the input are constant.
+    rows: by tables where scales or sizes and the sizes of the input are constant, else with places
+    and shares that are computed when the model runs, as onnxruntime computes them.
 
-    Refuses them where they are not, `axes` for an unknown rank, and the mode
-    `tf_half_pixel_for_nn`, which went with opset 13.
+    Refuses these of an unknown rank, and of integers unless the mode is `nearest`; `axes` for an
+    unknown rank; and the mode `tf_half_pixel_for_nn`, which went with opset 13.
     """
     view = NodeView(node, context.opset_of(node))
     data = view.required("X")
@@ -46,9 +48,12 @@ def lower_resize_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         _guard(view, em.opset)
     except Refusal:
         written = resized_by_tables(context, view, em)
+        if written is not None:
+            return Replacement((written,), via="tables")
+        written = resized_at_run_time(view, em)
         if written is None:
             raise
-        return Replacement((written,), via="tables")
+        return Replacement((written,), via="run_time")
     axes = _axes(view, data)
     if axes is not None and em.opset < 18:
         rank = len(data.shape or ())

@@ -122,7 +122,10 @@ def _axes(context: LoweringContext, view: NodeView, data: ir.Value) -> list[_Axi
             continue
         if not isinstance(before, int) or before < 1:
             return None
-        found.append(_Axis(axis, before, math.floor(before * scale), scale))
+        after = math.floor(before * scale)
+        if after != int(np.float32(before) * np.float32(scale)):
+            return None  # runtimes multiply in float32, the text in numbers
+        found.append(_Axis(axis, before, after, scale))
     return found
 
 

@@ -106,7 +106,7 @@ def _slice(draw: st.DrawFn, rng: np.random.Generator) -> Case:
         else:
             start, end = min(max(start, 0), last), min(max(end, -1), last)
         expected = np.take(expected, np.arange(start, end, step), axis)
-    constants = ["axes", "steps", *_maybe(draw, "starts", "ends")]
+    constants = _maybe(draw, "axes", "steps", "starts", "ends")
     return Case("Slice", inputs, [data.dtype], constants=constants, expected=[expected])
 
 
@@ -119,9 +119,18 @@ def _pad(draw: st.DrawFn, rng: np.random.Generator) -> Case:
     kept = [slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(ends, shape, strict=True)]
     more = [(max(a, 0), max(b, 0)) for a, b in ends]
     expected = np.pad(data[tuple(kept)], more, constant_values=fill)
+    mode = draw(st.sampled_from(["constant", "constant", "edge", "reflect"]))
+    if mode != "constant":
+        reach = [size - (mode == "reflect") for size in shape * 2]
+        pads = [min(max(pad, 0), most) for pad, most in zip(pads, reach, strict=True)]
+        ends = list(zip(pads[: len(shape)], pads[len(shape) :], strict=True))
+        expected = np.pad(data, ends, mode=mode)
     inputs = {"data": data, "pads": np.array(pads, np.int64), "constant_value": fill}
     constants = _maybe(draw, "pads", "constant_value")
-    return Case("Pad", inputs, [dtype], constants=constants, expected=[expected])
+    attributes = {"mode": mode}
+    return Case(
+        "Pad", inputs, [dtype], constants=constants, attributes=attributes, expected=[expected]
+    )
 
 
 def _gather(draw: st.DrawFn, rng: np.random.Generator) -> Case:
@@ -204,8 +213,9 @@ def _one_hot(draw: st.DrawFn, rng: np.random.Generator) -> Case:
     shape, depth = _shape(draw, 1, 2), draw(st.integers(1, 5))
     indices = rng.integers(-2 * depth, 2 * depth, shape)
     axis = draw(st.integers(-len(shape) - 1, len(shape)))
+    kind: Any = draw(st.sampled_from([np.int64, np.int32, np.float32]))
     inputs = {
-        "indices": np.asarray(indices, np.int64),
+        "indices": indices.astype(kind),
         "depth": np.array(depth, np.int64),
         "values": np.array([2, 5], np.float32),
     }
@@ -217,19 +227,26 @@ def _one_hot(draw: st.DrawFn, rng: np.random.Generator) -> Case:
     return Case("OneHot", inputs, [np.float32], attributes={"axis": axis}, expected=expected)
 
 
+_OF_64_BITS = np.array([0, 1, -1, 2**31, 2**32, -(2**32), 2**62, 2**62 + 1, -(2**63), 2**63 - 1])
+
+
 def _top_k(draw: st.DrawFn, rng: np.random.Generator) -> Case:
     shape = _shape(draw)
-    axis, dtype = _axis(draw, len(shape)), draw(st.sampled_from([np.float32, np.int32]))
-    values = rng.integers(-3, 3, shape).astype(dtype)
+    dtype: Any = draw(st.sampled_from([np.float32, np.int32, np.int64, np.uint64]))
+    axis, values = _axis(draw, len(shape)), rng.integers(-3, 3, shape).astype(dtype)
+    if values.itemsize == 8:
+        values = rng.choice(_OF_64_BITS, shape).astype(dtype)
     k = draw(st.integers(1, shape[axis]))
     largest = draw(st.integers(0, 1))
     inputs = {"X": values, "K": np.array([k], np.int64)}
-    order = np.argsort(-values if largest else values, axis=axis, kind="stable")
+    exact = values.astype(object)
+    order = np.argsort(-exact if largest else exact, axis=axis, kind="stable")
     places = np.take(order, range(k), axis=axis)
     expected = [np.take_along_axis(values, places, axis), places]
     attributes = {"axis": axis, "largest": largest}
+    constants = _maybe(draw, "K")
     return Case(
-        "TopK", inputs, [dtype, np.int64], constants=["K"], attributes=attributes,
+        "TopK", inputs, [dtype, np.int64], constants=constants, attributes=attributes,
         expected=expected,
     )  # fmt: skip
 
@@ -447,7 +464,7 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
         for value in ("data", "x", "X", "A", "input"):
             if (array := case.inputs.get(value)) is not None and value not in case.constants:
                 dims[value] = [f"{value}{axis}" for axis in range(array.ndim)]
-        if name == "DepthToSpace":
+        if name == "DepthToSpace" or (name == "TopK" and not case.constants):
             dims = {}
     model = one_node(
         case.op, case.inputs, case.outputs, opset=case.opset, constants=case.constants,
@@ -459,7 +476,6 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
 @pytest.mark.parametrize(
     ("op", "inputs", "target", "code", "lowest"),
     [
-        ("TopK", {"X": np.ones(3), "K": np.array([1])}, 9, "dynamic-input", 10),
         ("Det", {"X": np.ones((2, 2), np.float32)}, 9, "new-operator", 11),
         ("Mod", {"A": np.ones(3, np.uint64), "B": np.ones(3, np.uint64)}, 9, "element-type", 10),
     ],
@@ -467,10 +483,17 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
 def test_what_cannot_be_written_is_refused_with_the_lowest_opset(
     op: str, inputs: dict[str, Array], target: int, code: str, lowest: int
 ) -> None:
-    outputs = [next(iter(inputs.values())).dtype] + [np.int64] * (op == "TopK")
+    outputs = [next(iter(inputs.values())).dtype]
     found = refusal(one_node(op, inputs, outputs, opset=11), target)
     assert (found.code, found.lowest_opset) == (code, lowest)
     assert found.location.node == "node"
+
+
+def test_the_number_of_top_k_is_refused_where_nothing_bounds_it() -> None:
+    inputs = {"X": np.ones(3), "K": np.array([1])}
+    model = one_node("TopK", inputs, [np.float64, np.int64], opset=11, dims={"X": ["n"]})
+    found = refusal(model, 9)
+    assert (found.code, found.lowest_opset) == ("dynamic-input", 10)
 
 
 def test_a_refusal_of_what_a_rule_has_written_names_the_node_of_the_source() -> None:

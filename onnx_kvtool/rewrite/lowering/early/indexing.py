@@ -30,6 +30,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = [
+    "gathered_elements",
     "lower_gather_11",
     "lower_gather_elements_11",
     "lower_gather_nd_11",
@@ -68,12 +69,54 @@ def lower_gather_elements_11(context: LoweringContext, node: ir.Node, em: Emitte
     dtype = element_type(data, "GatherElements", 11)
     dims, counts = (known_rank(v, "GatherElements", 11) for v in (data, indices))
     front, axis = _front(context, em, data, indices, view.integer("axis"), "GatherElements")
+    place = _element_places(em, data, dims, front, counts, axis)
+    if context.folder.integers(indices) is None:
+        length = product(em, data, dims, [axis])
+        everything = product(em, data, dims, range(len(dims)))
+        place = _or_none(em, place, _outside(em, front, length), everything)
+    flat = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
+    return Replacement((em.op("Gather", flat, place, attributes={"axis": 0}, dtype=dtype),))
+
+
+def gathered_elements(
+    em: Emitter,
+    data: ir.Value,
+    dims: tuple[Dim, ...],
+    index: ir.Value,
+    counts: tuple[Dim, ...],
+    axis: int,
+) -> ir.Value:
+    """Return the element of the data at each index along an axis, as GatherElements does.
+
+    Args:
+        em: Where to build.
+        data: The data.
+        dims: Its dimensions.
+        index: Places along the axis, none of them negative or out of range, int64.
+        counts: Dimensions of the index.
+        axis: The axis, counted from the front.
+    """
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    place = _element_places(em, data, dims, index, counts, axis)
+    flat = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
+    return em.op("Gather", flat, place, attributes={"axis": 0}, dtype=dtype, hint="gathered")
+
+
+def _element_places(
+    em: Emitter,
+    data: ir.Value,
+    dims: tuple[Dim, ...],
+    front: ir.Value,
+    counts: tuple[Dim, ...],
+    axis: int,
+) -> ir.Value:
+    """Return the place of each element in the data made one dimension: of the shape of `front`."""
     rank = len(dims)
     place: ir.Value | None = None
     for d in range(rank):
         index = front
         if d != axis:
-            count = product(em, indices, counts, [d])
+            count = product(em, front, counts, [d])
             shape = [1] * rank
             shape[d] = -1
             index = em.op("Reshape", count_up(em, count), em.constant(shape, "shape"))
@@ -81,13 +124,7 @@ def lower_gather_elements_11(context: LoweringContext, node: ir.Node, em: Emitte
         index = em.op("Mul", index, step, hint="place")
         place = index if place is None else em.op("Add", place, index, hint="place")
     assert place is not None
-    if context.folder.integers(indices) is None:
-        length = product(em, data, dims, [axis])
-        place = _or_none(
-            em, place, _outside(em, front, length), product(em, data, dims, range(rank))
-        )
-    flat = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
-    return Replacement((em.op("Gather", flat, place, attributes={"axis": 0}, dtype=dtype),))
+    return place
 
 
 def lower_gather_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -141,17 +178,11 @@ def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) ->
 def lower_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Add the depth to negative indices; those that are still negative select nothing.
 
-    These become the depth, as runtimes are known to count them from the back once more.
+    These become the depth, as runtimes are known to count them from the back once more. Indices
+    that are no integers are cast to int64 first, as the text says.
     """
     view = NodeView(node, context.opset_of(node))
     indices, depth = view.required("indices"), view.required("depth")
-    dtype = element_type(indices, "OneHot", 11)
-    if not dtype.is_integer():
-        raise Refusal(
-            "element-type",
-            f"OneHot of {dtype.name} indices cannot be written before opset 11",
-            lowest_opset=11,
-        )
     scalar = em.op("Reshape", cast(em, depth, _INT64), em.constant([1], "one"), hint="depth")
     front = inside_or_behind(em, cast(em, indices, _INT64), scalar)
     dims = dims_of(indices)

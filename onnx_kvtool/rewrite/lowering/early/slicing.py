@@ -1,4 +1,4 @@
-"""Slice-10 and TopK-10 with what they take as inputs, for opset 9."""
+"""Slice-10 with what it takes as inputs, for opset 9."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.early.again import (
-    again,
     clamped,
     count_up,
     element_type,
@@ -18,11 +17,14 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     known_rank,
     product,
 )
+from onnx_kvtool.symbolic.dims import Dim
 
-__all__ = ["lower_slice_10", "lower_top_k_10"]
+__all__ = ["lower_slice_10"]
 
 _INT64 = ir.DataType.INT64
 _LONG = int(np.iinfo(np.int32).max)
+_Bounds = tuple[ir.Value, ir.Value, int | ir.Value]
+"""Where a slice begins and ends, and its step."""
 
 
 def lower_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -33,26 +35,23 @@ def lower_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
         n     = max(ceil((end - start) / step), 0)
         index = start + NonZero(ones of n) * step
 
-    Refuses axes and steps that are known at run time only, and such bounds of an unknown number.
+    Of axes that are known at run time only, each axis takes the bounds and the step of the entry
+    that names it, or all of its places.
+
+    Refuses run-time bounds of an unknown number.
     """
     view = NodeView(node, context.opset_of(node))
     data = view.required("data")
     dtype = element_type(data, "Slice", 10)
     known = {n: context.folder.integers(view.input(n)) for n in ("starts", "ends", "axes", "steps")}
-    for name in ("axes", "steps"):
-        if view.input(name) is not None and known[name] is None:
-            raise Refusal(
-                "dynamic-input",
-                f"Slice cannot be written before opset 10 where `{name}` is not constant",
-                lowest_opset=10,
-            )
     dims = known_rank(data, "Slice", 10)
     count = _count(view, known)
-    axes = range(count) if known["axes"] is None else [int(a) for a in known["axes"].ravel()]
-    axes = [counted_axis(axis, len(dims)) for axis in axes]
-    steps = [1] * count if known["steps"] is None else [int(s) for s in known["steps"].ravel()]
+    listed = _listed(view, "axes", known, list(range(count)))
+    steps = _listed(view, "steps", known, [1] * count)
     starts, ends = known["starts"], known["ends"]
-    if starts is not None and ends is not None and all(step == 1 for step in steps):
+    axes = None if listed is None else [counted_axis(axis, len(dims)) for axis in listed]
+    ones = steps is not None and all(step == 1 for step in steps)
+    if starts is not None and ends is not None and axes is not None and ones:
         attributes = {
             "axes": axes,
             "starts": [int(n) for n in starts.ravel()],
@@ -61,16 +60,72 @@ def lower_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
         if not axes:
             return Replacement((em.op("Identity", data, dtype=dtype),))
         return Replacement((em.op("Slice", data, attributes=attributes, dtype=dtype),))
-    result = data
-    bounds = [cast(em, view.required(name), _INT64) for name in ("starts", "ends")]
-    for place, (axis, step) in enumerate(zip(axes, steps, strict=True)):
-        begin, end = (
-            em.op("Gather", bound, em.constant([place], "place"), hint="bound") for bound in bounds
-        )
-        length = product(em, data, dims, [axis])
-        index = _index(em, begin, end, length, step)
-        result = em.op("Gather", result, index, attributes={"axis": axis}, dtype=dtype)
-    return Replacement((result,))
+    return Replacement((_gathered(em, view, dims, axes, steps, count),))
+
+
+def _gathered(
+    em: Emitter,
+    view: NodeView,
+    dims: tuple[Dim, ...],
+    axes: list[int] | None,
+    steps: list[int] | None,
+    count: int,
+) -> ir.Value:
+    """Gather the places of each axis; axes and steps are None where they are run-time inputs."""
+    data = view.required("data")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    far = em.constant([-_LONG], "far"), em.constant([_LONG], "far")
+
+    def entries(name: str) -> list[ir.Value]:
+        value = cast(em, view.required(name), _INT64)
+        places = [em.constant([place], "place") for place in range(count)]
+        return [em.op("Gather", value, place, hint="bound") for place in places]
+
+    # They may be as far out as int64 goes, where adding or subtracting would wrap.
+    starts, ends = ([clamped(em, one, *far) for one in entries(n)] for n in ("starts", "ends"))
+    strides: list[int | ir.Value] = list(steps or ())
+    if steps is None:
+        strides = [clamped(em, one, *far) for one in entries("steps")]
+    bounds = list(zip(starts, ends, strides, strict=True))
+    if axes is None:
+        rank = em.constant([len(dims)], "rank")
+        named = [from_front(em, axis, rank) for axis in entries("axes")]
+        lengths = [product(em, data, dims, [axis]) for axis in range(len(dims))]
+        bounds = [_chosen(em, named, bounds, axis, size) for axis, size in enumerate(lengths)]
+        axes = list(range(len(dims)))
+    for axis, (begin, end, step) in zip(axes, bounds, strict=True):
+        index = _index(em, begin, end, product(em, view.required("data"), dims, [axis]), step)
+        data = em.op("Gather", data, index, attributes={"axis": axis}, dtype=dtype)
+    return data
+
+
+def _listed(
+    view: NodeView, name: str, known: dict[str, np.ndarray | None], absent: list[int]
+) -> list[int] | None:
+    """Return the integers of an input; None where they are known at run time only."""
+    numbers = known[name]
+    if view.input(name) is None:
+        return absent
+    return None if numbers is None else [int(number) for number in numbers.ravel()]
+
+
+def _chosen(
+    em: Emitter,
+    named: list[ir.Value],
+    bounds: list[_Bounds],
+    axis: int,
+    length: ir.Value,
+) -> _Bounds:
+    """Return the bounds and the step of the entry that names an axis; the whole axis of none."""
+    begin = em.constant([0], "zero")
+    end, step = length, em.constant([1], "one")
+    for place, (first, last, stride) in zip(named, bounds, strict=True):
+        is_meant = em.op("Equal", place, em.constant([axis], "axis"), dtype=ir.DataType.BOOL)
+        value = em.constant([stride], "step") if isinstance(stride, int) else stride
+        begin = em.op("Where", is_meant, first, begin, hint="begin")
+        end = em.op("Where", is_meant, last, end, hint="end")
+        step = em.op("Where", is_meant, value, step, hint="step")
+    return begin, end, step
 
 
 def _count(view: NodeView, known: dict[str, np.ndarray | None]) -> int:
@@ -89,41 +144,35 @@ def _count(view: NodeView, known: dict[str, np.ndarray | None]) -> int:
     )
 
 
-def _index(em: Emitter, begin: ir.Value, end: ir.Value, length: ir.Value, step: int) -> ir.Value:
-    """Return the places that a slice of an axis takes: (n,), int64."""
+def _index(
+    em: Emitter, begin: ir.Value, end: ir.Value, length: ir.Value, step: int | ir.Value
+) -> ir.Value:
+    """Return the places that a slice of an axis takes: (n,), int64.
+
+    Args:
+        em: Where to build.
+        begin: Its first bound, no further out than int32: (1,).
+        end: Its second bound, likewise.
+        length: Size of the axis: (1,).
+        step: Not 0; where it is a value: (1,).
+    """
     zero, one = em.constant([0], "zero"), em.constant([1], "one")
     last = em.op("Sub", length, one, hint="last")
-    # Bounds may be as far out as int64 goes, where adding or subtracting would wrap.
-    far = em.constant([-_LONG], "far"), em.constant([_LONG], "far")
-    begin, end = (from_front(em, clamped(em, bound, *far), length) for bound in (begin, end))
-    if step > 0:
-        begin, end = clamped(em, begin, zero, length), clamped(em, end, zero, length)
+    begin, end = (from_front(em, bound, length) for bound in (begin, end))
+    # An end below every place takes all of them backwards; -1 stands for it.
+    before = em.constant([-1], "before")
+    if isinstance(step, int):
+        least, most = (zero, length) if step > 0 else (before, last)
+        rounding = em.constant([step - (1 if step > 0 else -1)], "rounding")
+        stride = em.constant([step], "step")
     else:
-        # An end below every place takes all of them; -1 stands for it, and is `last` of none.
-        before = em.constant([-1], "before")
-        begin, end = clamped(em, begin, zero, last), clamped(em, end, before, last)
+        forward = em.op("Less", zero, step, dtype=ir.DataType.BOOL, hint="is_forward")
+        least = em.op("Where", forward, zero, before, hint="least")
+        most = em.op("Where", forward, length, last, hint="most")
+        rounding = em.op("Sub", step, em.op("Sign", step), hint="rounding")
+        stride = step
+    begin, end = clamped(em, begin, zero, most), clamped(em, end, least, most)
     way = em.op("Sub", end, begin, hint="way")
-    rounding = em.constant([step - (1 if step > 0 else -1)], "rounding")
-    stride = em.constant([step], "step")
     count = em.op("Div", em.op("Add", way, rounding), stride, hint="count")
     count = clamped(em, count, zero, em.constant([_LONG], "most"))
     return em.op("Add", em.op("Mul", count_up(em, count), stride), begin, hint="places")
-
-
-def lower_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
-    """Write a constant number as an attribute.
-
-    Refuses one that is known at run time only.
-    """
-    view = NodeView(node, context.opset_of(node))
-    data, known = view.required("X"), context.folder.integers(view.required("K"))
-    if known is None or known.size != 1:
-        raise Refusal(
-            "dynamic-input",
-            "TopK cannot be written before opset 10 where `K` is not constant",
-            lowest_opset=10,
-        )
-    axis = view.integer("axis")
-    if axis < 0:
-        axis = counted_axis(axis, len(known_rank(data, "TopK with a negative axis", 10)))
-    return again(em, node, inputs=[data], attributes={"axis": axis, "k": int(known.ravel()[0])})

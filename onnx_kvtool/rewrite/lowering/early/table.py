@@ -34,9 +34,9 @@ from onnx_kvtool.rewrite.lowering.early.shaping import (
     lower_depth_to_space_11,
     lower_pad_11,
     lower_resize_11,
-    lower_top_k_11,
 )
-from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10, lower_top_k_10
+from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10
+from onnx_kvtool.rewrite.lowering.early.top_k import lower_top_k_10, lower_top_k_11
 from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 
