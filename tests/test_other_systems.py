@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import ctypes
 import os
 import signal
 import sys
@@ -32,12 +33,60 @@ def without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "open", open_)
 
 
+class FakeKernel:
+    """kernel32 of a machine with 7 GiB left, for a process that has 3 MiB and once had 5.
+
+    Attributes:
+        refuses: Whether its calls fail.
+    """
+
+    refuses = False
+
+    def __init__(self, name: str) -> None:
+        assert name == "kernel32"
+        self.GetCurrentProcess = FakeHandle()
+
+    def GlobalMemoryStatusEx(self, status: Any) -> int:
+        found = status._obj
+        assert found.length == ctypes.sizeof(found) == 64
+        found.available_physical, found.available_virtual = 7 << 30, 1 << 47
+        return not self.refuses
+
+    def K32GetProcessMemoryInfo(self, process: Any, counters: Any, size: Any) -> int:
+        found = counters._obj
+        assert process.value == 2**64 - 1
+        assert size.value == found.length == ctypes.sizeof(found) == 72
+        found.working_set, found.peak_working_set = 3 << 20, 5 << 20
+        return not self.refuses
+
+
+class FakeHandle:
+    """A function of a library, which has a type of what it returns."""
+
+    restype: Any = ctypes.c_int
+
+    def __call__(self) -> int:
+        assert self.restype is ctypes.c_void_p
+        return 2**64 - 1
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_windows_is_asked_for_memory(
+    monkeypatch: pytest.MonkeyPatch, without_proc: None, refuses: bool
+) -> None:
+    monkeypatch.setattr(ctypes, "WinDLL", FakeKernel, raising=False)
+    monkeypatch.setattr(FakeKernel, "refuses", refuses)
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    found = memory.available_memory(), memory.used_memory(), memory.peak_memory()
+    assert found == ((None,) * 3 if refuses else (7 << 30, 3 << 20, 5 << 20))
+
+
 @pytest.mark.parametrize(
     ("sysconf", "expected"),
     [
         pytest.param({"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 7}, 4096 * 7, id="macOS"),
         pytest.param({"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": -1}, None, id="not said"),
-        pytest.param(None, None, id="Windows"),
+        pytest.param(None, None, id="neither"),
     ],
 )
 def test_memory_is_what_the_system_says_or_not_known(
@@ -46,10 +95,11 @@ def test_memory_is_what_the_system_says_or_not_known(
     sysconf: dict[str, int] | None,
     expected: int | None,
 ) -> None:
+    monkeypatch.delattr(ctypes, "WinDLL", raising=False)
     if sysconf is None:
-        monkeypatch.delattr(os, "sysconf")
+        monkeypatch.delattr(os, "sysconf", raising=False)
     else:
-        monkeypatch.setattr(os, "sysconf", sysconf.__getitem__)
+        monkeypatch.setattr(os, "sysconf", sysconf.__getitem__, raising=False)
     assert memory.available_memory() == expected
     assert memory.used_memory() is None and memory.peak_memory() is None
 

@@ -106,4 +106,4 @@ def _page(report: DiffReport) -> Iterator[str]:
 
 def _unbroken(text: str) -> str:
     """Return text for an element; no line ends at an arrow."""
-    return escaped(text).replace(escaped(ARROW), "&nbsp;\N{RIGHTWARDS ARROW}&nbsp;")
+    return escaped(text).replace(escaped(ARROW), "&nbsp;&rarr;&nbsp;")

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from functools import lru_cache
 
+from onnx_kvtool.runtime import windows
+
 __all__ = ["available_memory", "give_back", "peak_memory", "used_memory"]
 
 
@@ -33,7 +35,7 @@ def _trim() -> Callable[[int], object] | None:
 
 def available_memory() -> int | None:
     """Return the bytes of memory that can still be had; None where the system does not say."""
-    found = [_meminfo(), _limit("/sys/fs/cgroup/memory.max")]
+    found = [_meminfo(), _limit("/sys/fs/cgroup/memory.max"), windows.available_memory()]
     known = [number for number in found if number is not None]
     if known:
         return min(known)
@@ -46,12 +48,12 @@ def available_memory() -> int | None:
 
 def used_memory() -> int | None:
     """Return the bytes of memory that this process has; None where the system does not say."""
-    return _own("VmRSS:")
+    return _own("VmRSS:") or windows.used_memory()
 
 
 def peak_memory() -> int | None:
     """Return the most bytes that this process ever had; None where the system does not say."""
-    return _own("VmHWM:")
+    return _own("VmHWM:") or windows.peak_memory()
 
 
 def _own(field: str) -> int | None:
