@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.lower import lower
     from onnx_kvtool.commands.merge import merge
     from onnx_kvtool.commands.output import save
-    from onnx_kvtool.commands.print_ import print_model as print
+    from onnx_kvtool.commands.print_ import print as print
     from onnx_kvtool.commands.raise_ import raise_
     from onnx_kvtool.commands.reference_evaluator import ReferenceEvaluator
     from onnx_kvtool.commands.verify import verify
@@ -74,11 +74,11 @@ __all__ = [
     "load",
     "lower",
     "merge",
-    "print",
     "raise_",
     "save",
     "verify",
 ]
+"""Public names but for `print`, which `from onnx_kvtool import *` must not put over Python's."""
 
 __version__ = "0.2.0"
 
@@ -112,7 +112,7 @@ _HOMES = {
     "load": "core.model:read",
     "lower": "commands.lower:lower",
     "merge": "commands.merge:merge",
-    "print": "commands.print_:print_model",
+    "print": "commands.print_:print",
     "raise_": "commands.raise_:raise_",
     "save": "commands.output:save",
     "verify": "commands.verify:verify",
@@ -129,4 +129,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "print"])

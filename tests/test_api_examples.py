@@ -13,7 +13,7 @@ import onnx_kvtool as kv
 from tests.grids import each, rest
 from tests.page_examples import stage
 
-NAMES = [name for name in kv.__all__ if name != "__version__"]
+NAMES = [name for name in dir(kv) if name != "__version__"]
 PROCESSES = ("bench", "BenchReport")
 """Examples that start processes."""
 

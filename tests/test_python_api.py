@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from pathlib import Path
 
 import onnx
@@ -128,8 +129,16 @@ def test_what_is_neither_model_nor_paths_cannot_be_checked(thing) -> None:
 
 
 def test_the_package_shows_its_public_names_alone() -> None:
-    assert dir(kv) == sorted(kv.__all__)
-    assert all(hasattr(kv, name) for name in kv.__all__)
+    assert dir(kv) == sorted([*kv.__all__, "print"])
+    assert all(hasattr(kv, name) for name in dir(kv))
+
+
+def test_no_builtin_is_hidden_by_importing_everything(root: Path) -> None:
+    names: dict[str, object] = {}
+    exec("from onnx_kvtool import *", names)
+    assert names["lower"] is kv.lower
+    assert not names.keys() & vars(builtins).keys()
+    assert kv.print(root / MODEL).startswith("<")
 
 
 def test_the_sizes_of_a_comparison_are_positive(root: Path) -> None:

@@ -19,7 +19,7 @@ from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.printing import model_lines
 
-__all__ = ["PrintRequest", "Printed", "print_model", "run"]
+__all__ = ["PrintRequest", "Printed", "print", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PrintRequest:
 
     Attributes:
         model: Path of the model, or `-` for standard input.
-        weights: Which weights are read for a digest; see `print_model`.
+        weights: Which weights are read for a digest; see `print`.
         output: Path to write the text to, `-` or None for standard output.
     """
 
@@ -51,7 +51,7 @@ class Printed:
 
 
 @speaking_python
-def print_model(model: ModelSource, *, weights: PrintedWeights = "digest") -> str:
+def print(model: ModelSource, *, weights: PrintedWeights = "digest") -> str:
     """Return a model as text that is the same for equal models, in the syntax of `onnx.parser`.
 
     Opset imports, functions, metadata, initializers, declarations of inner values and attributes
