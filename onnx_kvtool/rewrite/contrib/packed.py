@@ -118,6 +118,9 @@ def packed_zero_points(
     row = -(-blocks * bits // 8)
     if is_stored(given):
         assert given.const_value is not None
+        is_dense = dtype.bitwidth == bits and blocks * bits == row * 8
+        if is_dense and given.const_value.size == rows * row:
+            return stored_as(em, given, dtype, shape)
         packed = array(given.const_value).reshape(rows, row)
         digits = packed[..., None] >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1
         whole = digits.reshape(rows, -1)[:, :blocks].astype(np.uint8)

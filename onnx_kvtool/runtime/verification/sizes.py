@@ -27,6 +27,7 @@ from onnx_kvtool.runtime.verification.growing.pair import Side, may_be_growing_p
 from onnx_kvtool.runtime.verification.likeness import alike
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.shrinking.counterparts import with_counterparts
 from onnx_kvtool.runtime.verification.shrinking.layers import Thinned, thinned
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, check_weights, shrink
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton, skeleton
@@ -160,7 +161,7 @@ def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
         weight = None if found is None else weight_difference(a.skeleton, b.skeleton, found)
         if weight is not None and settings.rtol is None and settings.atol is None:
             return VerifyReport("different", seed=settings.seed, detail=weight)
-        models = without_unread(a.skeleton, b.skeleton)
+        models = with_counterparts(*without_unread(a.skeleton, b.skeleton))
         check_weights(*models)
     except KvtoolError as error:
         return _unrunnable(error.message, settings)

@@ -18,7 +18,7 @@ from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.runtime.verification.likeness import Likeness
 
-__all__ = ["Weighted", "is_packed", "same_values", "weight_difference"]
+__all__ = ["Weighted", "is_recast", "place_of", "same_values", "weight_difference"]
 
 _CHUNK = 1 << 24
 """Elements that are compared at a time."""
@@ -65,23 +65,27 @@ def weight_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str |
     return None
 
 
-def is_packed(bytes_: ir.TensorProtocol, narrow: ir.TensorProtocol) -> bool:
-    """Return whether a tensor may be the bytes of another one, of 8 bits or less per element.
+def is_recast(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
+    """Return whether one tensor may be the bytes of another, read as another type or shape.
 
-    That is of uint8, and of the same shape but for the last dimension, of which each byte holds as
-    many elements as it has room for.
+    The types are the same, or those of one are bytes: uint8, and of the other of 8 bits or less an
+    element.
     """
-    per_byte = 8 // int(narrow.dtype.bitwidth or 8)
-    if bytes_.dtype != ir.DataType.UINT8 or narrow.dtype == ir.DataType.UINT8 or per_byte < 1:
+    if a.dtype == b.dtype:
+        return tuple(a.shape) != tuple(b.shape) and a.size == b.size
+    narrow = {a.dtype, b.dtype} - {ir.DataType.UINT8}
+    if len(narrow) > 1 or not all(0 < int(t.dtype.bitwidth or 0) <= 8 for t in (a, b)):
         return False
-    packed, dims = bytes_.shape.numpy(), narrow.shape.numpy()
-    if not packed or not dims:
-        return False
-    return tuple(dims) == (*packed[:-1], packed[-1] * per_byte)
+    return bool(tensor_bits(a) == tensor_bits(b))
+
+
+def tensor_bits(tensor: ir.TensorProtocol) -> int:
+    """Return how many bits the elements of a tensor take, without what fills up the last byte."""
+    return int(tensor.size) * int(tensor.dtype.bitwidth)
 
 
 def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
-    """Return whether two tensors hold the same bits, and are of one type and shape or packed.
+    """Return whether two tensors hold the same bits, in one type and shape or read as others.
 
     One that is converted is held against the other as it was before.
 
@@ -94,12 +98,12 @@ def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
         return same_values(a, b.source)
     if isinstance(a, ConvertedTensor):
         return same_values(a.source, b)
-    packed = is_packed(a, b) or is_packed(b, a)
-    if not packed and (a.dtype, tuple(a.shape)) != (b.dtype, tuple(b.shape)):
+    recast = is_recast(a, b)
+    if not recast and (a.dtype, tuple(a.shape)) != (b.dtype, tuple(b.shape)):
         return False
-    if a is b or _place(a) == _place(b) is not None:
+    if a is b or place_of(a) == place_of(b) is not None:
         return True
-    if packed:
+    if recast:
         return bool(a.tobytes() == b.tobytes())
     return _compared("", array(a), array(b), ("", "")) is None
 
@@ -119,7 +123,7 @@ def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, 
 def _difference(
     label: str, a: ir.TensorProtocol, b: ir.TensorProtocol, sides: tuple[str, str]
 ) -> str | None:
-    if a is b or _place(a) == _place(b) is not None:
+    if a is b or place_of(a) == place_of(b) is not None:
         return None
     try:
         return _compared(label, array(a), array(b), sides)
@@ -127,7 +131,7 @@ def _difference(
         return None  # values that cannot be read; whoever runs the models meets the same
 
 
-def _place(tensor: ir.TensorProtocol) -> tuple[Any, ...] | None:
+def place_of(tensor: ir.TensorProtocol) -> tuple[Any, ...] | None:
     """Return where the bytes of an external tensor lie; None for any other."""
     if not isinstance(tensor, ir.ExternalTensor):
         return None

@@ -5,7 +5,17 @@ from __future__ import annotations
 from onnx_kvtool.runtime.verification.shrinking.call import Call
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size, bind, factor, pin
 
-__all__ = ["attention", "rotary_embedding", "scatter_elements", "scatter_nd", "tensor_scatter"]
+__all__ = [
+    "attention",
+    "group_query_attention",
+    "rotary_embedding",
+    "scatter_elements",
+    "scatter_nd",
+    "tensor_scatter",
+]
+
+_FEWEST = 8
+"""onnxruntime's GroupQueryAttention takes heads of a multiple of 8 elements, or of 16 turned."""
 
 
 def attention(call: Call) -> list[Shape | None] | None:
@@ -47,6 +57,66 @@ def attention(call: Call) -> list[Shape | None] | None:
         [query[0], heads, query[-2], total],
     ]
     return outputs[: len(call.node.output)]
+
+
+def group_query_attention(call: Call) -> list[Shape | None] | None:
+    """Widths are heads times their size, which the caches and the rotary tables share.
+
+    Heads that are turned in part, packed queries, and what else the operator may read keep all.
+    """
+    query, key, value, *pasts = (call.shape(index) for index in range(5))
+    rest = range(9, len(call.node.input))
+    if query is None or key is None or value is None or any(call.has(index) for index in rest):
+        return None
+    count, shared = call.number("num_heads"), call.number("kv_num_heads")
+    width = query[-1].number
+    if width is None or min(count, shared) < 1 or count % shared or width % (count * _FEWEST):
+        return None
+    if key[-1].number != value[-1].number or key[-1].number != width // count * shared:
+        return None
+    halves = 2 * _FEWEST
+    if width // count % halves:
+        return None
+    heads, key_heads, group, part = (
+        bind(number, is_pinned=False)
+        for number in (count, shared, count // shared, width // count // halves)
+    )
+    size = bind(width // count, is_pinned=False)
+    factor([size], [bind(2), part, bind(_FEWEST)])
+    factor([heads], [key_heads, group])
+    factor([query[-1]], [key_heads, group, size])
+    for operand in (key, value):
+        factor([operand[-1]], [key_heads, size])
+    for past in pasts:
+        if past is not None:
+            if len(past) != 4:
+                return None
+            past[1].join(key_heads)
+            past[3].join(size)
+            pin([past[2]])
+    if call.number("do_rotary") and not _turns_all(call, size):
+        return None
+    call.link_attribute("num_heads", heads)
+    call.link_attribute("kv_num_heads", key_heads)
+    if not any(attribute.name == "scale" and attribute.f for attribute in call.node.attribute):
+        call.links.scales[call.index] = size
+    _name(key_heads, heads, size, size)
+    present: Shape = [query[0], key_heads, bind(None), size]
+    outputs: list[Shape | None] = [[*query], present, [*present]]
+    return outputs if len(call.node.output) <= len(outputs) else None
+
+
+def _turns_all(call: Call, size: Size) -> bool:
+    """Tie the columns of rotary tables, half as many as a head has elements; else return False."""
+    if call.number("rotary_interleaved"):
+        return False
+    for index in (7, 8):
+        table = call.shape(index)
+        if table is None or len(table) != 2 or 2 * (table[1].number or 0) != size.number:
+            return False
+        pin([table[0]])  # positions index it
+        factor([size], [bind(2), table[1]])
+    return True
 
 
 _Found = tuple[Size, Size, Size, Size]

@@ -26,7 +26,8 @@ def separated(model: Skeleton) -> Skeleton:
     """Return a model in which each node has the small constants of integers that it reads alone.
 
     One constant of 32 may be the number of heads here and half of their size there, which are to
-    get different sizes. Constants that bodies read, or that are outputs, stay as they are.
+    get different sizes; so may one of zero points be as wide as weights of several kinds. Constants
+    that bodies read, or that are outputs, stay as they are.
     """
     message = onnx.ModelProto()
     message.CopyFrom(model.message)
@@ -36,9 +37,11 @@ def separated(model: Skeleton) -> Skeleton:
     shared = {
         tensor.name: tensor
         for tensor in graph.initializer
-        if tensor.data_type in _INTEGERS
-        and tensor.name not in model.bare | outer
-        and math.prod(tensor.dims) <= LONGEST
+        if tensor.name not in model.bare | outer
+        and (
+            tensor.data_type in _CODES
+            or (tensor.data_type in _INTEGERS and math.prod(tensor.dims) <= LONGEST)
+        )
     }
     taken = {
         *outer,
@@ -57,6 +60,10 @@ def separated(model: Skeleton) -> Skeleton:
 
 
 _INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
+_CODES = (
+    *(onnx.TensorProto.INT8, onnx.TensorProto.UINT8),
+    *(onnx.TensorProto.INT4, onnx.TensorProto.UINT4),
+)
 
 
 def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> None:

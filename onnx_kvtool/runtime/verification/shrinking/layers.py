@@ -59,6 +59,11 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
         return None
     for side in sides:
         side.divide(cuts)
+    closed = [n == 0 or all(side.is_closed(n) for side in sides) for n in range(len(cuts))]
+    cuts = [cut for n, cut in enumerate(cuts) if closed[n] or cut in sides[1].spine]
+    if len(cuts) < len(closed):  # what one node gives in A crosses others in B
+        for side in sides:
+            side.divide(cuts)
     kinds: dict[object, list[int]] = {}
     for number in range(1, len(cuts)):
         if sides[0].is_alike_at_ends(number) and all(side.is_closed(number) for side in sides):
@@ -90,7 +95,7 @@ def thinned(a: Skeleton, b: Skeleton, most: int) -> Thinned | None:
 
 
 Cut = tuple[str, ...]
-"""The values that a node of the spine gives to others."""
+"""The values that a node of the spine gives to others; in model B several nodes may give them."""
 
 
 class _Side:
@@ -115,9 +120,10 @@ class _Side:
 
     def divide(self, cuts: list[Cut]) -> None:
         """Divide the nodes into segments at `cuts`."""
-        self.cuts, home = cuts, self._home
+        self.cuts = cuts
+        self._home = home = {}
         for number, cut in enumerate(cuts):
-            pending = [self.spine[cut]]
+            pending = [self.flow.producer[name] for name in cut]
             while pending:
                 index = pending.pop()
                 if index not in home:
@@ -226,12 +232,18 @@ def _keep(field: Any, messages: Sequence[Any]) -> None:
 
 
 def _common_cuts(a: _Side, b: _Side) -> list[Cut]:
-    """Return the cuts that both models have, in the order of both."""
-    place = {cut: index for index, cut in enumerate(b.spine)}
+    """Return the cuts that both models have, in the order of both.
+
+    What one node of A gives may come from several of B: a sum and what it is normalised to.
+    """
     found: list[Cut] = []
+    last = -1
     for cut in a.spine:
-        if cut in place and (not found or place[cut] > place[found[-1]]):
+        places = [b.flow.producer.get(name, -1) for name in cut]
+        is_one = cut in b.spine or (len(cut) > 1 and not any(name in b.outputs for name in cut))
+        if is_one and min(places) >= 0 and max(places) > last:
             found.append(cut)
+            last = max(places)
     return found
 
 

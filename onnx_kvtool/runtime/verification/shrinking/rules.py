@@ -16,6 +16,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.runtime.verification.shrinking.attending import (
     attention,
+    group_query_attention,
     rotary_embedding,
     scatter_elements,
     scatter_nd,
@@ -211,6 +212,7 @@ _OWN: Table[tuple[str, str], SizeRule] = Table(
         (("", "Tile"), tile),
         (("", "Transpose"), _transpose),
         (("", "Unsqueeze"), _unsqueeze),
+        (("com.microsoft", "GroupQueryAttention"), group_query_attention),
         (("com.microsoft", "MatMulNBits"), mat_mul_n_bits),
         (("com.microsoft", "SkipLayerNormalization"), _skip_normalization),
         (("com.microsoft", "SkipSimplifiedLayerNormalization"), _skip_normalization),

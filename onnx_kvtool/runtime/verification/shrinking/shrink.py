@@ -33,9 +33,9 @@ from onnx_kvtool.runtime.verification.shrinking.drawn import (
     quantised_of,
 )
 from onnx_kvtool.runtime.verification.shrinking.shapes import Shapes, Sizes, sizes_of
-from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, bind, factor, pin, unify
+from onnx_kvtool.runtime.verification.shrinking.sizes import bind, factor, pin, unify
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
-from onnx_kvtool.runtime.verification.weights import is_packed, same_values
+from onnx_kvtool.runtime.verification.weights import is_recast, same_values
 
 __all__ = ["CannotShrink", "Pair", "check_weights", "shrink"]
 
@@ -101,7 +101,7 @@ def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
     # What scales something in one model scales it in the other, whatever the operators.
     of_a, of_b = (quantised_of(m.message, d) for m, d in zip((a, b), dims, strict=True))
     quantised = Quantised(of_a.values | of_b.values, {**of_b.scales, **of_a.scales})
-    draw = _Draw(seed, quantised, _narrow(a, b), shared)
+    draw = _Draw(seed, quantised, _forms((a, b), dims), shared)
     return Pair(
         _copy(a, one, choice, draw, dims[0], most),
         _copy(b, other, choice, draw, dims[1], most),
@@ -172,8 +172,10 @@ def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[s
     for message in (a.message, b.message):
         names += [value.name for value in (*message.graph.input, *message.graph.output)]
     for name in dict.fromkeys(names):
-        if (per_byte := _elements_of_byte(a, b, name)) is not None:
-            _tie_packed(one[name] or [], other[name] or [], per_byte)
+        if (counts := _elements_of_byte(a, b, name)) is not None:
+            # So many elements of one are as many as those of the other.
+            here, there = (bind(count) for count in counts)
+            factor([*(one[name] or []), there], [*(other[name] or []), here])
         elif name in one and name in other:
             unify(one[name], other[name])
         else:
@@ -186,35 +188,39 @@ def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[s
 
 
 def _elements_of_byte(a: Skeleton, b: Skeleton, name: str) -> tuple[int, int] | None:
-    """Return how many elements of a weight each model has where one of them has but its bytes."""
+    """Return how many elements of a weight a byte holds in each model; None where both are alike.
+
+    They are not where one model reads the bytes of the other as another type or shape.
+    """
     one, other = a.weights.get(name), b.weights.get(name)
-    if one is None or other is None:
+    if one is None or other is None or not is_recast(one, other):
         return None
-    if is_packed(other, one):
-        return 8 // int(one.dtype.bitwidth), 1
-    if is_packed(one, other):
-        return 1, 8 // int(other.dtype.bitwidth)
-    return None
+    if one.dtype == other.dtype:
+        return 1, 1
+    return 8 // int(one.dtype.bitwidth), 8 // int(other.dtype.bitwidth)
 
 
-def _tie_packed(one: Shape, other: Shape, elements: tuple[int, int]) -> None:
-    """Let a weight and its bytes have the same sizes, but for the elements of a byte."""
-    for left, right in zip(one[:-1], other[:-1], strict=True):
-        left.join(right)
-    count_one, count_other = elements
-    # So many elements of one are as many as those of the other.
-    factor([one[-1], bind(count_other)], [other[-1], bind(count_one)])
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a weight is drawn as that the models have in two forms.
+
+    Attributes:
+        real: The weight of the model of which both forms are drawn.
+        shape: Its shape in the copy.
+    """
+
+    real: ir.TensorProtocol
+    shape: list[int]
 
 
-def _narrow(a: Skeleton, b: Skeleton) -> dict[str, ir.TensorProtocol]:
-    """Return the weights of which one model has but the bytes, as the other one has them."""
-    found: dict[str, ir.TensorProtocol] = {}
+def _forms(models: tuple[Skeleton, Skeleton], dims: list[dict[str, list[int]]]) -> dict[str, _Form]:
+    """Return the weights that the models read as two types or shapes, as one that is no byte."""
+    found: dict[str, _Form] = {}
+    a, b = models
     for name in a.weights.keys() & b.weights.keys():
-        one, other = a.weights[name], b.weights[name]
-        if is_packed(one, other):
-            found[name] = other
-        elif is_packed(other, one):
-            found[name] = one
+        if is_recast(a.weights[name], b.weights[name]):
+            side = 1 if a.weights[name].dtype == ir.DataType.UINT8 else 0
+            found[name] = _Form(models[side].weights[name], dims[side][name])
     return found
 
 
@@ -225,13 +231,13 @@ class _Draw:
     Attributes:
         seed: Seed of all weights.
         quantised: What is quantised in the models.
-        narrow: Weights of which one model has but the bytes, as the other one has them.
+        forms: What weights are drawn as that the models read as two types or shapes.
         shared: The weights that both models have; others keep their values.
     """
 
     seed: int
     quantised: Quantised
-    narrow: Mapping[str, ir.TensorProtocol]
+    forms: Mapping[str, _Form]
     shared: Mapping[str, None]
 
     def weight(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
@@ -248,14 +254,17 @@ class _Draw:
         if isinstance(real, ConvertedTensor):  # the other model has the type that it had
             values = drawn(real.source, shape, name, self.seed, self.quantised)
             return ir.tensor(values.astype(real.dtype.numpy()), dtype=real.dtype, name=name)
-        narrow = self.narrow.get(name)
-        if narrow is None or narrow.dtype == real.dtype:
+        form = self.forms.get(name)
+        if form is None:
             values = drawn(real, shape, name, self.seed, self.quantised)
             return ir.tensor(values, dtype=real.dtype, name=name)
-        elements = [*shape[:-1], shape[-1] * 8 // int(narrow.dtype.bitwidth)]
-        values = drawn(narrow, elements, name, self.seed, self.quantised)
-        packed = np.frombuffer(ir.tensor(values, dtype=narrow.dtype).tobytes(), np.uint8)
-        return ir.tensor(packed.reshape(shape), name=name)
+        values = drawn(form.real, form.shape, name, self.seed, self.quantised)
+        data = ir.tensor(values, dtype=form.real.dtype).tobytes()
+        if int(real.dtype.bitwidth) < 8:
+            held = np.frombuffer(data, np.uint8)
+            return ir.PackedTensor(held, real.dtype, shape=ir.Shape(shape), name=name)
+        held = np.frombuffer(data, real.dtype.numpy()).reshape(shape)
+        return ir.tensor(held, dtype=real.dtype, name=name)
 
 
 def _dims(model: Skeleton, sizes: Sizes, choice: Choice) -> dict[str, list[int]]:
