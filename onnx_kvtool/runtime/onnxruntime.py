@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,10 @@ FOLDER = "session.model_external_initializers_file_folder_path"
 _BLOCKED_PRODUCTS = "session.qdq_matmulnbits_accuracy_level"
 """How a MatMul of a blocked DequantizeLinear is computed once they are fused: 4, the default,
 rounds the other operand to 8 bits; 1 is float32. MatMulNBits has an attribute for it."""
+
+_EXPERTS = ("ORT_QMOE_CPU_QNBIT_GEMM", "fp32")
+"""How QMoE is told the same, which has no other way to say it of codes of 8 bits: a variable of the
+environment that is read when the model is loaded."""
 
 _FLOAT32 = 1
 
@@ -75,6 +81,20 @@ def _accurate(model: bytes) -> bytes:
     return bytes(message.SerializeToString())
 
 
+@contextmanager
+def _exact_experts(model: bytes) -> Iterator[None]:
+    """Have experts with weights of a few bits computed in float32, unless the user said how."""
+    name, value = _EXPERTS
+    if b"QMoE" not in model or name in os.environ:
+        yield
+        return
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
 class Session:
     """A model loaded by onnxruntime with its CPU provider; see `sessions.Session`.
 
@@ -109,9 +129,10 @@ class Session:
         if directory:
             options.add_session_config_entry(FOLDER, directory)
         try:
-            self._session = ort.InferenceSession(
-                with_all_inputs(_accurate(model)), options, providers=["CPUExecutionProvider"]
-            )
+            with _exact_experts(model):
+                self._session = ort.InferenceSession(
+                    with_all_inputs(_accurate(model)), options, providers=["CPUExecutionProvider"]
+                )
         except ERRORS as error:
             is_invalid = re.search(_INVALID, str(error)) is not None
             raise (ModelRejected if is_invalid else RuntimeUnavailable)(

@@ -21,7 +21,7 @@ from onnx_kvtool.runtime import onnxruntime, reference
 from tests.dialect import departures
 from tests.runtime.kernels.contrib.node import node_model, ours
 
-__all__ = ["Array", "Arrays", "Dims", "demand_same", "normal", "refusal", "standard"]
+__all__ = ["Array", "Arrays", "Dims", "demand_same", "model_of", "normal", "refusal", "standard"]
 
 Array = np.ndarray[Any, Any]
 Dims = list[int | str | None]
@@ -48,7 +48,7 @@ def standard(
     **attributes: Any,
 ) -> tuple[ir.Model, Outcome]:
     """Return a model of one node after it came to an opset with standard operators only."""
-    proto = _proto(op_type, inputs, outputs, domain, constants, attributes)
+    proto = model_of(op_type, inputs, outputs, domain, constants, attributes)
     for value in proto.graph.input:
         if dims and value.name in dims:
             kind = value.type.tensor_type.elem_type
@@ -93,7 +93,7 @@ def demand_same(
     feeds = {n: v for n, v in inputs.items() if v is not None and n not in constants}
     if expected is None:
         try:
-            source = _proto(*arguments, constants, attributes)
+            source = model_of(*arguments, constants, attributes)
             expected = _theirs(source, feeds)
         except Exception as error:
             if "NOT_IMPLEMENTED" not in str(error) and "bfloat16" not in str(error):
@@ -103,7 +103,7 @@ def demand_same(
     assert not outcome.refused, outcome.refused[0]
     assert not [n for n in model.graph.all_nodes() if n.domain != ""]
     assert "com.microsoft" not in model.opset_imports
-    assert departures(model, ir.from_proto(_proto(*arguments, constants, attributes))) == []
+    assert departures(model, ir.from_proto(model_of(*arguments, constants, attributes))) == []
     data = serialize(model)
     try:
         found = onnxruntime.Session(data, "").run(feeds)
@@ -129,7 +129,7 @@ def _compare(name: str, got: Array, value: Array, steps: int, bound: float) -> N
     )
 
 
-def _proto(
+def model_of(
     op_type: str,
     inputs: Arrays,
     outputs: Sequence[str],

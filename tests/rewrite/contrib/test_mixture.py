@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
+from onnx_kvtool.runtime import onnxruntime
 from tests.grids import search
-from tests.rewrite.contrib.single import Array, demand_same, normal, refusal, standard
-from tests.runtime.kernels.contrib.node import needs_onnxruntime
+from tests.rewrite.contrib.single import Array, demand_same, model_of, normal, refusal, standard
+from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours
 
 pytestmark = needs_onnxruntime
 
@@ -314,6 +316,23 @@ def quantized_routes(
             weights = weights / weights.sum() if is_normal else weights
         found.append(list(zip(places, weights.tolist(), strict=True)))
     return found
+
+
+def test_a_session_rounds_no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding them to 8 bits would hide a hundredth of what two models differ in."""
+    monkeypatch.delenv("ORT_QMOE_CPU_QNBIT_GEMM")
+    inputs = quantized(sized((2, 3), I, np.float32, False, False))
+    for name, (rows, columns) in {"fc1": (I, H), "fc2": (H, I)}.items():
+        codes, scales, _, _ = coded((E, rows, columns), 8, 16, False, np.float32)
+        inputs |= {f"{name}_experts_weights": codes, f"{name}_scales": scales}
+    constants = [f"{n}_{what}" for n in ("fc1", "fc2") for what in ("experts_weights", "scales")]
+    given_ = {"normalize_routing_weights": 1, "expert_weight_bits": 8, "block_size": 16}
+    proto = model_of("QMoE", inputs, ("y",), "com.microsoft", constants, given_)
+    feeds = {n: v for n, v in inputs.items() if v is not None and n not in constants}
+    found = onnxruntime.Session(proto.SerializeToString(), "").run(feeds)["y"]
+    expected = ours("QMoE", inputs, **given_)["y"]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert "ORT_QMOE_CPU_QNBIT_GEMM" not in os.environ
 
 
 @pytest.mark.parametrize("op", ["MoE", "QMoE"])

@@ -77,6 +77,12 @@ PARTS: dict[str, tuple[str, str, int, dict[str, int], str]] = {
         "1.20.1", "MatMulNBits", 3, {"bits": 8, "K": 16, "N": 2, "block_size": 16},
         "with a `bits` of `4`, here it is `8`",
     ),
+    "experts that came later": ("1.22.1", "MoE", 6, {"k": 2}, "imports no"),
+    "experts that were computed wrongly": ("1.23.2", "QMoE", 8, {"k": 2}, "imports no"),
+    "experts of a width that came later": (
+        "1.26.0", "QMoE", 8, {"expert_weight_bits": 2},
+        "with a `expert_weight_bits` of `4` or `8`, here it is `2`",
+    ),
     "an operator that came later": ("1.19.2", "GatherBlockQuantized", 3, {}, "imports no"),
     "an input that came later to attention": (
         "1.21.1", "MultiHeadAttention", 9, {"num_heads": 2}, "with 8 inputs at most, here it has 9"
