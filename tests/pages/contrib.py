@@ -4,11 +4,37 @@ from __future__ import annotations
 
 import inspect
 
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
+from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN
 from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
+from onnx_kvtool.rewrite.contrib.without import WITHOUT_A_RULE
 from tests.pages.markdown import prose, table
 
-__all__ = ["page"]
+__all__ = ["NOT_ON_CPUS", "page"]
+
+_ALL = sorted({*CONTRIB_SCHEMAS, *WITHOUT_A_RULE})
+_ON_GPUS = """
+BiasAdd BiasDropout BiasSoftmax BiasSplitGelu BitmaskBiasDropout BitmaskDropout ComplexMul
+ComplexMulConj ConvStateReplay DecoderAttention DecoderMaskedSelfAttention DequantizeBFP
+DequantizeWithOrder DynamicSparseAttention EPContext FusedMatMulActivation GatedDeltaNetStateReplay
+GatedRelativePositionBias GemmFastGelu GemmFloat8 GemmaRotaryEmbedding GroupNorm
+HyperConnectionLowRankMix Irfft IsAllFinite LongformerAttention Mamba2Verify
+MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight MatMulNBitsMlp MatMulNBitsQLoRA
+MatMulNBitsQkv MatMulPacked MoEPacked MulInteger NhwcConv NhwcFusedConv PackedAttention
+PackedMultiHeadAttention PackedSparseAttentionIndexer PackedSparseAttentionIndexerMerge
+PagedAttention QLinearReduceMean QOrderedAttention QOrderedGelu QOrderedLayerNormalization
+QOrderedLongformerAttention QOrderedMatMul QuantizeBFP QuantizeWithOrder RMSNormRotary
+ReduceSumInteger RelativePositionBias RemovePadding RestorePadding Rfft RouterGateUpProj
+SkipGroupNorm Snpe SparseAttentionIndexer SparsePagedAttention SpeculativePrefixCommit SwiGLU
+TorchEmbedding
+"""
+_PLUGINS = """
+DisentangledAttention_TRT EfficientNMS_TRT GRUUnit GivenTensorFill MultilevelCropAndResize_TRT
+PyramidROIAlign_TRT
+"""
+NOT_ON_CPUS = frozenset(
+    {*((DOMAIN, name) for name in _ON_GPUS.split()), *(("", name) for name in _PLUGINS.split())}
+)
+"""Operators of which onnxruntime 1.32 has no kernel for CPUs."""
 
 _TEXT = """\
 # Operators of onnxruntime
@@ -22,9 +48,12 @@ of opset 24; lowering takes it from there to the opset that is asked for.
 Each rule is held against the kernel of onnxruntime by property tests over its attributes and
 optional inputs, at several opsets and element types; where onnxruntime has one on GPUs alone,
 against the formula of its documentation. A node with something that has no standard form is refused
-by its name, and so is an operator that is not in the list. The
-[reference runtime](../reference-runtime.md) runs each of them by a kernel of its own, which shares
-no arithmetic with the rule.
+by its name, and so is an operator without a rule: those that onnxruntime 1.32 registers stand in
+the second list, with the reason. Those of its layouts (`com.microsoft.nchwc`,
+`com.ms.internal.nhwc`), which stand in graphs that it saved after it had laid them out for one
+device, are refused as well, and so are names of `com.microsoft` in the default domain, where
+onnxruntime itself knows no such operator. The [reference runtime](../reference-runtime.md) runs
+each that has a rule by a kernel of its own, which shares no arithmetic with the rule.
 
 `python -m tests.pages` writes this page.
 """
@@ -33,9 +62,16 @@ no arithmetic with the rule.
 def page() -> str:
     """Return the page."""
     rows = []
+    where = {key: "none for CPUs" if key in NOT_ON_CPUS else "CPUs" for key in _ALL}
     for key in sorted(CONTRIB_SCHEMAS):
         rule, name = CONTRIB_RULES[key], "::".join(filter(None, key))
         text = inspect.getdoc(rule.apply) or ""
         said = " ".join(prose(part) for part in text.split("\n\n"))
-        rows.append((f"`{name}`", f"`{rule.name}`", " ".join(said.split())))
-    return f"{_TEXT}\n{table(('operator', 'rule', 'what becomes of it'), rows)}\n"
+        rows.append((f"`{name}`", where[key], f"`{rule.name}`", " ".join(said.split())))
+    refused = [
+        (f"`{'::'.join(filter(None, key))}`", where[key], f"It {why}.")
+        for key, why in WITHOUT_A_RULE.items()
+    ]
+    known = table(("operator", "kernel", "rule", "what becomes of it"), rows)
+    others = table(("operator", "kernel", "why it is refused"), refused)
+    return f"{_TEXT}\n{known}\n\n## Refused\n\n{others}\n"

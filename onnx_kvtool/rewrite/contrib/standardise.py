@@ -16,6 +16,7 @@ from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.ops.contrib_schema import contrib_facts, is_contrib
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
+from onnx_kvtool.rewrite.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.rewrite.engine.edits import replace_node
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import illegal_in
@@ -140,9 +141,11 @@ class _Run:
         key = (node.domain, node.op_type)
         rule, facts = CONTRIB_RULES.get(key), contrib_facts(*key)
         if rule is None or facts is None:
+            why = WITHOUT_A_RULE.get(key)
             raise Refusal(
                 "no-standard-form",
-                f"kvtool cannot write `{_name(node)}` with operators of ONNX",
+                f"kvtool cannot write `{_name(node)}` with operators of ONNX"
+                + (f": it {why}" if why else ""),
                 help="export the model without it",
             )
         if len(node.inputs) > facts.max_inputs and any(node.inputs[facts.max_inputs :]):

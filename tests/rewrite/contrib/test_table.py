@@ -1,13 +1,28 @@
-"""Every rule for an operator of onnxruntime has a property test in this folder."""
+"""Every operator of onnxruntime has a rule, or a reason why not, and every rule a property test."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import helper
+
+from onnx_kvtool.core.model import deserialize
+from onnx_kvtool.lint.engine import lint
+from onnx_kvtool.lint.table import RULES
+from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN, OperatorName
+from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
+from onnx_kvtool.rewrite.contrib.without import WITHOUT_A_RULE
+from onnx_kvtool.rewrite.engine.rule import Options
+from onnx_kvtool.rewrite.lower import legalise
+from onnx_kvtool.targets.target import find_target
 from tests.grids import each
+from tests.pages.contrib import NOT_ON_CPUS
+from tests.runtime.kernels.contrib.node import RELEASE
 
 
 def named_in_properties() -> frozenset[str]:
@@ -40,3 +55,77 @@ def test_a_rule_has_a_property_test(key: tuple[str, str]) -> None:
 
 def test_every_operator_that_is_known_has_a_rule() -> None:
     assert CONTRIB_SCHEMAS.keys() == CONTRIB_RULES.keys()
+
+
+READ_OFF = pytest.mark.skipif(RELEASE != (1, 32), reason="the lists are those of onnxruntime 1.32")
+
+
+def registered() -> set[OperatorName]:
+    """Return the operators of onnxruntime that ONNX has not, but for those of layouts."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    names = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
+    standard = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
+    return {
+        (domain, name)
+        for domain, name in names
+        if domain == DOMAIN or (domain == "" and name not in standard)
+    }
+
+
+@READ_OFF
+def test_every_operator_of_onnxruntime_has_a_rule_or_a_reason() -> None:
+    # ONNX has LayerNormalization from opset 17 on; the rule is for what stands below.
+    ruled = CONTRIB_RULES.keys() - {("", "LayerNormalization")}
+    assert not ruled & WITHOUT_A_RULE.keys()
+    assert ruled | WITHOUT_A_RULE.keys() == registered()
+
+
+@READ_OFF
+def test_the_page_knows_what_has_no_kernel_for_cpus() -> None:
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    kernels = {(kernel.domain, kernel.op_name) for kernel in state.get_all_opkernel_def()}
+    assert registered() - kernels == NOT_ON_CPUS
+
+
+def of_one(domain: str, op_type: str, opset: int) -> onnx.ModelProto:
+    """Return a model of one node, which no schema knows at the opset."""
+    node = helper.make_node(op_type, ["x"], ["y"], "n", domain=domain)
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 3])
+    graph = helper.make_graph([node], "g", [x], [onnx.ValueInfoProto(name="y")])
+    imports = {"": opset} | ({domain: 1} if domain else {})
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid(*pair) for pair in imports.items()], ir_version=8
+    )
+
+
+@each("key", list(WITHOUT_A_RULE))
+def test_an_operator_without_a_rule_is_refused_by_its_name(key: OperatorName) -> None:
+    proto, name = of_one(*key, 16), "::".join(filter(None, key))
+    outcome = legalise(ir.from_proto(proto), 11, Options(), contrib="standard")
+    (found,) = outcome.refused
+    assert found.code == "no-standard-form"
+    assert f"`{name}`" in found.message
+    assert found.message.endswith(WITHOUT_A_RULE[key])
+    target = find_target("openvino")
+    (said,) = lint(deserialize(proto.SerializeToString()), [RULES["KV308"]], [target])
+    assert name in said.message
+
+
+NAMES_OF_DOMAIN = [
+    (name, opset)
+    for domain, name in (*CONTRIB_RULES, *WITHOUT_A_RULE)
+    for opset in (11, 16)
+    if domain and op_facts(name, opset) is None
+]
+
+
+@each(("op_type", "opset"), NAMES_OF_DOMAIN)
+def test_a_name_of_onnxruntimes_domain_is_no_operator_of_the_default_one(
+    op_type: str, opset: int
+) -> None:
+    """onnxruntime itself says that it is not registered there."""
+    outcome = legalise(ir.from_proto(of_one("", op_type, opset)), 9, Options(), contrib="standard")
+    (found,) = outcome.refused
+    assert f"`{op_type}`" in found.message

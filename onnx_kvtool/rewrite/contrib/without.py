@@ -1,0 +1,86 @@
+"""Operators of onnxruntime without a rule, and why; with those of the table, all that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
+
+__all__ = ["WITHOUT_A_RULE"]
+
+_FUSED = "is a fusion for GPUs, which onnxruntime makes of operators that have rules"
+_GPU = "runs on GPUs alone, and nothing that runs on a CPU is exported with it"
+_TRAINING = "is written for training"
+_PAGED = "keeps its cache in pages that its host hands out, or selects what it attends to"
+_PACKED = "takes tokens without padding, of sequences that a list of lengths tells apart"
+_ORDERED = "computes on codes in an order of memory that GPUs want, of which ONNX has no tensor"
+_LAYOUT = "reads weights that were packed for one kernel"
+_FLOATS = "computes on blocks of floats of 8 bits or fewer, of which ONNX has no product"
+_GENERATES = "is a loop that generates tokens with decoders inside: convert these"
+_TEXT = "computes on tokens or text, in front of or behind a decoder"
+_RECURRENT = (
+    "keeps the state of a recurrence or a convolution, which has no rule, though onnxruntime has a "
+    "kernel for CPUs"
+)
+_RECENT = "came with hybrid decoders of onnxruntime-genai, and has no rule yet"
+_OLD = "was what exporters wrote before ONNX had an operator for it, and has no rule"
+_DEVICE = "holds a program for one device"
+_COPY = "is put in by onnxruntime when it loads a model for several devices"
+_EXPERIMENTAL = "was an experimental operator of ONNX before version 1.5"
+_PLUGIN = "is a plugin of TensorRT"
+
+_GROUPS = {
+    DOMAIN: {
+        _FUSED: "FusedMatMulActivation GemmFloat8 GemmaRotaryEmbedding MatMulNBitsMlp "
+        "MatMulNBitsQLoRA MatMulNBitsQkv NhwcFusedConv RMSNormRotary RouterGateUpProj SwiGLU",
+        _GPU: "ComplexMul ComplexMulConj DecoderAttention DecoderMaskedSelfAttention Irfft "
+        "LongformerAttention MoEPacked MulInteger ReduceSumInteger Rfft TorchEmbedding",
+        _TRAINING: "BitmaskBiasDropout BitmaskDropout IsAllFinite",
+        _PAGED: "DynamicSparseAttention PackedSparseAttentionIndexer "
+        "PackedSparseAttentionIndexerMerge PagedAttention SparseAttentionIndexer "
+        "SparsePagedAttention",
+        _PACKED: "PackedAttention PackedMultiHeadAttention RemovePadding RestorePadding",
+        _ORDERED: "DequantizeWithOrder QOrderedAttention QOrderedGelu QOrderedLayerNormalization "
+        "QOrderedLongformerAttention QOrderedMatMul QuantizeWithOrder",
+        _LAYOUT: "GatherPacked MatMulFpQ4 MatMulPacked SparseToDenseMatMul",
+        _FLOATS: "DequantizeBFP MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight "
+        "QuantizeBFP",
+        _GENERATES: "BeamSearch GreedySearch Sampling WhisperBeamSearch",
+        _TEXT: "BifurcationDetector DynamicTimeWarping MurmurHash3 NGramHashMapping "
+        "NGramRepeatBlock SpeculativePrefixCommit Tokenizer VarlenNGramHashMapping "
+        "WordConvEmbedding",
+        _RECURRENT: "AttnLSTM CausalConvWithState DynamicQuantizeLSTM GatedDeltaNet "
+        "LinearAttention VarlenCausalConvWithState",
+        "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
+            "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
+        ),
+        _RECENT: "BranchwiseRMSNorm EngramGate GatedAdd GatedRMSNorm HyperConnectionLowRankMix "
+        "HyperConnectionPostMix HyperConnectionPreMix LinearAttentionGate MRotaryEmbedding "
+        "MoEGroupRouter ScaledSiLU",
+        _OLD: "CDist ConvTransposeWithDynamicPads CropAndResize ExpandDims GatherND GridSample "
+        "Inverse MatMulInteger16 MaxpoolWithMask Pad Range Trilu UnfoldTensor Unique",
+        "has the attention of blocks that are named by lists": "SparseAttention",
+        "is a sample for who writes operators": "SampleOp",
+        _DEVICE: "EPContext Snpe",
+    },
+    "": {
+        _COPY: "MemcpyFromHost MemcpyToHost",
+        _EXPERIMENTAL: "Affine Crop DynamicSlice GRUUnit GivenTensorFill ImageScaler "
+        "ParametricSoftplus Scale ScaledTanh",
+        _PLUGIN: "DisentangledAttention_TRT EfficientNMS_TRT MultilevelCropAndResize_TRT "
+        "PyramidROIAlign_TRT",
+    },
+}
+
+
+def _lines() -> Iterator[tuple[OperatorName, str]]:
+    for domain, groups in _GROUPS.items():
+        for why, names in groups.items():
+            yield from (((domain, name), why) for name in names.split())
+
+
+WITHOUT_A_RULE: Table[OperatorName, str] = Table(
+    "contrib operator without a rule", sorted(_lines())
+)
+"""By domain and name, a clause that follows the name of the operator."""
