@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -14,13 +14,12 @@ from onnx_kvtool.runtime.comparison.compare import (
     Mask,
     OutputDifference,
     Tolerance,
-    bits_differ,
     compare,
-    largest,
     tolerance_of,
 )
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.comparison.noise import MARGIN, Noise
+from onnx_kvtool.runtime.comparison.pair import Pair, distance
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
@@ -30,9 +29,6 @@ _NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 _DECISIONS = frozenset({"bool", "int32", "int64", "uint32", "uint64"})
 """Dtypes of decisions, indices and tokens: how far apart two of them are says nothing."""
-
-_ONE_IN = 8
-"""Of so many decisions one may fall the other way though none of those that were seen did."""
 
 
 class TwinSessions(NamedTuple):
@@ -183,7 +179,7 @@ class Twins:
         for shaken in self._shaken:
             with suppress(RunFailed):
                 still = (run.b if shaken.is_b else run.a)[name]
-                moved += _distance(still, shaken.session.run(run.inputs)[name]) or 0.0
+                moved += distance(still, shaken.session.run(run.inputs)[name]) or 0.0
         if not moved:
             return None
         if run.a[name].dtype.kind in "iu":
@@ -214,18 +210,18 @@ class Twins:
             None if A and its twin give different shapes, so that nothing can be measured.
         """
         twin = run.a[name]
-        if (measured := _distance(a, twin)) is None:
+        if (measured := distance(a, twin)) is None:
             return None
         if a.dtype.kind in "fcV":
             self.account.rounding = max(self.account.rounding, measured)
-        pair = _Pair(name, a, b, exact, twin)
+        pair = Pair(name, a, b, exact, twin)
         found = self._judged(pair, [a])
         if found.within or found.max_abs_diff is None:
             return found
         again = self._judged(pair, [a, *self._noise.others(name, inputs)])
         return again if again.within else found
 
-    def _judged(self, pair: _Pair, evaluations: list[Array]) -> OutputDifference:
+    def _judged(self, pair: Pair, evaluations: list[Array]) -> OutputDifference:
         """Compare an output as far as the evaluations of A differ from its twin."""
         if pair.a.dtype.name in _DECISIONS:
             return pair.decided(evaluations)
@@ -234,68 +230,8 @@ class Twins:
         return pair.rounded(evaluations, self._narrow.of(pair.a), overflowed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """An output of both models, and that of the twin of A."""
-
-    name: str
-    a: Array
-    b: Array
-    exact: bool | Mask
-    twin: Array
-
-    def rounded(
-        self, evaluations: list[Array], usual: Tolerance, overflowed: Mask
-    ) -> OutputDifference:
-        """Judge numbers by how far A lies from its twin."""
-        a, b, exact = self.a, self.b, self.exact
-        rounding = max(_distance(value, self.twin) or 0.0 for value in evaluations)
-        if a.dtype.kind in "iu" or a.dtype.name in ("int4", "uint4"):
-            return compare(self.name, a, b, exact=exact, rtol=0.0, atol=MARGIN * rounding)
-        # Rows that were in the cache before say nothing of the size of those that were computed.
-        scale = largest(self.twin, exact) or 1.0
-        # To float8 values are rounded once more, to either side.
-        rtol = tolerance_of(a.dtype).rtol if a.dtype.itemsize == 1 else 0.0
-        atol = max(MARGIN * rounding, usual.rtol * scale)
-        expected = np.where(overflowed, b, a) if overflowed.any() else a
-        return compare(self.name, expected, b, exact=exact, rtol=rtol, atol=atol)
-
-    def decided(self, evaluations: list[Array]) -> OutputDifference:
-        """Judge decisions by how many of them rounding turns, not by how far."""
-        found = compare(self.name, self.a, self.b, exact=self.exact)
-        if found.within or found.max_abs_diff is None:
-            return found
-        wrong = bits_differ(self.a, self.b)
-        if (wrong & self.exact).any():
-            return found
-        turned = max(np.count_nonzero(bits_differ(value, self.twin)) for value in evaluations)
-        most = max(1, MARGIN * turned, self.a.size / _ONE_IN)
-        if np.count_nonzero(wrong) > most:
-            return found
-        return replace(found, within=True, first_mismatch=None, reason=None)
-
-
 def _widened(value: Array) -> Array:
     return value.astype(np.float32) if value.dtype in _NARROW else value
-
-
-def _distance(one: Array, other: Array) -> float | None:
-    """Return the largest distance of elements that are finite in both; None for other shapes."""
-    if one.shape != other.shape or (one.dtype == np.dtype(object)) != (
-        other.dtype == np.dtype(object)
-    ):
-        return None
-    # A cache is large: nothing wider is made of it than has to be.
-    wide = np.float64 if max(one.dtype.itemsize, other.dtype.itemsize) > 4 else np.float32
-    return compare("", _wide(one, wide), _wide(other, wide)).max_abs_diff
-
-
-def _wide(value: Array, dtype: type[np.floating[Any]]) -> Array:
-    """Return floats of any type as `dtype`, so that types may differ."""
-    if value.dtype == np.dtype(object) or value.dtype.kind in "biuc":
-        return value
-    is_integer = value.dtype.name in ("int4", "uint4")
-    return value.astype(np.int64 if is_integer else dtype, copy=False)
 
 
 def _finite(value: Array) -> Mask:
