@@ -8,21 +8,18 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions import stranger
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
-from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
-from onnx_kvtool.ops.contrib_schema import DOMAIN
-from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
+from onnx_kvtool.ops.schema import is_standard, same_version
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.rewrite.contrib.standardise import standardise
+from onnx_kvtool.rewrite.contrib.release import standardise_for
 from onnx_kvtool.rewrite.engine.causes import by_cause
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
-from onnx_kvtool.rewrite.engine.inline import inline_functions
+from onnx_kvtool.rewrite.engine.inline import cannot_stay, inline_functions
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal, RewriteRule
@@ -112,7 +109,7 @@ def _legalise(
     # Of a later step below 11 the nodes are no longer those of the source.
     own = {node for _, _, node in nodes(model)} if rules is LOWERINGS else set()
     try:
-        origins = _standardise(model, contrib, release, names, outcome)
+        origins = standardise_for(model, contrib, release, names, outcome)
         _inline(model, plan, names, outcome)
     except Refusal as refusal:
         outcome.refused.append(objection(refusal.code, refusal.message, refusal.help))
@@ -172,58 +169,6 @@ def _unfit(model: ir.Model, release: Release | None, *, whole: bool) -> list[Dia
         text = f"{release} loads opset {release.min_opset} and later, the model is at {source}"
         return [objection("old-opset", text, "export the model at a newer opset")]
     return []
-
-
-def _standardise(
-    model: ir.Model,
-    contrib: ContribChoice | None,
-    release: Release | None,
-    names: Names,
-    outcome: Outcome,
-) -> Mapping[str, Location]:
-    """Write the operators of onnxruntime that must not stay with operators of ONNX.
-
-    Returns:
-        By the name of each new node, where the node stood that it comes from.
-    """
-    source, reasons = model.opset_imports.get("", 0), dict[str, str]()
-
-    def is_lacking(node: ir.Node) -> bool:
-        why = None if release is None else stranger(node, node.version or source, release, ())
-        if why is not None:
-            reasons[node.name or node.op_type] = why
-        return why is not None
-
-    if release is not None:
-        _forget_absent_inputs(model)
-    if contrib == "keep" or (contrib is None and release is None):
-        return {}
-    found = standardise(model, names, None if contrib == "standard" else is_lacking)
-    outcome.lowered += [Lowered(place, "inline") for place in found.inlined]
-    outcome.lowered += found.done
-    outcome.refused += [
-        refused if contrib == "standard" else _imported_by_none(release, refused, reasons)
-        for refused in found.refused
-    ]
-    return found.origins
-
-
-def _forget_absent_inputs(model: ir.Model) -> None:
-    """Drop absent inputs at the end of onnxruntime's nodes, which older releases count."""
-    for _, _, node in nodes(model):
-        if node.domain == DOMAIN and node.inputs and node.inputs[-1] is None:
-            given = (i for i, value in enumerate(node.inputs, start=1) if value is not None)
-            node.resize_inputs(max(given, default=0))
-
-
-def _imported_by_none(
-    release: Release | None, refused: Diagnostic, reasons: Mapping[str, str]
-) -> Diagnostic:
-    """Return why a release cannot be given an operator of onnxruntime that has no standard form."""
-    place = refused.location
-    why = reasons.get(place.node or "", f"imports no `{place.op}`")
-    text = f"{release} {why}, and {refused.message}"
-    return replace(refused, code="target-limit", message=text)
 
 
 def _carry(
@@ -303,7 +248,7 @@ def _inline(model: ir.Model, plan: _Plan, names: Names, outcome: Outcome) -> Non
             return True
         if any(n.domain == "" and plan.watches(n) for n in function.all_nodes()):
             return True
-        return not plan.only and _cannot_stay(function, plan.target, plan.ir_version)
+        return not plan.only and cannot_stay(function, plan.target, plan.ir_version)
 
     places, uncalled = inline_functions(model, wanted, names)
     outcome.lowered += [Lowered(place, "inline") for place in places]
@@ -312,37 +257,6 @@ def _inline(model: ir.Model, plan: _Plan, names: Names, outcome: Outcome) -> Non
         f"model of opset {plan.target} and IR version {plan.ir_version}"
         for key in uncalled
     ]
-
-
-def _cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
-    # IR 8 brought functions, IR 9 default values of their attributes, IR 10 overloads.
-    if ir_version < 8 or (ir_version < 10 and function.overload):
-        return True
-    if ir_version < 9 and any(a.value is not None for a in function.attributes.values()):
-        return True
-    source = function.opset_imports.get("", target)
-    for node in function.all_nodes():
-        if not is_standard(node):
-            continue
-        same = same_version(node.op_type, source, target)
-        if not same and not _legal_constant(node, target):
-            return True
-    return False
-
-
-def _legal_constant(node: ir.Node, opset: int) -> bool:
-    """Return whether a node is a Constant that is legal at `opset`: its type is known."""
-    facts = op_facts(node.op_type, opset)
-    if (
-        facts is None
-        or node.op_type != "Constant"
-        or any(a.is_ref() for a in node.attributes.values())
-    ):
-        return False
-    tensor = ir.convenience.get_const_tensor(node.outputs[0])
-    if tensor is None or not set(node.attributes) <= set(facts.attributes):
-        return False
-    return tensor_type(tensor.dtype) in facts.outputs[0].types
 
 
 def _reader_of_types(plan: _Plan) -> Callable[[ir.Node], bool]:

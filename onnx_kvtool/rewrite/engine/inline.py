@@ -10,12 +10,14 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
+from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.rule import Refusal
 
 __all__ = [
+    "cannot_stay",
     "inline_functions",
     "without_initializers",
 ]
@@ -174,3 +176,35 @@ def without_initializers(graph: ir.Graph, opset: int) -> None:
     first = next(iter(graph), None)
     if constants and first is not None:
         graph.insert_before(first, constants)
+
+
+def cannot_stay(function: ir.Function, target: int, ir_version: int) -> bool:
+    """Return whether a function as it is cannot stand in a model of these versions."""
+    # IR 8 brought functions, IR 9 default values of their attributes, IR 10 overloads.
+    if ir_version < 8 or (ir_version < 10 and function.overload):
+        return True
+    if ir_version < 9 and any(a.value is not None for a in function.attributes.values()):
+        return True
+    source = function.opset_imports.get("", target)
+    for node in function.all_nodes():
+        if not is_standard(node):
+            continue
+        same = same_version(node.op_type, source, target)
+        if not same and not _legal_constant(node, target):
+            return True
+    return False
+
+
+def _legal_constant(node: ir.Node, opset: int) -> bool:
+    """Return whether a node is a Constant that is legal at `opset`: its type is known."""
+    facts = op_facts(node.op_type, opset)
+    if (
+        facts is None
+        or node.op_type != "Constant"
+        or any(a.is_ref() for a in node.attributes.values())
+    ):
+        return False
+    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    if tensor is None or not set(node.attributes) <= set(facts.attributes):
+        return False
+    return tensor_type(tensor.dtype) in facts.outputs[0].types
