@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavaila
 from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
 from onnx_kvtool.runtime.sessions import Array, Arrays
 
-__all__ = ["ERRORS", "FOLDER", "VERSION", "Session", "array_of", "informative"]
+__all__ = ["VERSION", "Session", "array_of", "load", "running"]
 
 VERSION: str = ort.__version__
 """Version of the installed onnxruntime."""
 
-FOLDER = "session.model_external_initializers_file_folder_path"
+_FOLDER = "session.model_external_initializers_file_folder_path"
 """Where a model given as bytes finds its external data; obeyed from 1.21 on, ignored before."""
 
 _BLOCKED_PRODUCTS = "session.qdq_matmulnbits_accuracy_level"
@@ -58,12 +58,59 @@ _INVALID = r"INVALID_GRAPH|[Ii]nvalid model|(?:Type|Shape)InferenceError\]|: Typ
 
 # The binding raises classes of its own, which have no common base but Exception, and plain
 # built-in ones for arrays it cannot convert.
-ERRORS: tuple[type[Exception], ...] = (
+_ERRORS: tuple[type[Exception], ...] = (
     *(c for c in vars(capi).values() if isinstance(c, type) and issubclass(c, Exception)),
     RuntimeError,
     TypeError,
     ValueError,
 )
+
+
+def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.InferenceSession:
+    """Return a model that onnxruntime has loaded with its CPU provider.
+
+    Args:
+        model: The serialised model.
+        directory: Where locations of external data start; "" when there is none.
+        options: How it is run; they are told to be quiet, and of the directory.
+
+    Raises:
+        ModelRejected: If the model breaks the specification.
+        RuntimeUnavailable: If onnxruntime cannot load the model, or computes it wrongly.
+    """
+    if (reason := known_wrong(VERSION, model)) is not None:
+        raise RuntimeUnavailable(f"{_named()} computes this model wrongly: {reason}")
+    options.log_severity_level = _FATAL
+    if directory:
+        options.add_session_config_entry(_FOLDER, directory)
+    try:
+        return ort.InferenceSession(
+            with_all_inputs(model), options, providers=["CPUExecutionProvider"]
+        )
+    except _ERRORS as error:
+        is_invalid = re.search(_INVALID, str(error)) is not None
+        raise (ModelRejected if is_invalid else RuntimeUnavailable)(
+            f"{_named()} cannot load the model: {_informative(error)}"
+        ) from error
+
+
+def _named() -> str:
+    return f"onnxruntime {VERSION}"
+
+
+@contextlib.contextmanager
+def running() -> Iterator[ort.RunOptions]:
+    """Yield the options of a run in the block.
+
+    Raises:
+        RunFailed: If it fails.
+    """
+    options = ort.RunOptions()
+    options.log_severity_level = _FATAL
+    try:
+        yield options
+    except _ERRORS as error:
+        raise RunFailed(f"{_named()}: {_informative(error)}") from error
 
 
 def _accurate(model: bytes) -> bytes:
@@ -81,7 +128,7 @@ def _accurate(model: bytes) -> bytes:
     return bytes(message.SerializeToString())
 
 
-@contextmanager
+@contextlib.contextmanager
 def _exact_experts(model: bytes) -> Iterator[None]:
     """Have experts with weights of a few bits computed in float32, unless the user said how."""
     name, value = _EXPERTS
@@ -116,54 +163,37 @@ class Session:
     """
 
     def __init__(self, model: bytes, directory: str, *, optimize: bool = True) -> None:
-        if (reason := known_wrong(VERSION, model)) is not None:
-            raise RuntimeUnavailable(f"{self.runtime} computes this model wrongly: {reason}")
         options = ort.SessionOptions()
-        options.log_severity_level = _FATAL
         options.enable_cpu_mem_arena = False  # it pays over many runs, and keeps what it once took
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry(_BLOCKED_PRODUCTS, str(_FLOAT32))
         options.add_session_config_entry(_INT8_STAYS, "1")
         options.add_session_config_entry(_SPINNING, "0")
-        if directory:
-            options.add_session_config_entry(FOLDER, directory)
-        try:
-            with _exact_experts(model):
-                self._session = ort.InferenceSession(
-                    with_all_inputs(_accurate(model)), options, providers=["CPUExecutionProvider"]
-                )
-        except ERRORS as error:
-            is_invalid = re.search(_INVALID, str(error)) is not None
-            raise (ModelRejected if is_invalid else RuntimeUnavailable)(
-                f"{self.runtime} cannot load the model: {informative(error)}"
-            ) from error
+        with _exact_experts(model):
+            self._session = load(_accurate(model), directory, options)
         self._inputs = {value.name: value.type for value in self._session.get_inputs()}
         self._outputs = {value.name: value.type for value in self._session.get_outputs()}
         types = {*self._inputs.values(), *self._outputs.values()}
         self._is_extended = not EXTENDED.keys().isdisjoint(types)
         if self._is_extended and "tensor(string)" in self._inputs.values():
             raise RuntimeUnavailable(
-                f"{self.runtime} takes no strings beside types that numpy lacks: {sorted(types)}"
+                f"{_named()} takes no strings beside types that numpy lacks: {sorted(types)}"
             )
 
     @property
     def runtime(self) -> str:
         """Name and version."""
-        return f"onnxruntime {VERSION}"
+        return _named()
 
     def run(self, inputs: Mapping[str, Array]) -> Arrays:
         """Run the model; see `sessions.Session.run`."""
-        options = ort.RunOptions()
-        options.log_severity_level = _FATAL
         names = list(self._outputs)
-        try:
+        with running() as options:
             if self._is_extended:
                 return self._run_extended(names, inputs, options)
             values = self._session.run(names, dict(inputs), options)
             return {name: _array(value) for name, value in zip(names, values, strict=True)}
-        except ERRORS as error:
-            raise RunFailed(f"{self.runtime}: {informative(error)}") from error
 
     def _run_extended(
         self, names: list[str], inputs: Mapping[str, Array], options: ort.RunOptions
@@ -210,7 +240,7 @@ def array_of(value: Any) -> Array:
     return unpack(np.frombuffer(data, np.uint8), shape, type_)
 
 
-def informative(error: Exception) -> str:
+def _informative(error: Exception) -> str:
     """Return the one line of an onnxruntime message that says what is wrong.
 
     Such a message begins with a code, and may name a source file, a function signature and the

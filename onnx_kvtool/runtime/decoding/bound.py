@@ -8,16 +8,11 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from onnx_kvtool.guard.known_wrong import known_wrong
-from onnx_kvtool.guard.left_out_inputs import with_all_inputs
-from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.extended import EXTENDED
-from onnx_kvtool.runtime.onnxruntime import ERRORS, FOLDER, VERSION, array_of, informative
+from onnx_kvtool.runtime.onnxruntime import array_of, load, running
 from onnx_kvtool.runtime.sessions import Array
 
 __all__ = ["BoundSession", "Buffer"]
-
-_FATAL = 4
 
 
 class Buffer:
@@ -55,26 +50,15 @@ class BoundSession:
         threads: Threads that a node may use; None for one for each core.
 
     Raises:
+        ModelRejected: If the model breaks the specification.
         RuntimeUnavailable: If onnxruntime cannot load the model, or computes it wrongly.
     """
 
     def __init__(self, model: bytes, directory: str, threads: int | None = None) -> None:
-        if (reason := known_wrong(VERSION, model)) is not None:
-            raise RuntimeUnavailable(f"onnxruntime {VERSION} computes this model wrongly: {reason}")
         options = ort.SessionOptions()
-        options.log_severity_level = _FATAL
         if threads is not None:
             options.intra_op_num_threads = threads
-        if directory:
-            options.add_session_config_entry(FOLDER, directory)
-        try:
-            self._session = ort.InferenceSession(
-                with_all_inputs(model), options, providers=["CPUExecutionProvider"]
-            )
-        except ERRORS as error:
-            raise RuntimeUnavailable(
-                f"onnxruntime {VERSION} cannot load the model: {informative(error)}"
-            ) from error
+        self._session = load(model, directory, options)
         self._types = {value.name: value.type for value in self._session.get_inputs()}
         self.outputs = [value.name for value in self._session.get_outputs()]
 
@@ -105,9 +89,7 @@ class BoundSession:
         Raises:
             RunFailed: If the model fails on these inputs.
         """
-        options = ort.RunOptions()
-        options.log_severity_level = _FATAL
-        try:
+        with running() as options:
             binding = self._session.io_binding()
             for name, array in arrays.items():
                 binding.bind_cpu_input(name, np.asarray(array, order="C"))
@@ -120,8 +102,6 @@ class BoundSession:
                     binding.bind_output(name, "cpu")
             self._session.run_with_iobinding(binding, options)
             values = binding.get_outputs()
-        except ERRORS as error:
-            raise RunFailed(f"onnxruntime {VERSION}: {informative(error)}") from error
         return {
             name: into[name] if name in into else Buffer(value)
             for name, value in zip(self.outputs, values, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +14,16 @@ from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.origin import origin
-from onnx_kvtool.runtime.decoding.bound import BoundSession, Buffer
+from onnx_kvtool.runtime.decoding.bound import BoundSession
 from onnx_kvtool.runtime.decoding.feeds import Feeder, Tokens
+from onnx_kvtool.runtime.decoding.kept import Form, Hold, KeptCaches
 from onnx_kvtool.runtime.errors import RunFailed
-from onnx_kvtool.runtime.inputs.pairs import CachePair
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.shapes.inference import infer_model
 
-__all__ = ["Decoder", "Form"]
-
-Form = Literal["growing", "fixed", "contrib", "none"]
+__all__ = ["Decoder", "likeliest"]
 
 _ROOM = 256
 """Rows that a cache gets beyond the prompt where nobody says how many."""
@@ -83,22 +80,20 @@ class Decoder:
         path = origin(work).path
         self._plan = plan(work)
         caches = {cache.past: cache for cache in find_caches(work, prove=False)}
-        self._holds = [_Hold(pair, caches.get(pair.past)) for pair in self._plan.pairs]
         self._capacity, self._dims = capacity, {**self._known_dims(work, caches), **(dims or {})}
-        self.form: Form = _form(self._holds)
         directory = os.path.dirname(os.path.abspath(path)) if path not in ("", "-") else ""
         self._session = BoundSession(serialize(work), directory, threads)
+        holds = [Hold(pair, caches.get(pair.past)) for pair in self._plan.pairs]
+        self._caches = KeptCaches(self._session, holds)
+        self.form: Form = self._caches.form
         self._logits = self._logits_name(work)
         self._feeder: Feeder | None = None
-        self._rooms: dict[str, int] = {}
-        self._buffers: dict[str, Buffer] = {}
-        self._spare: dict[str, Buffer] = {}
         self.length = 0
 
     @property
     def in_place(self) -> bool:
         """Whether every cache is written where it lies; False without a cache."""
-        return bool(self._holds) and all(hold.is_shared for hold in self._holds)
+        return self._caches.in_place
 
     @property
     def takes_tokens(self) -> bool:
@@ -128,22 +123,7 @@ class Decoder:
         self.length = 0
         room = self._capacity if self._capacity is not None else length + _ROOM
         self._feeder = Feeder(self._plan, batch, room, self._dims)
-        shapes = self._feeder.layout(0, length).shapes
-        self._rooms = {}
-        self._buffers, self._spare = {}, {}
-        for hold in self._holds:
-            shape = list(shapes[hold.pair.past])
-            if hold.is_counted and hold.pair.axis is not None:
-                shape[hold.pair.axis] = room
-            if hold.pair.axis is not None and (hold.is_counted or hold.pair.kind == "fixed"):
-                if not hold.wraps:
-                    self._rooms[hold.pair.past] = shape[hold.pair.axis]
-            elif hold.pair.axis is not None:
-                shape[hold.pair.axis] = 0
-            self._buffers[hold.pair.past] = self._session.zeros(hold.pair.past, tuple(shape))
-            if not hold.is_shared and hold.pair.kind == "fixed":
-                spare = self._session.zeros(hold.pair.past, tuple(shape))
-                self._spare[hold.pair.past] = spare
+        self._caches.empty(self._feeder.layout(0, length).shapes, room)
         return self.step(tokens)
 
     def step(self, ids: npt.ArrayLike) -> Array:
@@ -160,20 +140,10 @@ class Decoder:
         tokens = _tokens(tokens[:, None] if tokens.ndim == 1 else tokens)
         if self._feeder is None:
             raise _no_prompt()
-        self._check_room(tokens.shape[1])
+        self._caches.check_room(self.length, tokens.shape[1])
         arrays = self._feeder.feeds(tokens, self.length)
-        into = {}
-        for hold in self._holds:
-            if hold.is_shared:
-                into[hold.pair.present] = self._buffers[hold.pair.past]
-            elif hold.pair.past in self._spare:
-                into[hold.pair.present] = self._spare[hold.pair.past]
-        made = self._session.run(arrays, self._buffers, into)
-        for hold in self._holds:
-            past = hold.pair.past
-            if past in self._spare:
-                self._spare[past] = self._buffers[past]
-            self._buffers[past] = made[hold.pair.present]
+        made = self._session.run(arrays, self._caches.pasts, self._caches.targets)
+        self._caches.take(made)
         self.length += tokens.shape[1]
         return made[self._logits].read()
 
@@ -218,32 +188,14 @@ class Decoder:
             raise _no_prompt()
         if length < self.length:
             raise UsageError(f"`length` is {length}, expected at least {self.length}")
-        self._check_room(length - self.length)
-        for hold in self._holds:
-            if hold.pair.past in self._rooms or hold.wraps or hold.pair.axis is None:
-                continue
-            old = self._buffers[hold.pair.past].read()
-            shape = list(old.shape)
-            shape[hold.pair.axis] = length
-            grown = self._session.zeros(hold.pair.past, tuple(shape))
-            rows = [slice(None)] * old.ndim
-            rows[hold.pair.axis] = slice(old.shape[hold.pair.axis])
-            grown.write(tuple(rows), old)
-            self._buffers[hold.pair.past] = grown
+        self._caches.check_room(self.length, length - self.length)
+        self._caches.lengthen(length)
         self.length = length
-
-    def _check_room(self, length: int) -> None:
-        for past, room in self._rooms.items():
-            if self.length + length > room:
-                raise UsageError(
-                    f"cache `{past}` has {room} rows, {self.length} of them in use, and there are"
-                    f" {length} new ones"
-                )
 
     def _check_free(self, needed: int) -> None:
         """Give caches without a fixed number of rows as many as are needed."""
         kinds = kinds_of(self._plan).values()
-        if "capacity" in kinds or any(hold.is_counted for hold in self._holds):
+        if "capacity" in kinds or self._caches.are_counted:
             self._capacity = needed
 
     def _known_dims(self, model: ir.Model, caches: Mapping[str | None, Cache]) -> dict[str, int]:
@@ -267,42 +219,15 @@ class Decoder:
         return known
 
     def _logits_name(self, model: ir.Model) -> str:
-        presents = {hold.pair.present for hold in self._holds}
+        presents = {pair.present for pair in self._plan.pairs}
         rest = [value.name or "" for value in model.graph.outputs if value.name not in presents]
         if not rest:
             raise KvtoolError("the model has no output but its caches")
         return next((name for name in rest if "logits" in name.lower()), rest[0])
 
 
-class _Hold:
-    """A cache and how it is held.
-
-    Attributes:
-        pair: Its two ends.
-        is_counted: Whether GroupQueryAttention keeps it, which writes into what it reads.
-        is_shared: Whether past and present are one buffer.
-        wraps: Whether rows past its end go to its begin.
-    """
-
-    def __init__(self, pair: CachePair, cache: Cache | None) -> None:
-        self.pair = pair
-        self.is_contrib = cache is not None and "::" in (cache.location.op or "")
-        self.is_counted = pair.operator == "group_query_attention" and pair.axis is not None
-        fits = pair.kind == "fixed" and cache is not None and cache.in_place.possible
-        self.is_shared = fits or self.is_counted
-        self.wraps = pair.kind == "fixed" and (pair.mode == "circular" or cache is None)
-
-
 def _no_prompt() -> UsageError:
     return UsageError("there is no prompt yet", help="begin with `prefill` or `generate`")
-
-
-def _form(holds: list[_Hold]) -> Form:
-    if any(hold.is_contrib for hold in holds):
-        return "contrib"
-    if any(hold.pair.kind != "fixed" for hold in holds):
-        return "growing"
-    return "fixed" if holds else "none"
 
 
 def likeliest(logits: Array) -> Tokens:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.runtime.inputs.cases import Case
+from onnx_kvtool.runtime.inputs.counters import Counters
 from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import kinds_of, sizes_for
@@ -66,52 +67,38 @@ class Feeder:
         Raises:
             UsageError: If the model wants what a host of text cannot give.
         """
-        layout = self.layout(before, tokens.shape[1])
+        batch, length = tokens.shape
+        layout = self.layout(before, length)
+        sizes = (size for shape in layout.shapes.values() for size in shape[:2])
+        starts = np.full(max(sizes, default=batch), before)
+        counters = Counters(self._plan, layout, starts, starts, lambda: starts + length, before)
         return {
-            spec.name: self._value(spec, layout, tokens, before)
+            spec.name: self._value(spec, counters, tokens)
             for spec in self._plan.inputs
             if spec.role != "past_cache"
         }
 
-    def _value(self, spec: InputSpec, layout: Layout, tokens: Tokens, before: int) -> Array:
-        shape, length = layout.shapes[spec.name], tokens.shape[1]
-        total = before + length
-        match spec.role:
-            case "token_ids":
-                if tokens.size != math.prod(shape):
-                    raise UsageError(
-                        f"there are tokens of shape {tokens.shape}, and input `{spec.name}` takes"
-                        f" {shape}"
-                    )
-                values: npt.NDArray[np.generic] = tokens.reshape(shape)
-            case "write_indices":
-                values = np.full(shape, before)
-            case "past_length":
-                values = np.full(shape, before)
-            case "nonpad_kv_seqlen":
-                limit = layout.valid_limit(spec)
-                values = np.full(shape, total if limit is None else min(total, limit))
-            case "seqlens_k":
-                values = np.full(shape, total - 1)
-            case "total_sequence_length":
-                values = np.full(shape, total)
-            case "condition":
-                values = np.full(shape, before > 0)
-            case "position_ids":
-                values = np.full(shape, before)
-                if layout.is_sequence(spec):
-                    values = np.broadcast_to(before + np.arange(length), shape)
-            case "attention_mask":
-                values = _mask(shape, before, length)
-            case "update" | "past_cache" | "free":
-                if spec.name.lower().endswith("mask"):
-                    raise UsageError(
-                        f"input `{spec.name}` is a mask of {spec.dtype.name}, and nothing says"
-                        " which of its numbers hide a row",
-                        help="bench a model whose mask has integers or booleans, or none",
-                    )
-                number = self._plan.inputs.index(spec)
-                return moderate(np.random.default_rng([self._seed, number]), spec.dtype, shape)
+    def _value(self, spec: InputSpec, counters: Counters, tokens: Tokens) -> Array:
+        shape = counters.layout.shapes[spec.name]
+        values: npt.NDArray[np.generic] | None = counters.value(spec)
+        if spec.role == "token_ids":
+            if tokens.size != math.prod(shape):
+                raise UsageError(
+                    f"there are tokens of shape {tokens.shape}, and input `{spec.name}` takes"
+                    f" {shape}"
+                )
+            values = tokens.reshape(shape)
+        elif spec.role == "attention_mask":
+            values = _mask(shape, int(counters.starts[0]), tokens.shape[1])
+        elif values is None:
+            if spec.name.lower().endswith("mask"):
+                raise UsageError(
+                    f"input `{spec.name}` is a mask of {spec.dtype.name}, and nothing says"
+                    " which of its numbers hide a row",
+                    help="bench a model whose mask has integers or booleans, or none",
+                )
+            number = self._plan.inputs.index(spec)
+            return moderate(np.random.default_rng([self._seed, number]), spec.dtype, shape)
         return np.ascontiguousarray(values, spec.dtype.numpy())
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onnx_kvtool.core.record import Record
 from onnx_kvtool.core.shown import Shown
-from onnx_kvtool.runtime.decoding.decoder import Form
+from onnx_kvtool.runtime.decoding.kept import Form
 
 __all__ = ["BenchReport", "BenchRun", "Ratio", "StepSeconds", "Workload"]
 

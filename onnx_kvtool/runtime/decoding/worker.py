@@ -17,8 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.runtime.decoding.decoder import Decoder, Form, likeliest
+from onnx_kvtool.runtime.decoding.decoder import Decoder, likeliest
 from onnx_kvtool.runtime.decoding.feeds import Tokens
+from onnx_kvtool.runtime.decoding.kept import Form
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.memory import peak_memory, used_memory
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.runtime.inputs.cases import Case
+from onnx_kvtool.runtime.inputs.counters import Counters, Integers
 from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, padded
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
-from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.inputs.symbols import fixed_capacities, sizes_for, tokens_before
 from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
 
-__all__ = ["Integers", "draw"]
-
-Integers = npt.NDArray[np.int64]
+__all__ = ["draw"]
 
 _EARLY = 3
 """The last start that is drawn when nothing says how many rows a cache has."""
@@ -59,12 +56,7 @@ def draw(
 
 
 class _Drawer:
-    """Draws all inputs of one run, so that they fit each other.
-
-    Attributes:
-        starts: Where the new rows of each sequence stand in the text, and in linear caches.
-        wrapped: Where they are written in circular caches.
-    """
+    """Draws all inputs of one run, so that they fit each other."""
 
     def __init__(
         self,
@@ -81,8 +73,10 @@ class _Drawer:
         self._rng = rng
         self._before = self._tokens_before()
         self._covers = None if case.padding == "usual" else covering_mask(plan)
-        self.starts = self._starts()
-        self.wrapped = self._wrapped()
+        self._starts = self._drawn_starts()
+        self._counters = Counters(
+            plan, layout, self._starts, self._wrapped(), self._tokens, self._before
+        )
 
     def value(self, spec: InputSpec) -> Array:
         """Return the value of one input."""
@@ -94,29 +88,15 @@ class _Drawer:
                 return any_bits(self._rng, spec.dtype, shape)
             case "token_ids":
                 return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
-            case "write_indices":
-                values = per_sequence(self._written(spec.uses.writes), shape)
-            case "nonpad_kv_seqlen":
-                values = per_sequence(self._valid(spec), shape)
-            case "condition":
-                if self._before is None:
-                    return moderate(self._rng, spec.dtype, shape)
-                # Exporters that keep prompts apart choose by whether there are caches.
-                values = np.full(shape, self._before > 0)
-            case "past_length":
-                values = np.full(shape, self._before)
-            case "seqlens_k":
-                values = per_sequence(self._tokens() - 1, shape)
-            case "total_sequence_length":
-                values = np.full(shape, self._tokens().max())
-            case "position_ids":
-                values = self._positions(spec, shape)
             case "attention_mask":
                 values = self._covering(shape) if spec is self._covers else self._mask(shape)
-            case "free":
-                if spec.uses.rows is not None and spec.dtype.is_integer():
-                    return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
-                return moderate(self._rng, spec.dtype, shape)
+            case "free" if spec.uses.rows is not None and spec.dtype.is_integer():
+                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
+            case _:
+                counted = self._counters.value(spec)
+                if counted is None:
+                    return moderate(self._rng, spec.dtype, shape)
+                values = counted
         return values.astype(spec.dtype.numpy())
 
     def _tokens_before(self) -> int | None:
@@ -134,7 +114,7 @@ class _Drawer:
                 return layout.shapes[pair.past][pair.axis]
         return tokens_before(plan, case, self._sizes, layout.length)
 
-    def _starts(self) -> Integers:
+    def _drawn_starts(self) -> Integers:
         """Draw a start per sequence, for at least as many as any input has."""
         layout, rng, case = self._layout, self._rng, self._case
         count = max((size for shape in layout.shapes.values() for size in shape[:2]), default=1)
@@ -185,41 +165,21 @@ class _Drawer:
             if write.mode == "circular" and (size := self._layout.capacity(write))
         ]
         if self._case.start != "end" or not capacities or self._before is not None:
-            return self.starts
+            return self._starts
         capacity = min(capacities)
-        wrapped = self._rng.integers(capacity, 2 * capacity, self.starts.shape)
+        wrapped = self._rng.integers(capacity, 2 * capacity, self._starts.shape)
         wrapped[:1] = capacity - self._layout.length + 1
         return wrapped
-
-    def _written(self, writes: Sequence[Write]) -> Integers:
-        modes = {write.mode for write in writes}
-        return self.wrapped if modes == {"circular"} else self.starts
-
-    def _valid(self, spec: InputSpec) -> Integers:
-        """Return how many rows are valid after the new ones were written."""
-        writes = [write for other in self._plan.inputs for write in other.uses.writes]
-        valid = self._written(writes) + self._layout.length
-        limit = self._layout.valid_limit(spec)
-        return valid if limit is None else np.minimum(valid, limit)
 
     def _tokens(self) -> Integers:
         """Return the tokens of each sequence after the run."""
         layout = self._layout
         batch = max((size for shape in layout.shapes.values() for size in shape[:1]), default=1)
         if self._case.padding == "usual":
-            return self.starts[:batch] + layout.length
+            return self._starts[:batch] + layout.length
         total = layout.past + layout.length
         mask = padded((batch, total), layout.past, self._case.padding, is_counted=True)
         return np.asarray(mask.sum(axis=-1), np.int64)
-
-    def _positions(self, spec: InputSpec, shape: tuple[int, ...]) -> Integers:
-        """Return positions that count up from the starts: (..., B, L), (L,), (B,) or a scalar."""
-        if not self._layout.is_sequence(spec):
-            return per_sequence(self.starts, shape)
-        positions = self.starts[:, None] + np.arange(shape[-1], dtype=np.int64)
-        if len(shape) == 1:
-            return positions[:1].reshape(shape)
-        return np.broadcast_to(positions[: shape[-2]], shape)
 
     def _covering(self, shape: tuple[int, ...]) -> Integers:
         """Return a mask of all rows with the padding of the case."""
@@ -238,14 +198,8 @@ class _Drawer:
         if len(shape) > 2 and shape[-2] > 1 and shape[-1] > 1:
             mask[..., 1:] = self._rng.integers(0, 2, mask[..., 1:].shape)
         elif len(shape) > 1 and shape[-1] > self._layout.length:
-            padded = np.flatnonzero(self.starts[: shape[0]] > 0)[::2]
+            padded = np.flatnonzero(self._starts[: shape[0]] > 0)[::2]
             mask[padded, ..., 0] = 0
         elif len(shape) > 1 and shape[-1] == self._layout.length > 1:
             mask[::2, ..., -1] = 0
         return mask
-
-
-def per_sequence(values: Integers, shape: tuple[int, ...]) -> Integers:
-    """Return as many of `values` as the first dimension of `shape` takes, in that shape."""
-    column = values[: shape[0]].reshape(-1, *(1 for _ in shape[1:])) if shape else values[0]
-    return np.array(np.broadcast_to(column, shape))

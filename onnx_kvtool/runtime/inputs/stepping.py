@@ -9,7 +9,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.cases import CASES
-from onnx_kvtool.runtime.inputs.drawing import Integers
+from onnx_kvtool.runtime.inputs.counters import Integers
 from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, lengthened
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
