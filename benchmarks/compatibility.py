@@ -26,7 +26,8 @@ import onnx
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.rewrite.report import Refused
-from onnx_kvtool.targets.target import Release, releases
+from onnx_kvtool.targets.release import Release
+from onnx_kvtool.targets.releases import releases
 from tests.compat.decoders import DECODERS, GROUPS, STEPS, Fed, allowed, comparing, lowered, steps
 from tests.compat.environments import RuntimeFailed
 

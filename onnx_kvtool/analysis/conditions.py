@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.constants import Folder
-    from onnx_kvtool.targets.target import Limit, Release
+    from onnx_kvtool.targets.release import Limit, Release
 
 __all__ = ["CONDITIONS", "OF_CONSTANTS", "OF_SHAPES", "Condition", "stranger"]
 

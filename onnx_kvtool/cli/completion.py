@@ -90,7 +90,7 @@ def codes(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
 
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
     """Offer runtimes, and the releases of the one that is named."""
-    from onnx_kvtool.targets.target import releases
+    from onnx_kvtool.targets.releases import releases
 
     if "@" not in incomplete:
         runtimes = dict.fromkeys(release.runtime for release in releases())

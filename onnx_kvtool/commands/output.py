@@ -18,7 +18,7 @@ from onnx_kvtool.core.files.external_data import place_external_data
 from onnx_kvtool.core.files.stored import stored
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import serialize, write
-from onnx_kvtool.targets.target import releases
+from onnx_kvtool.targets.releases import releases
 
 __all__ = ["Written", "default_output", "save", "write_result"]
 

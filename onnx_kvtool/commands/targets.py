@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onnx_kvtool.core.record import Form, Key, Record
-from onnx_kvtool.targets.target import Evidence, Release, named_releases
+from onnx_kvtool.targets.release import Evidence, Release
+from onnx_kvtool.targets.target import named_releases
 
 __all__ = ["TargetsReport", "TargetsRequest", "run"]
 

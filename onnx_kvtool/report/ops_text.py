@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.report.blocks import Block, Grid, Line
-from onnx_kvtool.targets.target import releases
+from onnx_kvtool.targets.releases import releases
 
 if TYPE_CHECKING:
     from onnx_kvtool.commands.ops_report import (

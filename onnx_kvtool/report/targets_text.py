@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from onnx_kvtool.report.blocks import Block, Grid, Line
 
 if TYPE_CHECKING:
-    from onnx_kvtool.targets.target import Limit, Release
+    from onnx_kvtool.targets.release import Limit, Release
 
 __all__ = ["blocks"]
 

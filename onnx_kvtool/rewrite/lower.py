@@ -38,7 +38,7 @@ from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import Annotations, annotate
-from onnx_kvtool.targets.target import Release
+from onnx_kvtool.targets.release import Release
 
 __all__ = ["legalise"]
 

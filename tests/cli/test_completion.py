@@ -22,7 +22,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.operator_names import OPERATORS, REPLACEABLE
 from onnx_kvtool.ops.schema import op_history, operators
-from onnx_kvtool.targets.target import releases
+from onnx_kvtool.targets.releases import releases
 from tests.grids import each, part, rest, thinned
 from tests.test_startup import HEAVY, REPORT_MODULES
 

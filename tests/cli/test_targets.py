@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from onnx_kvtool.targets.target import releases
+from onnx_kvtool.targets.releases import releases
 
 
 def test_json_has_the_keys_of_the_contract(kvtool) -> None:

@@ -17,7 +17,7 @@ from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.raising.table import RAISINGS
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
-from onnx_kvtool.targets.target import releases
+from onnx_kvtool.targets.releases import releases
 
 
 def about(op: str) -> Operator:

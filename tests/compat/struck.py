@@ -15,7 +15,7 @@ from onnx import TensorProto as T
 from onnx import helper
 from onnx.backend.test.case.node import collect_testcases
 
-from onnx_kvtool.targets.target import Limit, Release
+from onnx_kvtool.targets.release import Limit, Release
 
 __all__ = ["STRUCK", "backend_case", "feeds_of", "tolerance"]
 

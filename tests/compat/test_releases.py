@@ -16,7 +16,8 @@ from onnx.reference import ReferenceEvaluator
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.report import Refused
-from onnx_kvtool.targets.target import Limit, find_target
+from onnx_kvtool.targets.release import Limit
+from onnx_kvtool.targets.target import find_target
 from tests.compat.environments import ONLY_LOAD, RuntimeFailed, run_in
 from tests.compat.fixtures import FIXTURES, difference, limit_of, lowered_file
 from tests.compat.struck import STRUCK, backend_case, feeds_of, tolerance

@@ -19,7 +19,8 @@ from onnx_kvtool.rewrite.upgrading.table import UPGRADES
 from onnx_kvtool.runtime.kernels.table import KERNELS
 from onnx_kvtool.shapes.control import CONTROL
 from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
-from onnx_kvtool.targets.target import Limit, releases
+from onnx_kvtool.targets.release import Limit
+from onnx_kvtool.targets.releases import releases
 from tests.pages import contrib
 from tests.pages.markdown import contract, joined, prose, table
 from tests.pages.operator_facts import (

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from onnx_kvtool.rewrite.engine.expand import has_body
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
-from onnx_kvtool.targets.target import Limit, Release, releases
+from onnx_kvtool.targets.release import Limit, Release
+from onnx_kvtool.targets.releases import releases
 from tests.pages.markdown import element_type, joined, table
 
 __all__ = ["pages", "span"]

@@ -10,7 +10,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.rewrite.report import Refused
-from onnx_kvtool.targets.target import releases
+from onnx_kvtool.targets.releases import releases
 
 HEAD = '<ir_version: 8, opset_import: ["": {opset}]>'
 

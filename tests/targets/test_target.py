@@ -9,7 +9,8 @@ import pytest
 from onnx_kvtool.analysis.conditions import CONDITIONS
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
-from onnx_kvtool.targets.target import find_target, releases
+from onnx_kvtool.targets.releases import releases
+from onnx_kvtool.targets.target import find_target
 from tests.grids import each
 
 RUNTIMES = [

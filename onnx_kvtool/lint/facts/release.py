@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.core.location import Location
     from onnx_kvtool.lint.context import Context, Site
-    from onnx_kvtool.targets.target import Limit, Target
+    from onnx_kvtool.targets.release import Limit
+    from onnx_kvtool.targets.target import Target
 
 __all__ = [
     "dtype_word",

@@ -10,7 +10,8 @@ from onnx_kvtool.lint.rule import TargetRule
 if TYPE_CHECKING:
     from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.lint.finding import Finding
-    from onnx_kvtool.targets.target import Limit, Target
+    from onnx_kvtool.targets.release import Limit
+    from onnx_kvtool.targets.target import Target
 
 __all__ = ["TrtLayout"]
 

@@ -16,7 +16,7 @@ from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.rewrite.contrib.standardise import standardise
 from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.report import Lowered, Outcome
-from onnx_kvtool.targets.target import Release
+from onnx_kvtool.targets.release import Release
 
 __all__ = ["standardise_for"]
 

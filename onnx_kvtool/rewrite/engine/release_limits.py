@@ -16,7 +16,7 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.contrib_schema import BLOCKED
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.targets.target import Limit, Release
+from onnx_kvtool.targets.release import Limit, Release
 
 __all__ = ["ReleaseLimits", "highest_opset"]
 

@@ -12,7 +12,8 @@ from onnx_kvtool.core.model import deserialize, serialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.rewrite.report import Refused
-from onnx_kvtool.targets.target import find_target, releases
+from onnx_kvtool.targets.releases import releases
+from onnx_kvtool.targets.target import find_target
 from tests.grids import part
 from tests.lint.cases import Case, check_case, findings
 from tests.lint.rules.decoders import FIRST_KEY, coded, graph, node, planted

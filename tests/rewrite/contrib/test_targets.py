@@ -14,7 +14,9 @@ from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
-from onnx_kvtool.targets.target import Release, find_target, releases
+from onnx_kvtool.targets.release import Release
+from onnx_kvtool.targets.releases import releases
+from onnx_kvtool.targets.target import find_target
 from tests.grids import part
 
 STRANGERS = [

@@ -1,0 +1,107 @@
+"""The releases that `runtimes.toml` describes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.targets.release import Evidence, Known, Limit, Number, Release
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+__all__ = ["releases"]
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """Return every known release, runtime by runtime, each in ascending order."""
+    text = files("onnx_kvtool.targets").joinpath("runtimes.toml").read_text(encoding="utf-8")
+    data = tomllib.loads(text)
+    limits = Table("limit", ((line["name"], _limit(line)) for line in data["limit"]))
+    lines = [_release(line, limits, data["contrib"]) for line in data["release"]]
+    return tuple(Table("release", ((str(release), release) for release in lines)).values())
+
+
+def _limit(line: Mapping[str, Any]) -> Limit:
+    return Limit(
+        name=line["name"],
+        operator=line["operator"],
+        when=line["when"],
+        since=line.get("since", 0),
+        lower_opset=line.get("lower_opset", False),
+        types=tuple(line.get("types", ())),
+        values=tuple(line.get("values", ())),
+        reason=line["reason"],
+        evidence=_evidence(line),
+        source=line["source"],
+        help=line.get("help"),
+        behind=line.get("behind"),
+    )
+
+
+def _whole(line: Mapping[str, Any], key: str, operator: str, reason: str) -> Limit:
+    """Return the limit that a release does not compute an operator at all."""
+    source = f"onnx's backend cases in {line['runtime']} {line['version']}"
+    name, evidence = f"{key}-{operator}", _evidence(line)
+    return Limit(name, operator, "always", 0, False, (), (), reason, evidence, source, listed=True)
+
+
+def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Known]:
+    """Return what a release knows of operators to which onnxruntime added something."""
+    found: dict[str, Known] = {}
+    for step in steps:
+        if step["runtime"] == line.get("kernels", line["runtime"]) and _number(step) <= _number(
+            line
+        ):
+            values = {name: tuple(these) for name, these in step.get("values", {}).items()}
+            without, errs = frozenset(step.get("without", ())), frozenset(step.get("errs", ()))
+            found[step["operator"]] = Known(step["inputs"], without, values, errs)
+    return found
+
+
+def _number(line: Mapping[str, Any]) -> Number:
+    return tuple(int(part) for part in line["version"].split("."))
+
+
+def _release(
+    line: Mapping[str, Any], limits: Mapping[str, Limit], steps: Sequence[Mapping[str, Any]]
+) -> Release:
+    explicit = [attribute.partition(".") for attribute in line.get("explicit", ())]
+    lacks = [_whole(line, "lacks", op, f"computes no {op}") for op in line.get("lacks", ())]
+    errs = [
+        _whole(line, "errs", op, f"computes some forms of {op} wrongly")
+        for op in line.get("errs", ())
+    ]
+    return Release(
+        runtime=line["runtime"],
+        version=line["version"],
+        min_opset=line.get("min_opset"),
+        max_opset=line.get("max_opset"),
+        max_ir_version=line.get("max_ir_version"),
+        evidence=_evidence(line),
+        source=line["source"],
+        native=tuple(line["native"]),
+        limits=(*(limits[name] for name in line.get("limits", ())), *lacks, *errs),
+        explicit=frozenset((operator, name) for operator, _, name in explicit),
+        contrib=frozenset(line["contrib"]) if "contrib" in line else None,
+        notes=line["notes"],
+        unsupported=line.get("unsupported"),
+        bare=line.get("bare", False),
+        static=line.get("static"),
+        functions=line.get("functions", True),
+        narrower=_known(line, steps),
+    )
+
+
+def _evidence(line: Mapping[str, Any]) -> Evidence:
+    evidence = line["evidence"]
+    if evidence not in ("measured", "documented"):
+        raise ValueError(f"runtimes.toml says `{evidence}`, expected `measured` or `documented`")
+    return cast(Evidence, evidence)
