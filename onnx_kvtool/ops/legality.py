@@ -104,7 +104,7 @@ def fit(node: ir.Node, source: int, target: int) -> Fit:
     return result
 
 
-def examine(node: ir.Node, opset: int) -> Iterator[Problem]:
+def examine(node: ir.Node, opset: int, facts: OpFacts | None = None) -> Iterator[Problem]:
     """Yield everything about a node that `opset`, a version of its domain, does not allow.
 
     Looks at the operator, attribute names, types and values, the number of inputs and outputs,
@@ -112,8 +112,13 @@ def examine(node: ir.Node, opset: int) -> Iterator[Problem]:
     a function count as given. The kinds are `unknown-operator`, `deprecated-operator`,
     `unknown-attribute`, `attribute-type`, `missing-attribute`, `arity`, `missing-input`,
     `attribute-value` and `element-type`.
+
+    Args:
+        node: The node.
+        opset: The version of its domain.
+        facts: What is known of its operator; None for what onnx knows.
     """
-    facts = op_facts(node.op_type, opset, node.domain)
+    facts = op_facts(node.op_type, opset, node.domain) if facts is None else facts
     if facts is None or facts.deprecated:
         text = f"`{node.op_type}` does not exist at opset {opset}"
         kind = "unknown-operator" if facts is None else "deprecated-operator"

@@ -16,6 +16,7 @@ from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import contents, function_path
+from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES, dtype_name
 from onnx_kvtool.ops.legality import examine
 from onnx_kvtool.ops.schema import is_standard
@@ -60,7 +61,8 @@ def change_element_type(model: ir.Model, to: ir.DataType) -> TypeChange:
     agrees with the source as far as that rounds. float32 holds every bfloat16; float16 does not,
     and a constant beyond its range is refused, as is a single number that it takes for 0.
 
-    Refuses BitCast, which reads bits, operators of which nothing is known, and sparse constants.
+    Refuses BitCast, which reads bits, operators of which nothing is known, such as do not take the
+    type, and sparse constants.
 
     Args:
         model: The model; large constants are converted when they are read.
@@ -153,7 +155,7 @@ class _Change:
     def _stranger(self, node: ir.Node, place: Location, is_touched: bool) -> None:
         """Refuse an operator of another domain that may not take the type."""
         opset = self._model.opset_imports.get(node.domain, 1)
-        for problem in examine(node, opset):
+        for problem in examine(node, opset, contrib_facts(node.domain, node.op_type)):
             if problem.code == "unknown-operator" and is_touched:
                 text = f"nobody knows whether `{node.domain}::{node.op_type}` takes "
                 self._refuse("unknown-operator", place, text + dtype_name(self._to))

@@ -21,7 +21,8 @@ from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.grids import part, thinned
-from tests.narrow_models import decoder
+from tests.narrow_models import decoder, narrow
+from tests.runtime.recorded import NATIVE
 
 _HEAD = '<ir_version: 10, opset_import: ["": 21, "my": 1, "com.microsoft": 1]> '
 _WIDE: dict[ElementType, Any] = {"float32": np.float32, "float16": np.float16}
@@ -64,6 +65,52 @@ def test_a_decoder_is_equal_in_another_type(to: ElementType, opset: int) -> None
     onnx.checker.check_model(ir.to_proto(result), full_check=True)
     caches = [value for value in result.graph.inputs if "cache" in (value.name or "")]
     assert {value.dtype for value in caches} == {ir.DataType(1 if to == "float32" else 10)}
+
+
+def _genai() -> onnx.ModelProto:
+    """Return a decoder of GroupQueryAttention whose hosts pad batches, in bfloat16."""
+    message = onnx.load(NATIVE.parent / "genai" / "genai_llama_fp32_cpu.onnx")
+    narrow(message, "bfloat16")
+    return message
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("to", "opset"),
+    thinned(
+        [pytest.param(t, n) for t, n in (("float32", 11), ("float16", 12), ("float16", 11))], 2
+    ),
+)
+def test_a_padded_decoder_of_onnxruntime_is_equal_in_another_type(
+    to: ElementType, opset: int
+) -> None:
+    """Its operators take the type, and rows of padding are left out of the proof."""
+    result, report = lower(_genai(), opset=opset, element_type=to, contrib="standard")
+    assert report.verification.status == "equal", report.verification.detail
+    assert "rows of padding, as `attention_mask` says, left out" in report.verification.detail
+    assert not _mentions(result)
+    assert {node.domain for node in result.graph} == {""}
+
+
+@pytest.mark.long
+def test_operators_of_onnxruntime_may_stay_in_another_type() -> None:
+    result, report = lower(_genai(), opset=17, element_type="float32")
+    assert report.verification.status == "equal", report.verification.detail
+    assert "GroupQueryAttention" in {node.op_type for node in result.graph}
+    Session(serialize(result), "")  # which has kernels of float32
+
+
+@pytest.mark.long
+def test_a_wrong_weight_shows_beside_padding() -> None:
+    from onnx_kvtool.rewrite.verify import Verifier
+
+    source = ir.from_proto(_genai())
+    verifier = Verifier(source)
+    result, _ = lower(source, opset=11, element_type="float32", contrib="standard", verify=False)
+    weight = next(v for n, v in result.graph.initializers.items() if "mlp.up_proj" in n)
+    assert weight.const_value is not None
+    weight.const_value = ir.tensor(weight.const_value.numpy() * np.float32(1.05), name=weight.name)
+    assert verifier.compare(result, widened=ir.DataType.FLOAT).status == "different"
 
 
 @pytest.mark.parametrize(
@@ -140,6 +187,14 @@ def test_values_of_constants_stay() -> None:
             "float32",
             "nobody knows whether `my::Odd` takes float32",
             id="an operator of which nothing is known",
+        ),
+        pytest.param(
+            "g (bfloat16[3] x, int8[3, 1] t, float[3, 1] s) => (y)"
+            "{ y = com.microsoft.Odd (x, t, s) }",
+            None,
+            "float16",
+            "nobody knows whether `com.microsoft::Odd` takes float16",
+            id="an operator that onnxruntime may have",
         ),
     ],
 )

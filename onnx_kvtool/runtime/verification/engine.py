@@ -71,7 +71,7 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         settings = replace(settings, dims=pair.pair.dims)
     elif (difference := interface_difference(a.interface, b.interface)) is not None:
         return _without_run(a, "different", difference, settings)
-    elif settings.widened is None:
+    else:
         a, b = without_padding(a, b)
     reasons: list[str] = []
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):

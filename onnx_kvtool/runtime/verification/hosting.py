@@ -11,7 +11,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
-__all__ = ["Host", "Hosted", "WideHost"]
+__all__ = ["Host", "Hosted", "Through", "WideHost"]
 
 _NARROW = np.dtype(ml_dtypes.bfloat16)
 
@@ -73,3 +73,25 @@ class WideHost:
             name: array.astype(_NARROW) if name in self.narrow else array
             for name, array in outputs.items()
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """A host of a host: it stands between the comparison and another one.
+
+    Attributes:
+        outer: The host next to the comparison.
+        inner: The host next to the model.
+    """
+
+    outer: Host
+    inner: Host
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return what the inner host feeds for what the outer one does."""
+        return self.inner.feeds(self.outer.feeds(inputs))
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return what the outer host reads of what the inner one does."""
+        given = self.inner.outputs(self.outer.feeds(inputs), outputs)
+        return self.outer.outputs(inputs, given)

@@ -69,7 +69,9 @@ class NarrowPair:
             NoTwin: If one of them has none.
         """
         if self._twins is None:
-            b = self._b if self._settings.widened is None else self._b.with_host(None)
+            # The twins have one type, so that nothing stands between but what reads A.
+            is_retyped = self._settings.widened is not None
+            b = self._b.with_host(self._a.host) if is_retyped else self._b
             self._twins = self._a.twin(), b.twin()
         return self._twins
 
