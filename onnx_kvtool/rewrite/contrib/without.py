@@ -24,7 +24,7 @@ _RECURRENT = (
     "kernel for CPUs"
 )
 _RECENT = "came with hybrid decoders of onnxruntime-genai, and has no rule yet"
-_OLD = "was what exporters wrote before ONNX had an operator for it, and has no rule"
+_OLD = "was what exporters wrote while ONNX had no operator for it, and has no rule"
 _DEVICE = "holds a program for one device"
 _COPY = "is put in by onnxruntime when it loads a model for several devices"
 _EXPERIMENTAL = "was an experimental operator of ONNX before version 1.5"

@@ -268,7 +268,8 @@ def test_what_has_no_standard_form_is_refused_for_a_release_that_does_not_import
     assert (found.code, found.location.node) == ("target-limit", "inverse")
     assert found.message == (
         "tensorrt 10.1 imports no `com.microsoft::Inverse`, and kvtool cannot write "
-        "`com.microsoft::Inverse` with operators of ONNX"
+        "`com.microsoft::Inverse` with operators of ONNX: it was what exporters wrote while ONNX "
+        "had no operator for it, and has no rule"
     )
 
 
