@@ -102,6 +102,13 @@ CONTRIB_ATTENTIONS: Table[str, ContribFacts] = Table(
                 batch_axis=0,
                 sharing="past_present_share_buffer",
             ),
+            ContribFacts(
+                "SparseAttention",
+                _KEY_VALUE,
+                axis=2,
+                batch_axis=0,
+                sharing="always",
+            ),
             # Key and value are one tensor: (2, batch_size, num_heads, rows, head_size).
             ContribFacts(
                 "Attention",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.ops.contrib_facts import FLOAT, HALVES, INTEGER, NUMBER, TEXT, facts
+from onnx_kvtool.ops.contrib_facts import FLOAT, HALVES, INTEGER, NUMBER, REQUIRED, TEXT, facts
 
 __all__ = ["EXPERTS"]
 
@@ -50,6 +50,19 @@ EXPERTS = (
         fc3_expert_weight_bits=INTEGER,
         quant_type=(TEXT, "int"),
         weights_prepacked=(INTEGER, -1),
+    ),
+    facts(
+        "SparseAttention",
+        "query:T key?:T value?:T past_key:T past_value:T block_row_indices:M block_col_indices:M "
+        "total_sequence_length:M key_total_sequence_lengths:M cos_cache?:T sin_cache?:T",
+        "output:T present_key:T present_value:T",
+        {"T": HALVES, "M": "tensor(int32)"},
+        do_rotary=INTEGER,
+        kv_num_heads=(INTEGER, REQUIRED),
+        num_heads=(INTEGER, REQUIRED),
+        rotary_interleaved=INTEGER,
+        scale=NUMBER,
+        sparse_block_size=(INTEGER, REQUIRED),
     ),
 )
 """Of `com.microsoft`, in the order of the names."""

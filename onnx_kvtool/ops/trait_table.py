@@ -199,7 +199,7 @@ _ONNXRUNTIME = (
     *_each("QLinearAveragePool QLinearGlobalAveragePool QLinearWhere", domain=DOMAIN),
     *_each("FusedConv NhwcConv QLinearConv", _T.CONVOLVES, domain=DOMAIN),
     *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
-    *_each("MatMulNBits MultiHeadAttention", domain=DOMAIN),
+    *_each("MatMulNBits MultiHeadAttention SparseAttention", domain=DOMAIN),
 )
 
 TRAITS: Table[tuple[str, str], Traits] = Table(

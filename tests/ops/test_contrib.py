@@ -32,6 +32,7 @@ def node(op_type: str, count: int, outputs: int = 3, **attributes: int) -> ir.No
             ("o1", "o2"),
             id="DecoderMaskedMultiHeadAttention",
         ),
+        pytest.param("SparseAttention", ("i3", "i4"), ("o1", "o2"), id="SparseAttention"),
         pytest.param("Attention", ("i4",), ("o1",), id="Attention"),
     ],
 )

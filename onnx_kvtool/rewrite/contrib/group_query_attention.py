@@ -25,7 +25,7 @@ from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import scales_queries
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 
-__all__ = ["group_query_attention"]
+__all__ = ["group_query_attention", "rotated", "rows_of"]
 
 _I = ir.DataType.INT64
 _B = ir.DataType.BOOL
@@ -50,7 +50,7 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     """
     _refuse(view)
     heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
-    query, key, value = _rows(view, em, heads, groups)
+    query, key, value = rows_of(view, em, heads, groups)
     call = Call(em, Tokens(em, view.required("query")), view)
     wide = dim_of(view.required("query"), 2)
     total = heads if view.input("key") is not None else heads + 2 * groups
@@ -59,10 +59,12 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
         apart(em, rows, count, None if one is None else count * one)
         for rows, count in ((query, heads), (key, groups), (value, groups))
     )
-    given = view.attribute("scale")
-    scale = given if isinstance(given, float) and given else one**-0.5 if one else None
+    asked = view.attribute("scale")
+    scale = asked if isinstance(asked, float) and asked else one**-0.5 if one else None
     if view.attribute("do_rotary") == 1:
-        query, key, scale = _rotated(view, em, call, (query, key), scale)
+        given = view.input("position_ids")
+        places = call.places() if given is None else call.positions_of(given)
+        query, key, scale = rotated(view, em, call, (query, key), scale, places)
     keys, values = (
         cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))
     )
@@ -135,7 +137,7 @@ def _refuse(view: NodeView) -> None:
         raise Refusal("contrib-form", "`GroupQueryAttention` has one past input, expected two")
 
 
-def _rows(
+def rows_of(
     view: NodeView, em: Emitter, heads: int, groups: int
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Return query, key and value, (B, L, heads * D) each."""
@@ -144,20 +146,22 @@ def _rows(
         return query, key, value
     if key is not None or value is not None:
         raise Refusal(
-            "contrib-form", "`GroupQueryAttention` has one of `key` and `value`, expected both"
+            "contrib-form",
+            f"`{view.node.op_type}` has one of `key` and `value`, expected both",
         )
-    width = known_size(query, 2, "the width of the packed query of `GroupQueryAttention`")
+    width = known_size(query, 2, f"the width of the packed query of `{view.node.op_type}`")
     one = width // (heads + 2 * groups)
     found = parts(em, query, (heads * one, groups * one, groups * one))
     return found[0], found[1], found[2]
 
 
-def _rotated(
+def rotated(
     view: NodeView,
     em: Emitter,
     call: Call,
     heads: tuple[ir.Value, ir.Value],
     scale: float | None,
+    places: ir.Value,
 ) -> tuple[ir.Value, ir.Value, float | None]:
     """Return query and key rotated by the angles of their positions, and what is left to scale.
 
@@ -168,14 +172,12 @@ def _rotated(
     if cos is None or sin is None:
         raise Refusal(
             "contrib-form",
-            "`do_rotary` of `GroupQueryAttention` is 1, but `cos_cache` or `sin_cache` is absent",
+            f"`do_rotary` of `{view.node.op_type}` is 1, but `cos_cache` or `sin_cache` is absent",
         )
-    given = view.input("position_ids")
-    places = call.places() if given is None else call.positions_of(given)
-    rotated = 2 * known_size(cos, 1, "the width of `cos_cache`")
+    width = 2 * known_size(cos, 1, "the width of `cos_cache`")
     attributes = {
         "interleaved": 1 if view.attribute("rotary_interleaved") == 1 else 0,
-        "rotary_embedding_dim": rotated,
+        "rotary_embedding_dim": width,
     }
 
     def rotate(rows: ir.Value, factor: float | None = None) -> ir.Value:
@@ -187,7 +189,7 @@ def _rotated(
 
     query, key = heads
     dtype = query.dtype or ir.DataType.UNDEFINED
-    if scale and scales_queries(dtype, scale) and dim_of(query, 3) == rotated:
+    if scale and scales_queries(dtype, scale) and dim_of(query, 3) == width:
         return rotate(query, scale), rotate(key), 1.0
     return rotate(query), rotate(key), scale
 

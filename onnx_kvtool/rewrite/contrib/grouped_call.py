@@ -22,11 +22,19 @@ _B = ir.DataType.BOOL
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Where the rows of a call go; what the layers of a model have in common is built once."""
+    """Where the rows of a call go; what the layers of a model have in common is built once.
+
+    Attributes:
+        em: Where to build.
+        tokens: The rows that the call brings.
+        view: The node.
+        counts: The input that counts the valid rows of each sequence, and how many fewer it says.
+    """
 
     em: Emitter
     tokens: Tokens
     view: NodeView
+    counts: tuple[str, int] = ("seqlens_k", 1)
 
     @property
     def total(self) -> ir.Value:
@@ -43,16 +51,19 @@ class Call:
     @property
     def valid(self) -> ir.Value:
         """Rows that are valid after the call: (B,), int64."""
-        em, given = self.em, self.view.required("seqlens_k")
+        em, (name, fewer) = self.em, self.counts
+        given = self.view.required(name)
 
         def build() -> ir.Value:
             wide = cast(em, given, _I)
             dims = dims_of(given)
             if dims is None or len(dims) != 1:
                 wide = em.op("Reshape", wide, em.constant([-1], "all"))
-            return em.op("Add", wide, em.constant([1], "one"), hint="valid_rows")
+            if not fewer:
+                return wide
+            return em.op("Add", wide, em.constant([fewer], "one"), hint="valid_rows")
 
-        return em.once(("valid rows", given), build)
+        return em.once(("valid rows", given, fewer), build)
 
     @property
     def is_later(self) -> ir.Value:

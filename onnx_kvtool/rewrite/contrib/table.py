@@ -30,6 +30,7 @@ from onnx_kvtool.rewrite.contrib.relative_position import (
 )
 from onnx_kvtool.rewrite.contrib.rotary import rotary_embedding
 from onnx_kvtool.rewrite.contrib.rule import ContribRule
+from onnx_kvtool.rewrite.contrib.sparse_attention import sparse_attention
 
 __all__ = ["CONTRIB_RULES"]
 
@@ -99,6 +100,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
                 "SkipSimplifiedLayerNormalization",
                 normalization.skip_simplified_layer_normalization,
             ),
+            ContribRule("SparseAttention", sparse_attention),
             ContribRule("TransposeMatMul", product.transpose_mat_mul),
         )
     ],

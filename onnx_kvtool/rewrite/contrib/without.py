@@ -60,7 +60,6 @@ _GROUPS = {
         "MoEGroupRouter ScaledSiLU",
         _OLD: "CDist ConvTransposeWithDynamicPads CropAndResize ExpandDims GatherND GridSample "
         "Inverse MatMulInteger16 MaxpoolWithMask Pad Range Trilu UnfoldTensor Unique",
-        "has the attention of blocks that are named by lists": "SparseAttention",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",
     },

@@ -20,6 +20,7 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
     fused_attention,
     group_query_attention,
     multi_head_attention,
+    sparse_attention,
 )
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
@@ -268,6 +269,7 @@ CONTRIB: Table[str, Contrib] = Table(
         ),
         ("RelativePositionBias", Contrib(relative_position_bias)),
         ("TransposeMatMul", Contrib(fused_mat_mul)),
+        ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
     ],
 )
 """By operator of `com.microsoft`; SimplifiedLayerNormalization stands in the default domain too."""

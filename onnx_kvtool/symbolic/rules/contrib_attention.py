@@ -14,7 +14,7 @@ from onnx_kvtool.symbolic.forms import largest
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
-__all__ = ["fused_attention", "group_query_attention", "multi_head_attention"]
+__all__ = ["fused_attention", "group_query_attention", "multi_head_attention", "sparse_attention"]
 
 _TWO = integer(2)
 
@@ -63,6 +63,20 @@ def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     if total is not None:
         scores = (query[0], integer(heads), query[1], total)
     return (output, *presents, scores)
+
+
+def sparse_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """SparseAttention: queries, packed or not; presents are the buffers of past."""
+    view = ContribAttention(site.node)
+    query = site.shape(0)
+    if len(query) != 3:
+        raise Unknown("malformed", "the query is not of rank 3")
+    output: Shape = query
+    if view.input("key") is None:
+        heads = _heads(site, "num_heads")
+        size = _part(query[2], heads + 2 * _heads(site, "kv_num_heads"))
+        output = (query[0], query[1], size * heads)
+    return (output, site.shape(3), site.shape(4))
 
 
 def _grown(

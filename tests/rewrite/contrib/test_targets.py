@@ -79,6 +79,9 @@ PARTS: dict[str, tuple[str, str, int, dict[str, int], str]] = {
         "1.20.1", "MatMulNBits", 3, {"bits": 8, "K": 16, "N": 2, "block_size": 16},
         "with a `bits` of `4`, here it is `8`",
     ),
+    "blocks that came later": (
+        "1.18.1", "SparseAttention", 9, {"num_heads": 2, "kv_num_heads": 2}, "imports no"
+    ),
     "experts that came later": ("1.22.1", "MoE", 6, {"k": 2}, "imports no"),
     "experts that were computed wrongly": ("1.23.2", "QMoE", 8, {"k": 2}, "imports no"),
     "experts of a width that came later": (

@@ -70,6 +70,7 @@ from onnx_kvtool.runtime.kernels.contrib.relative_position import (
     relative_position_bias,
 )
 from onnx_kvtool.runtime.kernels.contrib.rotary_embedding import rotary_embedding
+from onnx_kvtool.runtime.kernels.contrib.sparse_attention import sparse_attention
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
 __all__ = ["CONTRIB_LINES"]
@@ -126,6 +127,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "SkipGroupNorm"), Kernel(1, skip_group_norm)),
     ((DOMAIN, "SkipLayerNormalization"), Kernel(1, skip_layer_normalization)),
     ((DOMAIN, "SkipSimplifiedLayerNormalization"), Kernel(1, skip_simplified_layer_normalization)),
+    ((DOMAIN, "SparseAttention"), Kernel(1, sparse_attention)),
     ((DOMAIN, "TransposeMatMul"), Kernel(1, transpose_mat_mul)),
 )
 """Operators that onnx does not define, by domain and name, with their kernels; one version each."""

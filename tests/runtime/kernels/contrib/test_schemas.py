@@ -21,7 +21,9 @@ WRITTEN_FROM = (1, 32)
 """The release of onnxruntime that the schemas were read off."""
 
 SINCE = {
-    ("com.microsoft", "GroupQueryAttention"): {"query_seqlens", "q_norm_epsilon", "k_norm_epsilon"}
+    ("com.microsoft", "GroupQueryAttention"): {"query_seqlens", "q_norm_epsilon", "k_norm_epsilon"},
+    ("com.microsoft", "MoE"): {"swiglu_limit_after_activation"},
+    ("com.microsoft", "QMoE"): {"swiglu_limit_after_activation"},
 }
 """What came with that release: onnxruntime adds to an operator without a new version of it."""
 
