@@ -214,13 +214,48 @@ def test_what_the_pages_for_developers_quote_is_there(page: Path, title: str, pa
     assert part in (ROOT / title).read_text(encoding="utf-8")
 
 
+FOR_DEVELOPERS = [ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/developing/*.md"))]
+CODE = [
+    path
+    for folder in ("onnx_kvtool", "tests", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in (".py", ".toml")
+]
+SPOKEN = {"has_low_rank_input_condition": "TensorFlow Lite's"}
+"""Names in the pages that are not of this house, with whose they are."""
+
+
 def test_the_files_that_the_pages_for_developers_name_are_there() -> None:
+    there = {path.relative_to(ROOT).as_posix() for path in CODE}
+    there |= {parent.as_posix() for path in there for parent in Path(path).parents}
+    there |= {path.removesuffix(".py") for path in there}  # commands/lower
+    ends = {path.split("/", cut)[-1] for path in there for cut in range(path.count("/") + 1)}
     named = {
-        name
-        for path in ROOT.glob("docs/developing/*.md")
-        for name in re.findall(
-            r"`((?:onnx_kvtool|tests|docs|benchmarks)/[^`<]*)`", path.read_text("utf-8")
-        )
+        name.rstrip("/")
+        for path in FOR_DEVELOPERS
+        for name in re.findall(r"`(\.?\w[\w./]*(?:/[\w.]*|\.py|\.toml))`", prose(path))
+        if not name.startswith(("/", "dist/"))
     }
-    assert len(named) > 20
-    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    assert len(named) > 100
+    assert sorted(n for n in named if n not in ends and not (ROOT / n).exists()) == []
+
+
+def test_the_names_that_the_pages_for_developers_say_are_there() -> None:
+    code = "".join(path.read_text(encoding="utf-8") for path in CODE)
+    files = [*CODE, *(ROOT / "fixtures").rglob("*.onnx")]
+    known = {*re.findall(r"\w+", code), *(path.stem for path in files), *SPOKEN}
+    said = {
+        name: path.name
+        for path in FOR_DEVELOPERS
+        for span in re.findall(r"`([^`\n]+)`", prose(path))
+        if not {"<", "*"} & {*span} and not span.startswith(".")
+        for name in re.findall(r"\b[a-zA-Z]\w*_\w+|\b_\w+|\b[A-Z][a-z]+[A-Z]\w+", span)
+    }
+    assert len(said) > 100
+    assert {name: page for name, page in said.items() if name not in known} == {}
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks."""
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
