@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,14 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.release import Release
 from onnx_kvtool.targets.releases import releases
-from tests.compat.decoders import DECODERS, GROUPS, STEPS, Fed, allowed, comparing, lowered, steps
+from tests.compat.decoders import DECODERS, GROUPS, STEPS, allowed, comparing
 from tests.compat.environments import RuntimeFailed
+from tests.compat.forms import forms
 
 __all__ = ["page", "write"]
 
 STORE = Path(__file__).with_name("compatibility.json")
 _PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
-_BATCHES = (1, 2)
 
 Cell = dict[str, Any]
 """What `_cell` found."""
@@ -155,17 +155,10 @@ def _cell(decoder: str, release: Release) -> Cell:
     cell: Cell = {"fixed": False, **{step: {} for step in STEPS}}
     with tempfile.TemporaryDirectory() as directory:
         try:
-            whole = Path(directory, "model.onnx")
-            try:
-                lowered(decoder, target, None, whole)
-            except Refused as refused:
-                if "--dim" not in (refused.report.refused[0].help or ""):
-                    return {"refused": refused.report.refused[0].message}
-                cell["fixed"] = True
-            for path, runs in _runs(decoder, target, whole, fixed=cell["fixed"]):
-                cell["opset"] = _opset(path)
-                with comparing(release.runtime, release.version, path) as apart:
-                    for step, batch, fed in runs:
+            for form in forms(decoder, target, Path(directory)):
+                cell["fixed"], cell["opset"] = form.fixed, _opset(form.path)
+                with comparing(release.runtime, release.version, form.path) as apart:
+                    for step, batch, fed in form.runs:
                         number = apart(fed)
                         cell[step][str(batch)] = number
                         if number > allowed(decoder):
@@ -176,24 +169,6 @@ def _cell(decoder: str, release: Release) -> Cell:
             text = " ".join(str(error).replace("|", " ").split())
             return {"wrong": f"{type(error).__name__}: {text[:120]}"}
     return cell
-
-
-def _runs(
-    decoder: str, target: str, whole: Path, *, fixed: bool
-) -> Iterator[tuple[Path, list[tuple[str, int, Fed]]]]:
-    """Yield files, and what each is run with: one file for all, or one of its sizes for each."""
-    runs = [
-        (step, batch, fed)
-        for batch in _BATCHES
-        for step, fed in zip(STEPS, steps(decoder, batch), strict=True)
-    ]
-    if not fixed:
-        yield whole, runs
-        return
-    for step, batch, fed in runs:
-        path = whole.with_name(f"{step}{batch}.onnx")
-        lowered(decoder, target, fed[0], path)
-        yield path, [(step, batch, fed)]
 
 
 def _opset(path: Path) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CONDITIONS", "OF_CONSTANTS", "OF_SHAPES", "Condition", "stranger"]
 
 LocalName = tuple[str, str]
-OF_SHAPES = frozenset({"dynamic-input", "undivided"})
+OF_SHAPES = frozenset({"dynamic-input", "undivided", "renamed"})
 """Conditions that ask for shapes which nobody else needs."""
 
 OF_CONSTANTS = frozenset({"no-elements"})
@@ -194,6 +194,22 @@ def _undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return not all(isinstance(dim, int) for dim in rest) and known % wanted != 0
 
 
+def _renamed(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether Expand made the indices, and a dimension has another name in the updates.
+
+    Either may be 1 then, so that the indices have a shape which only a run tells. Where a name was
+    lost, as where sizes are computed, the release may well know that both are one.
+    """
+    indices, updates = node.inputs[1], dims_of(node.inputs[2])
+    expand = None if indices is None else indices.producer()
+    if expand is None or expand.op_type != "Expand" or not is_standard(expand):
+        return False
+    given = dims_of(expand.inputs[0])
+    pairs = zip(reversed(given or ()), reversed(updates or ()), strict=False)
+    named = [pair for pair in pairs if all(isinstance(dim, str) for dim in pair)]
+    return any(one != other for one, other in named)
+
+
 def _tanh(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return NodeView(node, opset).attribute("approximate") == "tanh"
 
@@ -344,6 +360,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("dynamic-input", _dynamic_input),
         ("shape-of-values", _shape_of_values),
         ("undivided", _undivided),
+        ("renamed", _renamed),
         ("tanh", _tanh),
         ("constant-batches", _constant_batches),
         ("nonpad", _nonpad),

@@ -26,7 +26,7 @@ from tests.compat.makers import Maker, copied, small, tool
 from tests.growing_models import Arrays, Host, conversation
 from tests.test_growing_models import talk_with
 
-__all__ = ["DECODERS", "GROUPS", "STEPS", "Fed", "allowed", "comparing", "lowered", "steps"]
+__all__ = ["DECODERS", "GROUPS", "STEPS", "Fed", "allowed", "comparing", "made", "source", "steps"]
 
 _FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -135,10 +135,10 @@ Fed = tuple[Arrays, Arrays]
 @cache
 def source(decoder: str) -> bytes:
     """Return a decoder with fixed caches, at opset 24 if it was raised."""
-    return _made(decoder)
+    return made(decoder)
 
 
-def _made(decoder: str, dims: Mapping[str, int] | None = None) -> bytes:
+def made(decoder: str, dims: Mapping[str, int] | None = None) -> bytes:
     """Return a decoder with fixed caches, and with `dims` of nothing but these sizes if may be.
 
     Where `--static` refuses, as its mask grows with every step, the rest is left to `lower --dim`.
@@ -180,43 +180,6 @@ def steps(decoder: str, batch: int) -> list[Fed]:
     host = Host(onnx.load_from_string(source(decoder)), run, {"kv_cache_dim": 16})
     host.answer(talk, _CHUNKS)
     return fed[-2:]
-
-
-def lowered(decoder: str, target: str, feeds: Arrays | None, path: Path) -> None:
-    """Write a decoder for a release.
-
-    Args:
-        decoder: Its name.
-        target: The release.
-        feeds: Inputs whose sizes the model shall have, and nothing in it any other; None where any
-            sizes shall do.
-        path: Of the file.
-
-    Raises:
-        Refused: If the release cannot be given the model.
-    """
-    model, dims = onnx.load_from_string(source(decoder)), dict[str, int]()
-    if feeds is not None:
-        model = onnx.load_from_string(_made(decoder, _sizes(model, feeds)))
-        dims = _sizes(model, feeds)
-    result, _ = kv.lower(model, target=target, dims=dims, verify=False)
-    path.write_bytes(serialize(result))
-
-
-def _sizes(model: onnx.ModelProto, feeds: Arrays) -> dict[str, int]:
-    """Return the sizes of the names that dimensions of inputs have; a sum ends in new tokens."""
-    found = {
-        dim.dim_param: size
-        for value in model.graph.input
-        for dim, size in zip(value.type.tensor_type.shape.dim, feeds[value.name].shape, strict=True)
-        if dim.dim_param
-    }
-    sizes = {name: size for name, size in found.items() if " + " not in name}
-    for name in found.keys() - sizes.keys():
-        before, new = name.split(" + ")
-        sizes.setdefault(new, feeds["input_ids"].shape[1])
-        sizes.setdefault(before, found[name] - sizes[new])
-    return sizes
 
 
 @contextmanager

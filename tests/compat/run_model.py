@@ -77,9 +77,10 @@ def load_tinygrad(path: str) -> Run:
     import tinygrad
     from tinygrad.nn.onnx import OnnxRunner
 
-    runner = OnnxRunner(path)
+    OnnxRunner(path)
 
     def run(feeds: Arrays) -> list[np.ndarray]:
+        runner = OnnxRunner(path)  # one takes the sizes of its first call for those of all
         given = {name: tinygrad.Tensor(feeds[name]) for name in runner.graph_inputs}
         found = list(runner(given).values())
         tinygrad.Tensor.realize(*found)  # at once: what they share is computed once

@@ -11,19 +11,26 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.targets.target import find_target
-from tests.compat.decoders import STEPS, allowed, comparing, lowered, steps
+from tests.compat.decoders import STEPS, allowed, comparing
 from tests.compat.environments import RuntimeFailed, run_in
 from tests.compat.fixtures import difference, limit_of, lowered_file
+from tests.compat.forms import BATCHES, forms
 
 pytestmark = pytest.mark.compat
 
+_FAST = ("tract", "onnxruntime-node", "opencv")
+
 CASES = [
-    ("tract", "llama, Native"),
-    ("tract", "llama fp16, Native"),
-    ("onnxruntime-node", "llama, Native"),
-    ("onnxruntime-node", "llama fp16, Native"),
-    ("opencv", "llama, Native"),
-    ("opencv", "gemma, Native"),
+    *(
+        (runtime, f"{name}, Native")
+        for runtime in _FAST
+        for name in ("llama", "llama fp16", "gemma")
+    ),
+    *(
+        (runtime, "qwen2, Raised from optimum")
+        for runtime in ("tract", "onnxruntime-node", "opencv")
+    ),
+    ("tinygrad", "llama, Raised from optimum"),
 ]
 """tinygrad compiles a kernel for every node, which takes half a minute for a decoder."""
 
@@ -32,12 +39,14 @@ CASES = [
 def test_a_decoder_lowered_for_a_runtime_answers_as_its_source(
     runtime: str, decoder: str, tmp_path: Path
 ) -> None:
-    release = find_target(runtime).release
-    path = tmp_path / "model.onnx"
-    lowered(decoder, runtime, None, path)
-    with comparing(runtime, release.version, path) as apart:
-        for _, fed in zip(STEPS, steps(decoder, 2), strict=True):
-            assert apart(fed) <= allowed(decoder)
+    """In a prompt and the step after it, of one sequence and of two."""
+    release, count = find_target(runtime).release, 0
+    for form in forms(decoder, f"{runtime}@{release.version}", tmp_path):
+        with comparing(runtime, release.version, form.path) as apart:
+            for step, batch, fed in form.runs:
+                assert apart(fed) <= allowed(decoder), (step, batch)
+                count += 1
+    assert count == len(STEPS) * len(BATCHES)
 
 
 @pytest.mark.parametrize("runtime", ["tract", "onnxruntime-node", "opencv", "tinygrad"])

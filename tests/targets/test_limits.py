@@ -152,6 +152,19 @@ CASES: list[Case] = [
         ),
     ),
     (
+        "scatter-elements-expanded",
+        "tract",
+        18,
+        (
+            "g (float[5, 7] x, int64[a, 1] i, float[b, 3] u) => (float[5, 7] z) "
+            "{ s = Shape (u)  j = Expand (i, s)  z = ScatterElements (x, j, u) }"
+        ),
+        (
+            "g (float[5, 7] x, int64[b, 1] i, float[b, 3] u) => (float[5, 7] z) "
+            "{ s = Shape (u)  j = Expand (i, s)  z = ScatterElements (x, j, u) }"
+        ),
+    ),
+    (
         "mat-mul-constant-batches",
         "opencv",
         18,

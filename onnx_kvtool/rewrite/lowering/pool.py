@@ -80,8 +80,8 @@ def lower_pool_22(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     LpPool:       Conv(|x| ^ p, ones) ^ (1 / p)
 
     Refuses to round up where the sizes are unknown, and a window that begins in the padding behind,
-    which opsets below 22 leave open; of windows with gaps an unknown number of channels, and the
-    indices of MaxPool before opset 10.
+    which opsets below 22 leave open; of windows with gaps an unknown number of channels, `auto_pad`
+    with strides where the sizes are unknown, and the indices of MaxPool before opset 10.
     """
     view = NodeView(node, context.opset_of(node))
     data, op_type = view.required("X"), node.op_type
@@ -101,6 +101,9 @@ def lower_pool_22(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     channels = (dims_of(data) or (None, None))[1]
     if not isinstance(channels, int):
         text = f"windows with gaps depend on the number of channels of `{data.name}`"
+        raise Refusal("unknown-dimension", text, help="declare the shape of the input")
+    if has_gaps and auto_pad != "NOTSET":  # onnxruntime computes no Conv with both
+        text = f"`auto_pad` of windows with gaps depends on the sizes of `{data.name}`"
         raise Refusal("unknown-dimension", text, help="declare the shape of the input")
     wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
     if op_type == "LpPool":
@@ -141,12 +144,13 @@ def _axes(
         before, after, count = pads[i], pads[rank + i], None
         if auto_pad == "VALID":
             before = after = 0
+        if auto_pad.startswith("SAME") and (isinstance(dim, int) or strides[i] == 1):
+            # As many windows as elements need the same padding, however many there are.
+            size = dim if isinstance(dim, int) else 1
+            both = max(0, (-(-size // strides[i]) - 1) * strides[i] + reach - size)
+            before = both // 2 if auto_pad == "SAME_UPPER" else both - both // 2
+            after = both - before
         if isinstance(dim, int):
-            if auto_pad.startswith("SAME"):
-                count = -(-dim // strides[i])
-                both = max(0, (count - 1) * strides[i] + reach - dim)
-                before = both // 2 if auto_pad == "SAME_UPPER" else both - both // 2
-                after = both - before
             count = (dim + before + after - reach) // strides[i] + 1
         if has_ceil and auto_pad == "NOTSET" and strides[i] != 1:
             if not isinstance(dim, int):
@@ -160,8 +164,8 @@ def _axes(
                     raise Refusal("changed-meaning", text)
                 count -= 1
         axes.append(_Axis(dim, kernel[i], strides[i], dilations[i], before, after, count))
-    known = all(axis.count is not None for axis in axes) or auto_pad in ("NOTSET", "VALID")
-    return axes, "NOTSET" if known else auto_pad
+    known = all(axis.count is not None or axis.stride == 1 for axis in axes)
+    return axes, "NOTSET" if known or not auto_pad.startswith("SAME") else auto_pad
 
 
 def _numbers(view: NodeView, name: str, otherwise: list[int]) -> list[int]:

@@ -97,7 +97,11 @@ def dequantized(em: Emitter, view: NodeView) -> ir.Value:
     assert result_type is not None
     layout = layout_of(em, view, x, scale)
     exact = _D.INT32 if x.dtype == _D.INT32 and zero is not None else _D.FLOAT
-    number = cast(em, layout.grouped(), exact)
+    if x.dtype is not None and x.dtype.is_floating_point() and _bits(x.dtype) <= 8:
+        # onnxruntime has no Reshape of these types.
+        number = layout.grouped(cast(em, x, exact))
+    else:
+        number = cast(em, layout.grouped(), exact)
     if zero is not None:
         offset = layout.spread(cast(em, zero, exact))
         number = em.op("Sub", number, offset, dtype=exact)

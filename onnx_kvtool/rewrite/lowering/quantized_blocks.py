@@ -43,9 +43,9 @@ class Layout:
     split: tuple[int, ...] | None = None
     joined: tuple[int, ...] = ()
 
-    def grouped(self) -> ir.Value:
-        """Return the input in the shape in which it is computed with."""
-        return self._reshaped(self.x, self.split)
+    def grouped(self, x: ir.Value | None = None) -> ir.Value:
+        """Return the input, or `x` in its place, in the shape in which it is computed with."""
+        return self._reshaped(self.x if x is None else x, self.split)
 
     def restored(self, result: ir.Value) -> ir.Value:
         """Return a result in the shape of the input."""

@@ -85,6 +85,21 @@ def test_dequantized_as_the_reference_kernel(case: dict[str, Any]) -> None:
     check(model, inputs, target, [expected], rtol=2.0**-9 if is_rounded_once else 0.0)
 
 
+def test_blocks_of_floats_of_8_bits_run_at_an_opset_that_has_none() -> None:
+    rng = np.random.default_rng(5)
+    inputs = {
+        "x": _codes(rng, "float8_e5m2", (5, 6)),
+        "x_scale": rng.uniform(0.5, 3, (5, 2)).astype(np.float32),
+        "x_zero_point": None,
+    }
+    attributes = {"axis": 1, "block_size": 3}
+    model = one_node(
+        "DequantizeLinear", inputs, [np.float32], opset=21, constants=["x"], **attributes
+    )
+    (expected,) = dequantize_linear_10(*inputs.values(), **attributes)
+    check(model, inputs, 20, [expected])
+
+
 _TYPES = {np.dtype(np.float32): 1, np.dtype(np.float16): 10, np.dtype(ml_dtypes.bfloat16): 16}
 _OUTPUTS = {"int8": 3, "uint8": 2, "int16": 5, "uint16": 4, "int4": 22, "uint4": 21}
 

@@ -200,6 +200,7 @@ def test_any_window(
 
 
 _GAPS = {"kernel_shape": [2, 2], "dilations": [2, 2]}
+_SAME = {**_GAPS, "strides": [2, 2], "auto_pad": "SAME_UPPER"}
 _UP = {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}
 _UNKNOWN = {"X": [2, 3, "H", "W"]}
 
@@ -210,6 +211,7 @@ _UNKNOWN = {"X": [2, 3, "H", "W"]}
         ("MaxPool", 22, _UP, _UNKNOWN, 21, "changed-meaning", 22),
         ("AveragePool", 22, _GAPS, {"X": ["N", "C", 5, 7]}, 18, "unknown-dimension", 19),
         ("MaxPool", 12, _GAPS, _UNKNOWN, 9, "unknown-dimension", 10),
+        ("AveragePool", 22, _SAME, _UNKNOWN, 18, "unknown-dimension", 19),
         (
             "MaxPool",
             12,
@@ -224,6 +226,7 @@ _UNKNOWN = {"X": [2, 3, "H", "W"]}
         "rounding up unknown sizes",
         "gaps between an unknown number of channels",
         "gaps in unknown sizes",
+        "gaps, with padding that unknown sizes decide on",
         "a window that older opsets begin in the padding",
     ],
 )
