@@ -12,7 +12,15 @@ from onnx_kvtool.ops.schema import AttributeValue, OpFacts, op_facts
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["MalformedNode", "NodeView", "counted_axes", "counted_axis"]
+__all__ = [
+    "MalformedNode",
+    "NodeView",
+    "counted_axes",
+    "counted_axis",
+    "given_input",
+    "given_integer",
+    "given_integers",
+]
 
 
 class MalformedNode(KvtoolError):
@@ -130,6 +138,32 @@ class NodeView:
                 "attribute-type", f"attribute `{name}` is {value!r}, expected a string"
             )
         return value
+
+
+def given_input(node: ir.Node, index: int) -> ir.Value | None:
+    """Return an input of a node of any operator; None where it has none, though it should."""
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def given_integer(node: ir.Node, name: str, default: int | None = None) -> int | None:
+    """Return an integer attribute of a node of any operator, or `default` if it has none.
+
+    None for one of another type, and for one that refers to a parameter of a function.
+    """
+    given = node.attributes.get(name)
+    if given is None:
+        return default
+    value = None if given.is_ref() else given.value
+    return value if isinstance(value, int) else None
+
+
+def given_integers(node: ir.Node, name: str) -> tuple[int, ...] | None:
+    """Return a list of integers that a node has as attribute; None for none and any other."""
+    given = node.attributes.get(name)
+    value = None if given is None or given.is_ref() else given.value
+    if not isinstance(value, (list, tuple)) or not all(isinstance(n, int) for n in value):
+        return None
+    return tuple(value)
 
 
 def counted_axis(axis: int, rank: int, name: str = "axis") -> int:

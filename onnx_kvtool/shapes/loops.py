@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.view import given_integer, given_integers
 from onnx_kvtool.shapes.bodies import at, body_graph, malformed, run_body
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.symbolic.atoms import Element, Extent
@@ -57,10 +58,9 @@ def loop(run: Forward, node: ir.Node, place: Location, context: GraphContext) ->
 def scan(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> Sequence[Outcome]:
     """Scan-9 and later: states as in Loop, one row of each scanned input and output at a time."""
     body = body_graph(node, "body")
-    scanned = node.attributes.get("num_scan_inputs")
-    if context.opset < 9 or body is None or scanned is None or len(body.inputs) != len(node.inputs):
+    many = given_integer(node, "num_scan_inputs")
+    if context.opset < 9 or body is None or many is None or len(body.inputs) != len(node.inputs):
         return [malformed("body")] * len(node.outputs)
-    many = scanned.as_int()
     kept = len(node.inputs) - many
     knowledge = run.knowledge
     input_axes = _axes(node, "scan_input_axes", many)
@@ -90,8 +90,7 @@ def scan(run: Forward, node: ir.Node, place: Location, context: GraphContext) ->
 
 
 def _axes(node: ir.Node, name: str, count: int) -> Sequence[int]:
-    attribute = node.attributes.get(name)
-    return [0] * count if attribute is None or attribute.is_ref() else list(attribute.as_ints())
+    return given_integers(node, name) or [0] * count
 
 
 def _fixpoint(

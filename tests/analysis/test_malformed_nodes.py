@@ -33,6 +33,12 @@ _NODES = {
     "Gather from a scalar": "a = Constant<value_int = 2>() y = Gather(a, a)",
     "Gather with one input": f"{_C23} y = Gather(a)",
     "Gather with a float for its axis": f"{_C23} y = Gather<axis = 0.5>(a, number)",
+    "GatherND of more axes than there are": (
+        f"{_C23} b = Constant<value_ints = [0, 0]>() y = GatherND(a, b)"
+    ),
+    "GatherND with a list for its batch axes": (
+        f"{_C23} b = Constant<value_ints = [0]>() y = GatherND<batch_dims = [0]>(a, b)"
+    ),
     "Unsqueeze at an axis that is not there": f"{_C23} y = Unsqueeze(a, a)",
     "Unsqueeze twice at one axis": (
         f"{_C23} b = Constant<value_ints = [0, -3]>() y = Unsqueeze(a, b)"

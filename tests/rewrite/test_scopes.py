@@ -252,3 +252,19 @@ def test_functions_that_the_target_can_keep_are_kept() -> None:
     result, report = lower(ir.from_proto(source), verify=False, opset=13)
     assert not result.functions  # IR version 7 has none
     assert any("`local::Twice`, which nothing calls, is left out" in n for n in report.notes)
+
+
+def test_calls_are_inlined_however_deep_they_lie() -> None:
+    """More deeply than Python's stack, which has a thousand levels."""
+    text = (
+        '<ir_version: 10, opset_import: ["": 24, "my": 1]>'
+        "g (float[N] x) => (float[N] y) { y = my.f1100 (x) }"
+        '<domain: "my", opset_import: ["": 24]> f0 (a) => (b) { b = Swish (a) }'
+    ) + "".join(
+        f'<domain: "my", opset_import: ["": 24, "my": 1]> f{k} (a) => (b){{ b = my.f{k - 1} (a) }}'
+        for k in range(1, 1101)
+    )
+    lowered, report = lower(onnx.parser.parse_model(text), opset=18, verify=False)
+    assert [done.rule for done in report.lowered] == ["inline", "function_body"]
+    assert not lowered.functions
+    assert {node.domain for node in lowered.graph} == {""}

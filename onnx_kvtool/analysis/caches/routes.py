@@ -13,6 +13,7 @@ from onnx_kvtool.analysis.caches.links import AxisMap, Link, compose, inverted, 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.symbolic.dims import contradict, dims_of
 
 __all__ = ["Route", "Routes"]
@@ -210,10 +211,8 @@ def _handed_out(node: ir.Node, value: ir.Value) -> Iterator[ir.Value]:
 
 def _states(node: ir.Node) -> int:
     """Return how many inputs of a Scan are states."""
-    attribute = node.attributes.get("num_scan_inputs")
-    if attribute is None or attribute.is_ref():
-        return 0
-    return max(0, len(node.inputs) - attribute.as_int())
+    scanned = given_integer(node, "num_scan_inputs")
+    return 0 if scanned is None else max(0, len(node.inputs) - scanned)
 
 
 def _is_choice(value: ir.Value) -> bool:

@@ -11,6 +11,7 @@ from onnx_kvtool.analysis.caches.footprint import footprint
 from onnx_kvtool.analysis.caches.links import link, map_axis
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.quantity import binary_bytes, counted
+from onnx_kvtool.ops.view import given_input, given_integer, given_integers
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["rolling", "rolling_command", "rolling_in_words"]
@@ -113,28 +114,26 @@ def _gathered_axis(node: ir.Node) -> int | None:
     if node.op_type == "Gather" and node.domain == "" and rank == 1:
         return _axis(node, 0)
     if node.op_type == "GatherND" and node.domain == "" and rank == 2:
-        batch = node.attributes.get("batch_dims")
-        alone = batch is None or batch.as_int() == 0
+        alone = given_integer(node, "batch_dims", 0) == 0
         return 0 if alone and (dims_of(node.inputs[1]) or (0,))[-1] == 1 else None
     return None
 
 
 def _axis(node: ir.Node, default: int) -> int | None:
-    attribute = node.attributes.get("axis")
-    axis = default if attribute is None else attribute.as_int()
+    axis = given_integer(node, "axis", default)
+    if axis is None or axis >= 0:
+        return axis
     dims = dims_of(node.inputs[0])
-    if axis >= 0 or dims is None:
-        return axis if axis >= 0 else None
-    return axis + len(dims)
+    return None if dims is None or axis < -len(dims) else axis + len(dims)
 
 
 def _is_cut(node: ir.Node, past: ir.Value) -> bool:
-    return node.op_type == "Slice" and node.domain == "" and node.inputs[0] is past
+    return node.op_type == "Slice" and node.domain == "" and given_input(node, 0) is past
 
 
 def _ends_at_the_end(node: ir.Node) -> bool:
-    attribute = node.attributes.get("ends")
-    if attribute is not None:
-        return min(attribute.as_ints()) >= _TO_THE_END
+    if "ends" in node.attributes:
+        given = given_integers(node, "ends")
+        return bool(given) and min(given or ()) >= _TO_THE_END
     ends = Folder().integers(node.inputs[2]) if len(node.inputs) > 2 else None
     return ends is not None and bool(ends.min(initial=_TO_THE_END) >= _TO_THE_END)

@@ -113,13 +113,15 @@ class _Inlining:
 
     def _node(self, node: ir.Node, path: str, index: int, scope: ScopedValues) -> None:
         """Inline one call and the calls that its body brings, or look into a node's bodies."""
-        if node.op_identifier() in self.chosen:
-            for new in self._replace(node, scope):
-                self._node(new, path, index, scope)
-            return
-        for name, inner in subgraphs(node):
-            inner_path = step_path(path, node.name, index, name)
-            self.graph(inner, inner_path, ScopedValues(inner, scope, scope.names))
+        waiting = [node]  # a list, because calls may be nested more deeply than Python's own
+        while waiting:
+            current = waiting.pop()
+            if current.op_identifier() in self.chosen:
+                waiting += reversed(self._replace(current, scope))
+                continue
+            for name, inner in subgraphs(current):
+                inner_path = step_path(path, current.name, index, name)
+                self.graph(inner, inner_path, ScopedValues(inner, scope, scope.names))
 
     def _replace(self, node: ir.Node, scope: ScopedValues) -> list[ir.Node]:
         function = self.model.functions[node.op_identifier()]

@@ -11,6 +11,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
 from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.contrib.standardise import Standardised, standardise
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.names import Names
@@ -160,13 +161,12 @@ def _resized(
 
 
 def _mask(node: ir.Node) -> AttentionMask:
-    view, window = ContribAttention(node), node.attributes.get("local_window_size")
+    view, window = ContribAttention(node), given_integer(node, "local_window_size")
     if view.input("attention_bias") is not None:
         return "kept"
-    if window is not None and not window.is_ref() and window.as_int() > 0:
+    if window is not None and window > 0:
         return "window"
-    causal = node.attributes.get("causal")
-    return "none" if causal is not None and not causal.is_ref() and causal.value == 0 else "causal"
+    return "none" if given_integer(node, "causal") == 0 else "causal"
 
 
 def _report(

@@ -47,11 +47,11 @@ def cut_of(proof: Proof, value: ir.Value, axis: int) -> Cut | None:
     if node is None or node.domain != "" or node.op_type != "Slice":
         return None
     opset = node.version if node.version is not None else proof.opset
-    source = node.inputs[0]
-    shape = None if source is None else proof.maps.shape(source)
-    if source is None or shape is None:
-        return None
     view = NodeView(node, opset)
+    source = view.required("data")
+    shape = proof.maps.shape(source)
+    if shape is None or axis >= len(shape):
+        return None
     found = bounds_along(view, axis, len(shape), lambda value: proof.maps.of(value).vector())
     if found is None or found[1] is None:
         return None

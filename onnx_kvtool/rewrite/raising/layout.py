@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement, compose, seen_through
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.rewrite.raising.rolling import roll_of
@@ -48,8 +48,8 @@ def cache_of(proof: Proof, data: ir.Value, axis: int) -> Arrangement:
     base = ways[-1].base
     text = f"rows are written along axis 0 of `{base.name}`, and TensorScatter has the batch there"
     node = base.producer()
-    if node is not None and node.op_type == "Reshape" and node.inputs[0] is not None:
-        text += f"; it has several axes of `{node.inputs[0].name}` in one, as the slots of pages do"
+    if node is not None and node.op_type == "Reshape" and (above := given_input(node, 0)):
+        text += f"; it has several axes of `{above.name}` in one, as the slots of pages do"
     raise Unproven("batch-not-first", text)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, given_integer
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement
 from onnx_kvtool.rewrite.raising.cuts import cut_of
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
@@ -73,7 +73,7 @@ def roll_of(proof: Proof, value: ir.Value, axis: int) -> Roll | None:
     """
     node = value.producer()
     shape = proof.maps.shape(value)
-    if node is None or node.domain != "" or shape is None:
+    if node is None or node.domain != "" or shape is None or axis >= len(shape):
         return None
     if node.op_type == "Concat":
         return _halves(proof, node, axis, len(shape))
@@ -106,11 +106,11 @@ def _gathered(proof: Proof, node: ir.Node, axis: int, shape: tuple[Expr, ...]) -
         return None
     described = proof.maps.of(indices)
     if node.op_type == "GatherND":
-        whole = view.integer("batch_dims") == 0 and axis == 0
+        whole = given_integer(node, "batch_dims", 0) == 0 and axis == 0  # from opset 12 on
         component = described.component(0)
         is_row = described.shape is not None and len(described.shape) == 2
         element = component.element if whole and is_row and component is not None else None
-        if described.shape is None or described.shape[-1].number != 1:
+        if not described.shape or described.shape[-1].number != 1:
             element = None
     else:
         is_row = described.shape is not None and len(described.shape) == 1

@@ -78,7 +78,7 @@ class Compiler:
         Raises:
             RuntimeUnavailable: If a node needs a value that nothing before it makes, or cannot be
                 prepared: an operator nobody knows, an attribute that its schema does not allow, a
-                function that calls itself, constants that cannot be read.
+                function that calls itself or lies too deep, constants that cannot be read.
             RunFailed: If a graph input that is needed is not among `given`.
         """
         graph = self._model.graph
@@ -206,6 +206,11 @@ class Compiler:
         identifier = function.identifier()
         if identifier in frame.calls:
             raise RuntimeUnavailable(f"the function `{function.name}` calls itself")
+        if len(frame.calls) == _DEEPEST:
+            raise RuntimeUnavailable(
+                f"the function `{function.name}` is called more than {_DEEPEST} functions deep",
+                help="inline the functions, as with `onnx.inliner`",
+            )
         if len(node.inputs) > len(function.inputs):
             raise RuntimeUnavailable(
                 f"the function `{function.name}` takes {counted(len(function.inputs), 'input')}, "
@@ -225,6 +230,10 @@ class Compiler:
                 Slots(function.graph, self._constant, None),
             )
         return call_function(program)
+
+
+_DEEPEST = 128
+"""Functions that may call each other; each takes several levels of Python's stack of a thousand."""
 
 
 def _facts(node: ir.Node, opset: int) -> OpFacts | None:

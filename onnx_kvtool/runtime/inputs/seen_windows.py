@@ -12,6 +12,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.walk import nodes, tensors
 from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import given_integer, given_integers
 from onnx_kvtool.runtime.inputs.flow import is_default
 from onnx_kvtool.runtime.inputs.windows import Windows
 
@@ -174,15 +175,12 @@ def _window(node: ir.Node) -> int:
 
 def _ints(node: ir.Node, name: str) -> Sequence[int]:
     """Return a list of integers; nothing for an attribute of another type, which is malformed."""
-    attribute = node.attributes.get(name)
-    is_list = attribute is not None and attribute.type == ir.AttributeType.INTS
-    return () if attribute is None or not is_list or attribute.is_ref() else attribute.as_ints()
+    return given_integers(node, name) or ()
 
 
 def _group(node: ir.Node) -> int:
-    attribute = node.attributes.get("group")
-    is_number = attribute is not None and attribute.type == ir.AttributeType.INT
-    return 1 if attribute is None or not is_number or attribute.is_ref() else attribute.as_int()
+    group = given_integer(node, "group")
+    return 1 if group is None else group
 
 
 def _tables(model: ir.Model) -> tuple[int, ...]:

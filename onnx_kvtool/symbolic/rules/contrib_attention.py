@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.ops.contrib import ContribAttention
+from onnx_kvtool.ops.view import given_integers
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr, integer
@@ -157,8 +158,8 @@ def fused_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
     x, weights, heads = site.shape(0), site.shape(1), _heads(site, "num_heads")
     if len(x) != 3 or len(weights) != 2:
         raise Unknown("malformed", "input or weights are not of rank 3 and 2")
-    given = site.node.attributes.get("qkv_hidden_sizes")
-    if given is not None and not given.is_ref() and len(widths := given.as_ints()) == 3:
+    widths = given_integers(site.node, "qkv_hidden_sizes") or ()
+    if len(widths) == 3:
         size, width = _part(integer(widths[0]), heads), integer(widths[2])
     else:
         width = _part(weights[1], 3)

@@ -106,6 +106,8 @@ def gather_nd_elements(site: ElementSite) -> IndexMap | None:
     element = data.element
     if taken is None or element is None or site.number("batch_dims", 0) != 0:
         return site.opaque()
+    if len(taken) > len(data.shape):
+        return None
     facts = Facts(site.shape)
     places = {i: coordinate(i - len(taken) + rank - 1) for i in range(len(taken), len(data.shape))}
     for axis, index in enumerate(taken):

@@ -95,6 +95,52 @@ def test_a_window_stays_as_long_as_its_order_may_matter(source: ir.Model) -> Non
     ]
 
 
+_OF_OPSET_11 = """
+<ir_version: 6, opset_import: ["": 11]>
+g (float[B, 7, 5] window, float[B, 1, 5] update, int64[1] start) => (float[B, 7, 5] window_out)
+<int64[1] six = {6}, int64[7] rows = {0, 1, 2, 3, 4, 5, 6}, int64[1] seven = {7}>
+{
+  is_full = Greater (start, six) by = Cast <to = 7> (is_full) moved = Add (rows, by)
+  wrapped = Mod (moved, seven) column = Unsqueeze <axes = [1]> (wrapped)
+  first = Transpose <perm = [1, 0, 2]> (window) rolled = GatherND (first, column)
+  at = Where (is_full, six, start) place = Unsqueeze <axes = [1]> (at)
+  a = Transpose <perm = [1, 0, 2]> (update) w = ScatterND (rolled, place, a)
+  window_out = Transpose <perm = [1, 0, 2]> (w)
+}
+"""
+
+
+def test_a_window_of_an_opset_without_batch_dims() -> None:
+    source = ir.from_proto(onnx.parser.parse_model(_OF_OPSET_11))
+    _, report = kv.raise_(source, assume=["rotated-rows", "in-range"])
+    assert [(r.past, r.mode) for r in report.raised] == [("window", "circular")]
+    assert report.verification.status == "equal"
+
+
+_BY_INDEX = _FILL.replace(
+    "rolled = Gather <axis = 1> (window, wrapped)",
+    "column = Unsqueeze (wrapped, one) rolled = GatherND <batch_dims = [0]> (window, column)",
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(_ROLL.replace("(window, one, far, one)", "()") + _WRITE, id="empty Slice"),
+        pytest.param(_FILL.replace("(moved, seven)", "(moved)"), id="Mod of one value"),
+        pytest.param(_FILL.replace("axis = 1", "axis = [1]"), id="list for an axis"),
+        pytest.param(_FILL.replace("axis = 1", "axis = 5"), id="axis that is not there"),
+        pytest.param(_BY_INDEX, id="list for the batch axes"),
+    ],
+)
+def test_a_malformed_window_is_none(body: str) -> None:
+    source = model(body)
+    kv.check(source)
+    kv.inspect(source)
+    _, report = kv.raise_(source, assume=["rotated-rows"], verify=False)
+    assert not report.raised
+
+
 @pytest.mark.parametrize(
     ("name", "added"),
     [

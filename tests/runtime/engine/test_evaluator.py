@@ -204,6 +204,17 @@ def test_a_run_that_fails_says_what_and_where(inputs: dict[str, Any], message: s
             id="functions that call each other in a circle",
         ),
         pytest.param(
+            "g (float[N] x) => (float[N] y) { y = local.F129 (x) }"
+            '<domain: "local", opset_import: ["": 24]> F0 (a) => (b) { b = Neg (a) }'
+            + "".join(
+                f'<domain: "local", opset_import: ["": 24, "local": 1]> F{k} (a) => (b)'
+                f"{{ b = local.F{k - 1} (a) }}"
+                for k in range(1, 130)
+            ),
+            "the function `F1` is called more than 128 functions deep",
+            id="functions that call each other too deep",
+        ),
+        pytest.param(
             "g (float[N] x) => (float[N] y) { y = local.F (x, x) }"
             '<domain: "local", opset_import: ["": 24]> F (a) => (b) { b = Neg (a) }',
             "the function `F` takes 1 input, got 2",

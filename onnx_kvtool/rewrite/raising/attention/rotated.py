@@ -99,9 +99,13 @@ def _rotated(value: ir.Value, opset: int) -> _Rotated | None:
     rows = dims[_ROWS]
     if turned is None or turned.op_type != "Mod" or not isinstance(rows, int):
         return None
-    added = None if turned.inputs[0] is None else turned.inputs[0].producer()
+    if len(turned.inputs) != 2 or turned.inputs[0] is None:
+        return None
+    added = turned.inputs[0].producer()
     folder = Folder()
-    if added is None or added.op_type != "Add" or _numbers(folder, turned.inputs[1]) != [rows]:
+    if added is None or added.op_type != "Add" or len(added.inputs) != 2:
+        return None
+    if _numbers(folder, turned.inputs[1]) != [rows]:
         return None
     counted, oldest = added.inputs
     if _numbers(folder, counted) != list(range(rows)) or oldest is None:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.raising.growing.attended import attend, in_heads
 from onnx_kvtool.rewrite.raising.growing.ends import End
@@ -298,8 +299,8 @@ def shape_limits(node: ir.Node, rank: int) -> tuple[int, int]:
     """Return the first axis whose size a Shape gives, and the one behind the last."""
     limits = []
     for name, default in (("start", 0), ("end", rank)):
-        attribute = node.attributes.get(name)
-        limit = default if attribute is None else attribute.as_int()
+        given = given_integer(node, name)
+        limit = default if given is None else given
         limits.append(min(max(limit + rank if limit < 0 else limit, 0), rank))
     return limits[0], limits[1]
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, given_input
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.cuts import TO_THE_END, bounds_along, constants
 from onnx_kvtool.rewrite.raising.growing.ends import End
@@ -77,9 +77,10 @@ def is_rolling(cache: Cache) -> bool:
     """Return whether a cache grows by a Concat and drops rows, as it does where a window ends."""
     if cache.kind != "concat" or cache.is_growing or cache.past_value is None:
         return False
-    first = cache.node.inputs[0] if cache.node.inputs else None
+    first = given_input(cache.node, 0)
     head = None if first is None else first.producer()
-    is_cut = head is not None and head.op_type == "Slice" and head.inputs[0] is cache.past_value
+    is_slice = head is not None and head.op_type == "Slice"
+    is_cut = head is not None and is_slice and given_input(head, 0) is cache.past_value
     return cache.is_rolling or is_cut
 
 
@@ -167,7 +168,7 @@ class _Looking:
 
     def last_rows(self, node: ir.Node, axis: int) -> int | None:
         """Return how many last rows a Slice takes, a constant number; None for any other node."""
-        if node.op_type != "Slice" or node.domain != "" or node.inputs[0] is None:
+        if node.op_type != "Slice" or node.domain != "" or given_input(node, 0) is None:
             return None
         rank = None if self.past.shape is None else len(self.past.shape)
         view = NodeView(node, node.version if node.version is not None else self.opset)
