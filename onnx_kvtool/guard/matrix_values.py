@@ -38,6 +38,8 @@ _READERS = HANDED_ON.keys() - {"Shape", "Size"}
 
 _VECTORS = frozenset({"NonZero", "Range", "Shape", "Unsqueeze"})
 _ELEMENTWISE = frozenset({"Abs", "Add", "Cast", "Div", "Identity", "Mul", "Neg", "Sub"})
+"""Operators whose result is surely no scalar, and those whose is none if an operand is none: of all
+such only those that onnx 1.23.2 computes elements of matter, so that this is no table of traits."""
 
 _Holder = onnx.GraphProto | onnx.FunctionProto
 

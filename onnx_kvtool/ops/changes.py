@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGES",
+    "FRONT",
     "PADS",
     "VALUE_LIMITS",
     "Change",
@@ -100,7 +101,9 @@ class Change:
 
 
 _BOUNDS = Change(11, "an absent bound is the largest float32 before opset 11", is_float32)
-_FRONT = Change(11, "axes are counted from the front before opset 11", axes_from_front, True)
+FRONT = Change(11, "axes are counted from the front before opset 11", axes_from_front, True)
+"""What the attributes `axis` and `axes` of many operators mean."""
+
 _NO_BACK = "indices are counted from the front before opset 11"
 _SOFTMAX = Change(13, "the operator flattens its input at `axis` before opset 13")
 _SCALE = Change(13, "the scale is one number for the whole input before opset 13", one_scale)
@@ -125,10 +128,10 @@ _WITH_AXES = (
 CHANGES: Mapping[str, tuple[Change, ...]] = Table(
     "change of meaning",
     [
-        ("Softmax", (_SOFTMAX, _FRONT)),
-        ("LogSoftmax", (_SOFTMAX, _FRONT)),
-        ("Hardmax", (_SOFTMAX, _FRONT)),
-        *((op, (_FRONT,)) for op in (*_WITH_AXES, "Scan")),
+        ("Softmax", (_SOFTMAX, FRONT)),
+        ("LogSoftmax", (_SOFTMAX, FRONT)),
+        ("Hardmax", (_SOFTMAX, FRONT)),
+        *((op, (FRONT,)) for op in (*_WITH_AXES, "Scan")),
         ("Gather", (Change(11, _NO_BACK, indices_from_front(1), True),)),
         ("OneHot", (Change(11, _NO_BACK, indices_from_front(0)),)),
         ("Attention", (Change(24, _MASK, mask_is_whole),)),

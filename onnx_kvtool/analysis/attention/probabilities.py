@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
 from onnx_kvtool.analysis.attention.numbers import number_of
 from onnx_kvtool.analysis.attention.products import SUMMED, is_product, product
+from onnx_kvtool.analysis.attention.scores import MOVES
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
@@ -22,10 +23,6 @@ __all__ = ["Weighted", "read_weighted", "weighted_by"]
 
 _DEEPEST = 16
 """Most steps from the Softmax to the product, and from there to a result of rank 4."""
-
-_MOVES = frozenset(
-    {"Cast", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ def weighted_by(probabilities: ir.Value) -> ir.Node | None:
         found = [node for node in readers if is_product(node)]
         if found:
             return found[0]
-        onward = [node for node in readers if node.op_type in (*_MOVES, "Where")]
+        onward = [node for node in readers if node.op_type in (*MOVES, "Cast", "Where")]
         if not onward or onward[0].domain != "":
             return None
         value = onward[0].outputs[0]
@@ -213,7 +210,7 @@ def _result(seen: Seen, last: Expr, frame: Frame, sight: Sight) -> tuple[bool, i
         if len(uses) != 1 or below.is_graph_output():
             break
         node = uses[0].node
-        moves = node.op_type in _MOVES - {"Cast"} and node.domain == "" and uses[0].idx == 0
+        moves = node.op_type in MOVES and node.domain == "" and uses[0].idx == 0
         if not moves or node.graph is not graph:
             break
         below = node.outputs[0]

@@ -18,6 +18,7 @@ from onnx_kvtool.analysis.attention.numbers import number_of
 from onnx_kvtool.analysis.attention.products import Product, is_product, product
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.expression import integer
 
 __all__ = ["Hidden", "Mask", "Scores", "may_be_scores", "read_scores"]
@@ -29,6 +30,9 @@ _MOST_TRIED = 8
 """Most sums both addends of which are followed upwards."""
 
 _STEPS = frozenset({"Add", "Cast", "Div", "Mul", "Sub", "Tanh", "Where"})
+
+MOVES = frozenset({"Expand", "Transpose", *having(Trait.VIEW)})
+"""Operators that exporters put between a product and a Softmax, in front of heads and behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +114,9 @@ def may_be_scores(value: ir.Value) -> bool:
             return True
         if node.op_type in _STEPS:
             pending += [(v, depth + 1) for v in node.inputs if v is not None]
-        elif node.op_type in _MOVES and node.inputs[0] is not None:
+        elif node.op_type in MOVES and node.inputs[0] is not None:
             pending.append((node.inputs[0], depth + 1))
     return False
-
-
-_MOVES = frozenset(
-    {"Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-)
 
 
 def read_scores(scores: Seen, frame: Frame, sight: Sight) -> Scores:

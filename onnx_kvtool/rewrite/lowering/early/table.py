@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.changes import CHANGES, FRONT
 from onnx_kvtool.rewrite.lowering.early.arithmetic import (
     lower_dequantize_linear_10,
     lower_is_inf_10,
@@ -42,11 +43,8 @@ from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 
 __all__ = ["STEPS", "rules_of"]
 
-_AXES = (
-    *("ArgMax", "ArgMin", "Compress", "Concat", "Flatten", "Hardmax", "LogSoftmax", "ReduceL1"),
-    *("ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin"),
-    *("ReduceProd", "ReduceSum", "ReduceSumSquare", "Softmax", "Split", "Squeeze", "Unsqueeze"),
-)
+_AXES = sorted(op for op, changes in CHANGES.items() if FRONT in changes and op != "Scan")
+"""Operators whose axes may be counted from the back since opset 11; those of Scan are refused."""
 
 _TO_10: Mapping[str, Lowering] = Table(
     "lowering from opset 11",

@@ -1,4 +1,8 @@
-"""Shapes that a model puts together from sizes and constants before an operator takes them."""
+"""Shapes that a model puts together from sizes and constants before an operator takes them.
+
+What carries sizes is said here once more, and of few operators: copies must not be spoiled by what
+spoils the rules of `symbolic`, which inference and rewriting read.
+"""
 
 from __future__ import annotations
 
