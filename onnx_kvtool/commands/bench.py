@@ -148,7 +148,7 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
             except UnreadableModel:
                 raise
             except KvtoolError as error:
-                runs[number] = replace(runs[number], failure=error.message)
+                runs[number] = replace(runs[number], failure=_told(error))
                 continue
             open_.callback(worker.close)
             workers[number] = worker
@@ -163,13 +163,17 @@ def _bench(request: BenchRequest, models: Sequence[str | bytes], progress: Progr
                 try:
                     done = runner.round(ids, workload.context, workload.tokens)
                 except KvtoolError as error:
-                    runs[number] = replace(runs[number], failure=error.message)
+                    runs[number] = replace(runs[number], failure=_told(error))
                     workers[number] = None
                     continue
                 runs[number] = _added(runs[number], done)
     from onnx_kvtool.runtime.onnxruntime import VERSION
 
     return BenchReport(workload, f"onnxruntime {VERSION}", tuple(runs))
+
+
+def _told(error: KvtoolError) -> str:
+    return error.message if error.help is None else f"{error.message}; {error.help}"
 
 
 def _added(run: BenchRun, done: Round) -> BenchRun:

@@ -100,7 +100,8 @@ class KeptCaches:
             if used + new > room:
                 raise UsageError(
                     f"cache `{past}` has {room} rows, {used} of them in use, and there are"
-                    f" {new} new ones"
+                    f" {new} new ones",
+                    help="take a shorter prompt or fewer steps",
                 )
 
     @property
