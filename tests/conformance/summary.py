@@ -15,7 +15,7 @@ from tests.conformance.verdict import Verdict, judged
 
 __all__ = ["TARGETS", "page", "verdicts"]
 
-TARGETS = (9, 10, 11, 13, 17, 18, 21)
+TARGETS = (9, 10, 11, 13, 17, 18, 21, 23)
 
 
 def verdicts(target: int, some: Iterable[Case] | None = None) -> dict[str, Verdict]:

@@ -70,7 +70,10 @@ def one_shape(
 
     def build() -> ir.Value:
         dtype = value.dtype or ir.DataType.UNDEFINED
-        spread = em.op("Expand", value, em.op("Shape", other), dtype=dtype)
+        known = [dim for dim in dims or () if isinstance(dim, int)]
+        is_known = dims is not None and len(known) == len(dims)
+        shape = em.constant(known, "shape") if is_known else em.op("Shape", other)
+        spread = em.op("Expand", value, shape, dtype=dtype)
         spread.shape = ir.Shape(dims) if dims is not None and covers(dims, own) else None
         return spread
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
@@ -12,6 +11,13 @@ from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.rewrite.lowering.early.again import count_up
+from onnx_kvtool.rewrite.lowering.resize_places import (
+    Line,
+    beyond,
+    coordinates,
+    nearest,
+    rounded,
+)
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
 from onnx_kvtool.rewrite.lowering.sampling import Numbers, cubic_taps, linear_taps
 from onnx_kvtool.rewrite.lowering.sizes import size
@@ -23,32 +29,13 @@ _D = ir.DataType
 _FLOATS = (_D.FLOAT, _D.DOUBLE, _D.FLOAT16)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One axis that is resized; numbers are (), float32, but for `after`.
-
-    Attributes:
-        axis: Which one.
-        before: Its size.
-        after: The size that it gets: (), int64.
-        scale: The factor between them.
-        region: Where it begins and ends, as shares of the size; for `tf_crop_and_resize` alone.
-    """
-
-    axis: int
-    before: ir.Value
-    after: ir.Value
-    scale: ir.Value
-    region: tuple[ir.Value, ir.Value] | None
-
-
 def resized_at_run_time(view: NodeView, em: Emitter) -> ir.Value | None:
     """Resize axis after axis, with places and shares that are computed when the model runs.
 
-    As in onnxruntime coordinates are numbers of float32, sizes are scales times sizes in float32,
-    cut off, and the resized length of the text is the size of the result. So `nearest` chooses the
-    rows that its kernel chooses, also where rounding decides. As in the text, and not there, what
-    a scale or a region makes of rows counts where it makes as many as there were.
+    As in onnxruntime coordinates are numbers of float32, and sizes are scales times sizes in
+    float32, cut off. So `nearest` chooses the rows that its kernel chooses, also where rounding
+    decides. As in the cases of onnx, and not there, the resized length is not cut off, and what a
+    scale or a region makes of rows counts where it makes as many as there were.
 
         nearest         Gather(x, place)
         linear, cubic   sum over the taps of Gather(x, places) * shares
@@ -67,9 +54,9 @@ def resized_at_run_time(view: NodeView, em: Emitter) -> ir.Value | None:
     lines = _lines(view, numbers, data, dims)
     for line in lines:
         rows = cast(em, _count(em, line.after), _D.FLOAT)  # (after,)
-        x = _coordinates(view, numbers, line, rows)
+        x = coordinates(view, numbers, line, rows)
         if line.region is not None:
-            outside.append((line, _beyond(numbers, x, line.before)))
+            outside.append((line, beyond(numbers, x, line.before)))
         result = _resized(view, numbers, line, x, result, len(dims))
     result = cast(em, result, dtype)
     fill = view.attribute("extrapolation_value") if outside else None
@@ -83,7 +70,7 @@ def resized_at_run_time(view: NodeView, em: Emitter) -> ir.Value | None:
     return result
 
 
-def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ...]) -> list[_Line]:
+def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ...]) -> list[Line]:
     """Return the axes that may change their size."""
     em, names = numbers.em, view.facts.attributes
     given = view.attribute("axes") if "axes" in names else None
@@ -97,23 +84,23 @@ def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ..
         return em.op("Gather", value, em.constant(place, "axis"), dtype=dtype, hint=name)
 
     befores = [cast(em, size(em, dims[axis], data, axis), numbers.dtype) for axis in axes]
-    afters: list[ir.Value] = []
     if view.input("sizes") is None:
         scales = [looked_up("scales", place) for place in range(len(axes))]
-        for scale, before in zip(scales, befores, strict=True):
-            afters.append(cast(em, numbers.op("Mul", scale, before), _D.INT64))
+        lengths = [numbers.op("Mul", *pair) for pair in zip(scales, befores, strict=True)]
+        afters = [cast(em, length, _D.INT64) for length in lengths]
     else:
         afters = [cast(em, looked_up("sizes", place), _D.INT64) for place in range(len(axes))]
-        sizes = [cast(em, after, numbers.dtype) for after in afters]
-        scales = [numbers.op("Div", *pair) for pair in zip(sizes, befores, strict=True)]
+        lengths = [cast(em, after, numbers.dtype) for after in afters]
+        scales = [numbers.op("Div", *pair) for pair in zip(lengths, befores, strict=True)]
         policy = "stretch"
         if "keep_aspect_ratio_policy" in names:
             policy = view.string("keep_aspect_ratio_policy")
         if policy != "stretch":
             scale = numbers.op("Min" if policy == "not_larger" else "Max", *scales)
             scales = [scale] * len(axes)
-            rounded = (_rounded(numbers, numbers.op("Mul", scale, b), up=True) for b in befores)
-            afters = [cast(em, after, _D.INT64) for after in rounded]
+            lengths = [numbers.op("Mul", scale, before) for before in befores]
+            whole = (rounded(numbers, length, up=True) for length in lengths)
+            afters = [cast(em, after, _D.INT64) for after in whole]
     crops = view.string("coordinate_transformation_mode") == "tf_crop_and_resize"
     known = constant_floats(view.input("scales")) if view.input("sizes") is None else None
     lines = []
@@ -125,7 +112,8 @@ def _lines(view: NodeView, numbers: Numbers, data: ir.Value, dims: tuple[Dim, ..
             region = first, last
         elif known is not None and known.size == len(axes) and known.ravel()[place] == 1:
             continue
-        lines.append(_Line(axis, befores[place], afters[place], scales[place], region))
+        sizes = befores[place], afters[place], lengths[place]
+        lines.append(Line(axis, *sizes, scales[place], region))
     return lines
 
 
@@ -136,57 +124,8 @@ def _count(em: Emitter, count: ir.Value) -> ir.Value:
     return count_up(em, em.op("Reshape", count, em.constant([1], "one")))
 
 
-def _coordinates(view: NodeView, numbers: Numbers, line: _Line, i: ir.Value) -> ir.Value:
-    """Return the place in the source of each row of the result: (after,)."""
-    op = numbers.op
-    after = cast(numbers.em, line.after, numbers.dtype)
-    ends = op("Sub", line.before, 1)  # the last place of the source
-    last = op("Sub", after, 1)
-    several = op("Min", last, 1)  # 0 where there is one row alone, else 1
-    steps = op("Max", last, 1)
-    if line.region is not None:
-        start, stop = line.region
-        way = op("Mul", op("Mul", i, op("Sub", stop, start)), ends)
-        spread = op("Add", op("Mul", start, ends), op("Div", way, steps))
-        middle = op("Mul", op("Mul", op("Add", start, stop), 0.5), ends)
-        alone = op("Sub", 1, several)
-        return op("Add", op("Mul", spread, several), op("Mul", middle, alone))
-    mode = view.string("coordinate_transformation_mode")
-    if mode == "asymmetric":
-        x = op("Div", i, line.scale)
-    elif mode == "align_corners":
-        x = op("Div", op("Mul", i, ends), steps)
-    else:
-        x = op("Div", op("Add", i, 0.5), line.scale)
-        if mode == "half_pixel_symmetric":
-            adjustment = op("Div", after, op("Mul", line.scale, line.before))
-            offset = op("Mul", op("Div", line.before, 2), op("Sub", 1, adjustment))
-            x = op("Add", offset, x)
-        if mode != "tf_half_pixel_for_nn":
-            x = op("Sub", x, 0.5)
-        if mode == "pytorch_half_pixel":
-            x = op("Mul", x, several)
-    # A row whose axis keeps its size is itself, whatever rounding makes of it.
-    em = numbers.em
-    sides = (em.op(name, line.scale, numbers.constant(1), dtype=_D.BOOL) for name in _ORDERS)
-    differs = em.op("Or", *sides, dtype=_D.BOOL, hint="differs")
-    return where(em, em.op("Reshape", differs, em.constant([1]), dtype=_D.BOOL), x, i, "x")
-
-
-_ORDERS = ("Less", "Greater")
-_ABOUT = 1e-6
-"""How far from a half a coordinate may be for onnxruntime 1.32.0 to round it as one."""
-
-
-def _beyond(numbers: Numbers, x: ir.Value, before: ir.Value) -> ir.Value:
-    """Return where coordinates lie outside of the source: bool."""
-    below = numbers.is_greater(numbers.constant(0), x)
-    behind = numbers.is_greater(x, numbers.op("Sub", before, 1))
-    return numbers.em.op("Or", below, behind, dtype=_D.BOOL, hint="outside")
-
-
 def _resized(
-    view: NodeView, numbers: Numbers, line: _Line, x: ir.Value, data: ir.Value, rank: int
+    view: NodeView, numbers: Numbers, line: Line, x: ir.Value, data: ir.Value, rank: int
 ) -> ir.Value:
     mode = view.string("mode")
     last = numbers.op("Sub", line.before, 1)
@@ -195,7 +134,7 @@ def _resized(
         return cast(numbers.em, numbers.clip(places, 0, last), _D.INT64, "places")
 
     if mode == "nearest":
-        places = index(_nearest(numbers, view.string("nearest_mode"), x))
+        places = index(nearest(numbers, view.string("nearest_mode"), x))
         return _rows(numbers.em, data, places, line.axis)
     coefficient = view.attribute("cubic_coeff_a")
     a = float(coefficient) if isinstance(coefficient, (int, float)) else -0.75
@@ -222,7 +161,7 @@ def _rows(em: Emitter, data: ir.Value, places: ir.Value, axis: int) -> ir.Value:
 
 def _spread(
     numbers: Numbers,
-    line: _Line,
+    line: Line,
     x: ir.Value,
     data: ir.Value,
     rank: int,
@@ -273,25 +212,10 @@ def _keys(numbers: Numbers, distance: ir.Value, a: float) -> ir.Value:
 
 def _inside(numbers: Numbers, places: ir.Value, shares: ir.Value, before: ir.Value) -> ir.Value:
     """Return shares without those of places that the source does not have."""
-    beyond = cast(numbers.em, _beyond(numbers, places, before), numbers.dtype)
-    return numbers.op("Mul", shares, numbers.op("Sub", 1, beyond))
+    outside = cast(numbers.em, beyond(numbers, places, before), numbers.dtype)
+    return numbers.op("Mul", shares, numbers.op("Sub", 1, outside))
 
 
 def _whole(numbers: Numbers, shares: ir.Value, axis: int) -> ir.Value:
     """Return shares whose sum is 1."""
     return numbers.op("Div", shares, reduce(numbers.em, "ReduceSum", shares, [axis]))
-
-
-def _nearest(numbers: Numbers, mode: str, x: ir.Value) -> ir.Value:
-    if mode in ("floor", "ceil"):
-        return numbers.op(mode.capitalize(), x)
-    return _rounded(numbers, x, up=mode == "round_prefer_ceil")
-
-
-def _rounded(numbers: Numbers, x: ir.Value, *, up: bool) -> ir.Value:
-    """Return whole numbers, of what is about a half the upper or the lower one."""
-    em, low = numbers.em, numbers.op("Floor", x)
-    rest = numbers.op("Sub", x, low)  # is exact
-    bound = numbers.constant(0.5 - _ABOUT if up else 0.5 + _ABOUT)
-    more = cast(em, numbers.is_greater(rest, bound), numbers.dtype)
-    return numbers.op("Add", low, more)

@@ -229,4 +229,6 @@ def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> i
     total = size(em, window.total, window.keys, window.key_axis)
     missing = em.op("Sub", total, size(em, dims[-1], mask, len(dims) - 1), hint="missing")
     missing = em.op("Reshape", missing, em.constant([1], "one"), hint="missing")
-    return with_hidden_keys(em, bias, missing)
+    whole = with_hidden_keys(em, bias, missing)
+    whole.shape = ir.Shape([1] * (4 - len(dims)) + [*dims[:-1], window.total])
+    return whole
