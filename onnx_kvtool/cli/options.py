@@ -200,25 +200,21 @@ def static_option(command: F) -> F:
 
 def format_option(command: F) -> F:
     """Add `--format` as `output_format`."""
-    return option(
-        "--format",
-        "output_format",
-        type=Word(words(ReportFormat)),
-        default="text",
-        show_default=True,
-        help="Report as text on standard error, or as JSON on standard output.",
-        section="Output",
-    )(command)
+    return _format("Report as text on standard error, or as JSON on standard output.")(command)
 
 
 def data_format_option(command: F) -> F:
     """Add `--format` as `output_format`, for a command whose text is data as well."""
+    return _format("Print text, or JSON; both on standard output.")(command)
+
+
+def _format(help: str) -> Callable[[F], F]:
     return option(
         "--format",
         "output_format",
         type=Word(words(ReportFormat)),
         default="text",
         show_default=True,
-        help="Print text, or JSON; both on standard output.",
+        help=help,
         section="Output",
-    )(command)
+    )
