@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 import onnx_ir as ir
@@ -23,8 +23,12 @@ from onnx_kvtool.symbolic.dims import Dim
 from onnx_kvtool.symbolic.expression import Expr
 
 __all__ = [
+    "GROWN",
+    "LONGER",
+    "Grown",
     "RaiseOutcome",
     "RaiseSettings",
+    "Size",
     "WindowRead",
     "scopes_of",
     "token_count",
@@ -54,6 +58,47 @@ class RaiseSettings:
     contrib: ContribChoice = "keep"
     dims: Mapping[str, int] = field(default_factory=dict)
     static: bool = False
+
+
+Size = int | None
+"""A size as a number, `GROWN`, `LONGER`, or None for any other."""
+
+GROWN = -1
+"""In the place of the size of an axis: the rows in use."""
+
+LONGER = -2
+"""That of the last axis of one input, at least as long as the rows in use that are looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """What is known of values while caches still grow.
+
+    Attributes:
+        shapes: The sizes of each value of the main graph, in numbers.
+        types: Their element types.
+        dims: Sizes that the result has in place of names.
+        caches: The cache of which a value is the rows in use.
+    """
+
+    shapes: Mapping[ir.Value, tuple[Size, ...]]
+    types: Mapping[ir.Value, ir.DataType]
+    dims: Mapping[str, int]
+    caches: Mapping[ir.Value, ir.Value] = field(default_factory=dict)
+
+    def with_caches(self, cut: Iterable[tuple[ir.Value, ir.Value, ir.Value]]) -> Grown:
+        """Return the same once caches have a capacity.
+
+        Args:
+            cut: What held the rows in use before, what does now, and the cache that it is cut of.
+        """
+        shapes, types, caches = dict(self.shapes), dict(self.types), dict(self.caches)
+        for old, rows, cache in cut:
+            if old in shapes:
+                shapes[rows], caches[rows] = shapes[old], cache
+                if old in types:
+                    types[rows] = types[old]
+        return Grown(shapes, types, self.dims, caches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +144,8 @@ class RaiseOutcome(RaiseReport):
         masks: Of each Attention that was written, what its mask holds and how many queries it has,
             where that is known.
         columns: Columns of inputs that say something of each key, where masks have fixed sizes.
+        grown: Which values are as long as the rows in use, where all sizes are to be numbers.
+        in_use: The rows in use after a step, (1,), where caches got a capacity.
         windows: What a model reads of windows that became circular caches, by the value that joins
             rows from before a step and new ones.
         places: Where nodes stood in the source, where an earlier stage may have moved them.
@@ -110,6 +157,8 @@ class RaiseOutcome(RaiseReport):
     equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
     masks: dict[ir.Node, tuple[MaskFunction, Expr]] = field(default_factory=dict)
     columns: dict[ir.Value, int] = field(default_factory=dict)
+    grown: Grown | None = None
+    in_use: ir.Value | None = None
     windows: dict[ir.Value, WindowRead] = field(default_factory=dict)
     places: Mapping[ir.Node, Location] = field(default_factory=dict)
 

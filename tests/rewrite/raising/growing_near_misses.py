@@ -125,7 +125,8 @@ NEAR_MISSES = {
         _masked("next = Add (at, one) seen = LessOrEqual (keys, next)"), static=True
     ),
     "causal, and one key less, but the first": NearMiss(
-        _masked("early = Less (keys, at) first = Equal (keys, zero) seen = Or (early, first)")
+        _masked("early = Less (keys, at) first = Equal (keys, zero) seen = Or (early, first)"),
+        static=True,
     ),
     "causal from the past alone": NearMiss(_masked("seen = LessOrEqual (keys, p)"), static=True),
     "causal at twice the query": NearMiss(
@@ -138,7 +139,8 @@ NEAR_MISSES = {
         _masked(
             "early = LessOrEqual (keys, at) late = Not (early) first = Equal (keys, zero)"
             " seen = Or (late, first)"
-        )
+        ),
+        static=True,
     ),
     "a window of four": NearMiss(
         _masked(
@@ -165,20 +167,22 @@ NEAR_MISSES = {
         _masked(
             "apart = Sub (keys, at) away = Abs (apart) near = Less (away, four)"
             " early = LessOrEqual (keys, at) seen = Or (near, early)"
-        )
+        ),
+        static=True,
     ),
     "every second key": NearMiss(
         _masked(
             "apart = Sub (at, keys) odd = Mod (apart, two) even = Equal (odd, zero)"
             " early = LessOrEqual (keys, at) seen = And (early, even)"
-        )
+        ),
+        static=True,
     ),
     "causal and padding": NearMiss(
         _masked("early = LessOrEqual (keys, at) seen = And (early, token)", padded=True),
         static=True,
     ),
     "causal or padding": NearMiss(
-        _masked("early = LessOrEqual (keys, at) seen = Or (early, token)", padded=True)
+        _masked("early = LessOrEqual (keys, at) seen = Or (early, token)", padded=True), static=True
     ),
     "padding of the query": NearMiss(
         _masked(
@@ -188,6 +192,7 @@ NEAR_MISSES = {
             " seen = And (early, some)",
             padded=True,
         ).replace(_COUNTS, f"{_COUNTS} m1 = Shape <start = 1> (attention_mask)"),
+        static=True,
     ),
     "padding of the other sequence": NearMiss(
         _masked(
@@ -196,7 +201,8 @@ NEAR_MISSES = {
             " other = Gather <axis = 0> (token, turned_over)"
             " early = LessOrEqual (keys, at) either = Or (early, other) seen = And (early, either)",
             padded=True,
-        )
+        ),
+        static=True,
     ),
     "padding from the last column to the first": NearMiss(
         _masked(
@@ -211,22 +217,26 @@ NEAR_MISSES = {
             " some = Unsqueeze (many, a12) early = LessOrEqual (keys, at)"
             " seen = And (early, some)",
             padded=True,
-        )
+        ),
+        static=True,
     ),
     "ALiBi": NearMiss(
         f"{_ALL} {_COUNTS} {_ATTEND} apart = Sub (keys, at) away = Cast <to = 1> (apart)"
         f" tilt = Mul (away, slopes) seen = LessOrEqual (keys, at) hides = Where (seen, tilt, low)"
-        f" x = Add (scores, hides) {_END}"
+        f" x = Add (scores, hides) {_END}",
+        static=True,
     ),
     "ALiBi with the slopes in the other order": NearMiss(
         f"{_ALL} {_COUNTS} {_ATTEND} apart = Sub (keys, at) away = Cast <to = 1> (apart)"
         f" steep = Slice (slopes, last, front, c1, last) tilt = Mul (away, steep)"
         f" seen = LessOrEqual (keys, at) hides = Where (seen, tilt, low)"
-        f" x = Add (scores, hides) {_END}"
+        f" x = Add (scores, hides) {_END}",
+        static=True,
     ),
     "ALiBi from the first key of a step": NearMiss(
         f"{_ALL} {_COUNTS} {_ATTEND} apart = Sub (keys, i) away = Cast <to = 1> (apart)"
-        f" tilt = Mul (away, slopes) x = Add (scores, tilt) {_END}"
+        f" tilt = Mul (away, slopes) x = Add (scores, tilt) {_END}",
+        static=True,
     ),
     "keys repeated in the other order": NearMiss(
         _masked(_CAUSAL).replace(_repeats(), _repeats(keys=1)), fused=0
@@ -290,7 +300,8 @@ NEAR_MISSES = {
     "keys rotated by how many tokens the mask counts": NearMiss(
         f"{_COUNTS} m1 = Shape <start = 1> (attention_mask)"
         " counted = CumSum (attention_mask, one) fresh = Slice (counted, p1, m1, c1)"
-        f" {_ROTATED.replace('PLACES', 'fresh')} {_GROW} {_ATTEND} {_CAUSAL} {_SHOWN} {_END}"
+        f" {_ROTATED.replace('PLACES', 'fresh')} {_GROW} {_ATTEND} {_CAUSAL} {_SHOWN} {_END}",
+        static=True,
     ),
     "the cache rotated as a whole when it is read": NearMiss(
         f"{_ALL} {_COUNTS} place = Gather (angles, keys)"
@@ -332,6 +343,39 @@ NEAR_MISSES = {
         .replace("(past_v, v)", "(past_v, v6)")
         .replace(_NEW, f"{_NEW} v6 = Slice (k, c0, c6, c3)"),
         static=True,
+    ),
+    "the sizes of the mask, handed out": NearMiss(
+        _masked(
+            "early = LessOrEqual (keys, at) seen = And (early, token)"
+            " z = Shape (attention_mask) u = Shape <start = 1> (told)",
+            padded=True,
+        ),
+        outputs="int64[2] z, int64[1] u",
+        static=True,
+    ),
+    "the last column of the mask, handed out": NearMiss(
+        _masked(
+            "early = LessOrEqual (keys, at) seen = And (early, token)"
+            " z = Gather <axis = 1> (attention_mask, last)",
+            padded=True,
+        ),
+        outputs="int64[B,1] z",
+        static=True,
+    ),
+    "how many tokens the mask counts, handed out": NearMiss(
+        _masked(
+            "early = LessOrEqual (keys, at) seen = And (early, token)"
+            " z = ReduceSum (attention_mask, c1)",
+            padded=True,
+        ),
+        outputs="int64[B,1] z",
+    ),
+    "the whole mask, handed out": NearMiss(
+        _masked(
+            "early = LessOrEqual (keys, at) seen = And (early, token) z = Neg (attention_mask)",
+            padded=True,
+        ),
+        outputs="int64[B,M] z",
     ),
     "branches that append in two orders": NearMiss(
         _GROWN_IF.format("(past_k, n)", "(m, past_k)"), raised=1, fused=0, inputs="bool new_go"

@@ -25,7 +25,7 @@ from onnx_kvtool.rewrite.engine.forms import unsqueeze, where
 from onnx_kvtool.symbolic.atoms import Coordinate
 from onnx_kvtool.symbolic.expression import Expr
 
-__all__ = ["FIXED", "Columns", "emit_fixed_mask", "emit_mask_of"]
+__all__ = ["FIXED", "Columns", "emit_fixed_mask", "emit_hidden", "emit_mask_of"]
 
 FIXED = "onnx_kvtool.fixed_mask"
 """Key of the metadata of nodes that read an input column by column, for as long as it is edited."""
@@ -84,6 +84,30 @@ def emit_fixed_mask(
         return emit_mask_of(found, dtype, columns, em)
 
     return em.once(("fixed mask", found, dtype, capacity, queries, count), build)
+
+
+def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> ir.Value:
+    """Return a mask of which rows that are not in use are hidden as well, (B or 1, H or 1, L, C).
+
+    Args:
+        mask: The mask, of the same shape; what it says of these rows is nothing.
+        capacity: Rows of the cache, C.
+        count: The rows in use after the step: (1,), int64.
+        em: Where to build.
+    """
+    dtype = mask.dtype
+    assert dtype is not None
+    boolean = ir.DataType.BOOL
+
+    def build() -> ir.Value:
+        keys = em.constant(np.arange(capacity, dtype=np.int64), "keys")
+        in_use = em.op("Less", keys, count, dtype=boolean, hint="in_use")
+        if dtype == boolean:
+            return em.op("And", mask, in_use, dtype=boolean, hint="is_seen")
+        never = em.constant(np.array(-np.inf).astype(dtype.numpy()), "mask")
+        return where(em, in_use, mask, never, hint="mask")
+
+    return em.once(("hidden columns", mask, capacity, count), build)
 
 
 def emit_mask_of(

@@ -17,15 +17,16 @@ from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention
 from onnx_kvtool.rewrite.raising.attention.circular import read_circular
-from onnx_kvtool.rewrite.raising.attention.fixed_mask import FIXED, emit_fixed_mask
+from onnx_kvtool.rewrite.raising.attention.fixed_mask import FIXED, emit_fixed_mask, emit_hidden
 from onnx_kvtool.rewrite.raising.attention.functions import open_functions
 from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, WHY_WHOLE, read_in_use
 from onnx_kvtool.rewrite.raising.attention.proving import prove_all
-from onnx_kvtool.rewrite.raising.attention.whole import WholeMask, read_whole
+from onnx_kvtool.rewrite.raising.attention.whole import WholeMask, Wide, read_whole, read_wide
 from onnx_kvtool.rewrite.raising.attention.writing import write
+from onnx_kvtool.rewrite.raising.columns.widening import Widening, widen
 from onnx_kvtool.rewrite.raising.growing.window import is_rolling
 from onnx_kvtool.rewrite.raising.in_functions import remove_tags
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, scopes_of
+from onnx_kvtool.rewrite.raising.stage import GROWN, RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import Writer
@@ -208,26 +209,69 @@ def _widen(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome) -> b
     # Attention of the source may have a mask that is shorter than its keys.
     written = {done.location for done in outcome.attention}
     old: list[ir.Node] = []
+    found = _columns(model, settings, outcome, scopes[model.graph])
     for _, _, node in list(nodes(model)):
         is_written = node in outcome.places and outcome.places[node] in written
-        if not is_written or node.op_type != "Attention" or node.graph not in scopes:
+        if node.op_type != "Attention" or node.graph not in scopes:
             continue
-        unread = read_whole(node, target, scopes[node.graph], _fixed_mask(node, settings, outcome))
+        if not is_written and (len(node.inputs) <= _MASK or node.inputs[_MASK] not in found.wide):
+            continue
+        mask_of = _fixed_mask(node, settings, outcome, found.wide)
+        unread = read_whole(node, target, scopes[node.graph], mask_of)
+        if unread is None and mask_of is not None and outcome.in_use is not None:
+            wide = Wide(found.wide, outcome.in_use)
+            unread = read_wide(node, target, scopes[node.graph], wide, mask_of)
         if unread is not None:
             old += unread
             how = "mask" if node.inputs[_MASK] is not None else "number of rows in use"
             sentence = f"rows of the caches that are not in use are hidden by the {how}"
-            outcome.tell(node, sentence, form="full")
-    outcome.removed += remove_dead(old)
+            if is_written:
+                outcome.tell(node, sentence, form="full")
+    outcome.removed += remove_dead([*old, *found.old])
+    remove_dead(found.new)
+    if isinstance(settings.capacity, int) and outcome.grown is not None:
+        for value in model.graph.inputs:
+            if GROWN in outcome.grown.shapes.get(value, ()):
+                outcome.columns.setdefault(value, settings.capacity)
+            for reader in {n for n, _ in value.uses()}.intersection(found.new):
+                reader.metadata_props[FIXED] = "1"
+                outcome.columns.setdefault(value, settings.capacity)
+    outcome.notes += [
+        f"{place}: {why}, so that it stays as long as the rows in use"
+        for place, node, why in found.stuck
+        if node.graph is not None and _is_read(node)
+    ]
     _fix_columns(model, outcome)
-    return bool(old)
+    return bool(old or found.new)
 
 
-def _fixed_mask(node: ir.Node, settings: RaiseSettings, outcome: RaiseOutcome) -> WholeMask | None:
+def _columns(
+    model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome, scope: ScopedValues
+) -> Widening:
+    """Make what is as long as the rows in use as long as the caches, where sizes are numbers."""
+    capacity = settings.capacity
+    if outcome.grown is None or outcome.in_use is None or not isinstance(capacity, int):
+        return Widening()
+    opset = max(model.opset_imports[""], settings.opset)
+    return widen(model.graph, outcome.grown, capacity, outcome.in_use, opset, scope)
+
+
+def _fixed_mask(
+    node: ir.Node,
+    settings: RaiseSettings,
+    outcome: RaiseOutcome,
+    wide: Mapping[ir.Value, ir.Value],
+) -> WholeMask | None:
     """Return what writes the mask of an Attention with fixed sizes; None where nothing does."""
     capacity, known = settings.capacity, outcome.masks.get(node)
-    if not settings.static or known is None or not isinstance(capacity, int):
+    if not settings.static or not isinstance(capacity, int):
         return None
+    if known is None:
+        given = node.inputs[_MASK] if len(node.inputs) > _MASK else None
+        held = None if given is None else wide.get(given)
+        if held is None:
+            return None
+        return lambda mask, count, em: emit_hidden(held, capacity, count, em)
     function, queries = known
     length = bind_dim(queries.number or text(queries), settings.dims)
     if not isinstance(length, int):

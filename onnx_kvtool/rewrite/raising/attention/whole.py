@@ -16,7 +16,7 @@ with caches of zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -31,7 +31,7 @@ from onnx_kvtool.rewrite.raising.cuts import bounds_along, constants
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.expression import integer
 
-__all__ = ["WholeMask", "read_whole"]
+__all__ = ["WholeMask", "Wide", "read_whole", "read_wide"]
 
 _ROWS = 2
 _MASK, _COUNT = 3, 6
@@ -101,6 +101,60 @@ def read_whole(
     for index, value in ((1, keys.cache), (2, values.cache), last):
         node.replace_input_with(index, value)
     return old
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """What is as long as the caches.
+
+    Attributes:
+        values: Of values that are as long as the rows in use, those that are as long as the caches.
+        count: The rows in use after the step: (1,), int64.
+    """
+
+    values: Mapping[ir.Value, ir.Value]
+    count: ir.Value
+
+
+def read_wide(
+    node: ir.Node, opset: int, scope: ScopedValues, wide: Wide, mask_of: WholeMask
+) -> list[ir.Node] | None:
+    """Let an Attention with a mask read what is computed of whole caches, in place.
+
+    Args:
+        node: An Attention whose mask is as long as its keys.
+        opset: Version of the default domain of the result.
+        scope: The scope of its graph.
+        wide: What is as long as the caches.
+        mask_of: What writes the mask.
+
+    Returns:
+        The nodes that may be read by nobody now; None where it reads something else, or hides keys
+        by something else than a mask.
+    """
+    try:
+        view = Attention(node, opset)
+    except MalformedNode:
+        return None
+    mask, graph = view.attn_mask, node.graph
+    if mask is None or view.is_causal or view.nonpad_kv_seqlen is not None or graph is None:
+        return None
+    if view.past_key is not None or set(view.outputs) != {"Y"} or max(_windows(view)) >= 0:
+        return None
+    keys, values = wide.values.get(view.key), wide.values.get(view.value)
+    if keys is None or values is None:
+        return None
+    em = Emitter(scope, opset, node.name or "kvtool/attention")
+    made = mask_of(mask, wide.count, em)
+    graph.insert_before(node, em.commit())
+    old = [p for v in (view.key, view.value, mask) if (p := v.producer()) is not None]
+    for index, value in ((1, keys), (2, values), (_MASK, made)):
+        node.replace_input_with(index, value)
+    return old
+
+
+def _windows(view: Attention) -> tuple[int, int]:
+    return view.left_window, view.right_window
 
 
 def _is_counted(view: Attention, keys: _Part, opset: int) -> bool:

@@ -39,6 +39,8 @@ class Edit:
         length: Rows in use before the step, (1,); known once `begin` is done.
         number: The same, ().
         starts: The first new row of each sequence, (B,), of each cache.
+        total: Rows in use after the step, (1,); known once a cache is read that has its capacity.
+        cut: What held the rows in use in the source, what does now, and the cache it is cut of.
         lengths: Rows that a past has before the step, (1,) and (), where that is another number.
     """
 
@@ -53,6 +55,8 @@ class Edit:
     length: ir.Value = field(init=False)
     number: ir.Value = field(init=False)
     starts: dict[Growth, ir.Value] = field(default_factory=dict)
+    total: ir.Value | None = None
+    cut: list[tuple[ir.Value, ir.Value, ir.Value]] = field(default_factory=list)
     lengths: dict[ir.Value, tuple[ir.Value, ir.Value]] = field(default_factory=dict)
     _folder: Folder = field(default_factory=Folder)
     _rows: dict[ir.Node, dict[int, ir.Value]] = field(default_factory=dict)
@@ -146,6 +150,7 @@ class Edit:
             rows = self._in_use(em, growth, end, present)
             rows.type = grown.type or rows.type
             rows.shape = self._shape_in_use(grown, growth, end)
+            self.cut.append((grown, rows, present))
             self._count(grown, rows, growth.axis)
             ir.convenience.replace_all_uses_with(grown, rows, replace_graph_outputs=True)
             if grown is output:
@@ -189,6 +194,7 @@ class Edit:
             added = em.op("Shape", end.new, attributes=limits, hint="rows")
             total = em.op("Add", self.length, added, hint="rows")
         dtype = present.dtype or ir.DataType.UNDEFINED
+        self.total = total
         first, axes = em.constant([0], "first"), em.constant([axis], "axes")
         return em.op("Slice", present, first, total, axes, dtype=dtype, hint="rows_in_use")
 

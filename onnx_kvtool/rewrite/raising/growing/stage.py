@@ -17,6 +17,7 @@ from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
+from onnx_kvtool.rewrite.raising.columns.grown import grown_values
 from onnx_kvtool.rewrite.raising.growing.attended import check_attention
 from onnx_kvtool.rewrite.raising.growing.circulate import Circulating
 from onnx_kvtool.rewrite.raising.growing.edit import Edit
@@ -86,6 +87,11 @@ def raise_growing(model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcom
         if not growths and not windows:
             return False
         outcome.blocked = objections(model, "raise")
+        steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None}
+        if settings.static and isinstance(settings.capacity, int) and len(steps) == 1:
+            step = steps.pop()
+            if step is not None:
+                outcome.grown = grown_values(model, sizes, step, settings.dims)
         if not outcome.blocked:
             _edit(model, settings, growths, windows, sizes, position, outcome)
     finally:
@@ -200,6 +206,9 @@ def _edit(
             )
         outcome.caches.append(RaisedCache(past, names[0][1], capacity, "linear", _source(growth)))
     edit.finish()
+    outcome.in_use = edit.total
+    if outcome.grown is not None:
+        outcome.grown = outcome.grown.with_caches(edit.cut)
     name_lengths(model, edit.scopes, sizes, position)
     forget_lengths(edit.scopes, windows)
     for window in windows:

@@ -1,0 +1,153 @@
+"""Values that are as long as the rows in use, made as long as a cache: no size of them changes.
+
+    wide[b, i, j] = value[b, i, j]     for j < n, the rows in use after the step
+                  = anything           for the others
+
+A value is wide if it has C in the place of n, along every axis that is n long, and holds the same
+wherever both have an element. That goes from the operands of a node to its result wherever the
+result does not look at elements behind others: elementwise, moved, counted up, summed from the
+front. Where a node reads a part that is not as long as the rows in use, such as the last rows, its
+result is that of the source. Masks of Attention hide the rows that are not in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
+from onnx_kvtool.rewrite.raising.columns.rules import rule_of
+from onnx_kvtool.rewrite.raising.columns.state import Stuck, Widened, is_grown
+from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
+
+__all__ = ["Widening", "widen"]
+
+
+@dataclass(slots=True)
+class Widening:
+    """What came of it.
+
+    Attributes:
+        wide: The wide form of each value that has one.
+        stuck: The nodes of which no wide form is known, where they are, and why.
+        old: Nodes that may be read by nobody now.
+        new: The nodes that were added.
+    """
+
+    wide: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    stuck: list[tuple[Location, ir.Node, str]] = field(default_factory=list)
+    old: list[ir.Node] = field(default_factory=list)
+    new: list[ir.Node] = field(default_factory=list)
+
+
+def widen(
+    graph: ir.Graph, grown: Grown, capacity: int, count: ir.Value, opset: int, scope: ScopedValues
+) -> Widening:
+    """Write the wide form of all values of a graph that are as long as the rows in use, in place.
+
+    Whoever reads how many rows are in use off one of them reads `count`.
+
+    Args:
+        graph: The main graph of a model whose caches have a capacity.
+        grown: Which values these are.
+        capacity: C.
+        count: n, the rows in use after the step: (1,), int64; it is computed in front of all else.
+        opset: Version of the default domain of the result.
+        scope: The scope of the graph.
+    """
+    found, shapes, folder = Widening(), grown.shapes, Folder()
+    _declare(grown)
+    count.shape = ir.Shape([1])
+    for value in graph.inputs:
+        if is_grown(shapes.get(value, ())):
+            found.wide[value] = value
+    found.wide.update(grown.caches)
+    for index, node in enumerate(list(graph)):
+        operands = [v for v in node.inputs if v is not None and is_grown(shapes.get(v, ()))]
+        results = [v for v in node.outputs if is_grown(shapes.get(v, ()))]
+        if node.domain != "" or not (operands or results) or node.outputs[0] in found.wide:
+            continue
+        read = any(value.uses() or value.is_graph_output() for value in node.outputs)
+        if node.op_type == "Attention" or not (read or results):
+            continue
+        place = Location.of(scope.graph.name or "", node, index)
+        if node.op_type == "Shape" and operands and LONGER in shapes[operands[0]]:
+            text = "`Shape` reads a length that is not that of the rows in use"
+            found.stuck.append((place, node, text))
+            continue
+        if node.op_type == "Shape" and operands:
+            _count(node, shapes[operands[0]], count, opset, scope)
+            found.old.append(node)
+            continue
+        if any(value not in found.wide for value in operands) or len(node.outputs) != 1:
+            continue  # which is said of what it reads
+        em = Emitter(scope, opset, node.name or "kvtool/columns")
+        state = Widened(em, grown, found.wide, capacity, count, folder)
+        try:
+            rule = rule_of(node)
+            wide = rule(NodeView(node, opset if node.version is None else node.version), state)
+        except (Stuck, MalformedNode) as why:
+            em.discard()
+            found.stuck.append((place, node, str(why)))
+            continue
+        added = em.commit()
+        found.new += added
+        graph.insert_after(node, added)
+        output = node.outputs[0]
+        if results:
+            found.wide[output] = wide
+            wide.shape = ir.Shape(state.target(output))
+            found.old.append(node)
+        elif wide is not output:
+            _replace(output, wide)
+            found.old.append(node)
+    return found
+
+
+def _declare(grown: Grown) -> None:
+    """Write on values what is known of them and is a number, for rules that ask what they hold."""
+    for value, sizes in grown.shapes.items():
+        if value.type is None and value in grown.types:
+            value.type = ir.TensorType(grown.types[value])
+        if value.shape is None and all(size is not None and size >= 0 for size in sizes):
+            value.shape = ir.Shape(sizes)
+
+
+def _count(
+    node: ir.Node, sizes: Sequence[Size], count: ir.Value, opset: int, scope: ScopedValues
+) -> None:
+    """Let those who read the sizes of a value read how many rows are in use."""
+    em = Emitter(scope, opset, node.name or "kvtool/columns")
+    first, last = (node.attributes.get(name) for name in ("start", "end"))
+    low = 0 if first is None else first.as_int()
+    high = len(sizes) if last is None else last.as_int()
+    source = node.inputs[0]
+    pieces = []
+    for axis in range(len(sizes))[slice(low, high)]:
+        size, limits = sizes[axis], {"start": axis, "end": axis + 1}
+        if size is None:
+            pieces.append(em.op("Shape", source, attributes=limits))
+        else:
+            pieces.append(count if size == GROWN else em.constant([size], "size"))
+    output = node.outputs[0]
+    new = em.op("Concat", *pieces, attributes={"axis": 0}) if len(pieces) > 1 else pieces[0]
+    if output.is_graph_output() and new in pieces:
+        new = em.op("Identity", new)  # which has a name of its own
+    new.shape = ir.Shape([len(pieces)])
+    graph = node.graph
+    assert graph is not None
+    graph.insert_after(node, em.commit())
+    _replace(output, new)
+
+
+def _replace(old: ir.Value, new: ir.Value) -> None:
+    """Let a value take the place of another, under the name of an output where it is one."""
+    if old.is_graph_output():
+        new.name, old.name = old.name, None
+    new.shape = old.shape or new.shape
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
