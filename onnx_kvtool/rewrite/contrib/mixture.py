@@ -259,10 +259,9 @@ class _Mixture:
             parts = em.multi("Split", both, em.constant([inner, inner], "halves"),
                              attributes={"axis": 1}, dtypes=(op.dtype, op.dtype))  # fmt: skip
             return self._gated(op, parts[0], parts[1])
-        pairs = op("Reshape", both, em.constant([slots.count, inner, 2, -1], "shape"))
         gate, linear = (
-            op("Gather", pairs, em.constant(index, "index"), attributes={"axis": 2})
-            for index in (0, 1)
+            op("Slice", both, *(em.constant([at], "bound") for at in (first, 2 * inner, 1, 2)))
+            for first in (0, 1)
         )
         return self._gated(op, gate, linear)
 
