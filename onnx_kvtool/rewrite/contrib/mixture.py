@@ -278,13 +278,16 @@ class _Mixture:
         )
         is_later = view.integer("swiglu_limit_after_activation") != 0
         top = None if limit is None else _number(em, limit, op.dtype)
+        # Not Min and Max: of float16 they spoil other values in onnxruntime 1.17.3 to 1.19.2. With
+        # both bounds: 1.19.2 takes 0 for one of float16 that is absent.
+        lowest = _number(em, -np.inf, op.dtype)
         if top is not None:
-            linear = op("Min", op("Max", linear, _number(em, -(limit or 0.0), op.dtype)), top)
-            gate = gate if is_later else op("Min", gate, top)
+            linear = op("Clip", linear, _number(em, -(limit or 0.0), op.dtype), top)
+            gate = gate if is_later else op("Clip", gate, lowest, top)
         turned = gate if alpha in (None, 1.0) else op("Mul", gate, _number(em, alpha, op.dtype))
         swish = op("Mul", gate, op("Sigmoid", turned))
         if top is not None and is_later:
-            swish = op("Min", swish, top)
+            swish = op("Clip", swish, lowest, top)
         shifted = op("Add", linear, _number(em, beta, op.dtype)) if beta else linear
         return op("Mul", swish, shifted, hint="gated")
 
