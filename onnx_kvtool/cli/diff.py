@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -62,7 +63,7 @@ class _DiffCommand(KvtoolCommand):
             given = args[-count:]
             if len(args) >= count and _are_from_git(given):
                 ctx.meta[_GIT] = (given[0], given[7] if count == 9 else given[0])
-                args = [*args[:-count], given[1], given[4]]
+                args = [*args[:-count], *map(_from_git, (given[1], given[4]))]
                 break
         return super().parse_args(ctx, args)
 
@@ -79,6 +80,11 @@ _SUFFIXES: dict[DiffFormat, str] = {
 def _are_from_git(given: list[str]) -> bool:
     hashes, modes = (given[2], given[5]), (given[3], given[6])
     return all(map(_HEX.fullmatch, hashes)) and all(map(_MODE.fullmatch, modes))
+
+
+def _from_git(path: str) -> str:
+    """Return the path of a file, or the one name for no file, which is another on Windows."""
+    return _NOTHING if path.lower() in (_NOTHING, os.devnull) else path
 
 
 def _model(name: str) -> Callable[[F], F]:
@@ -131,15 +137,16 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
     at a time. As the external diff driver of git (`git config diff.onnx.command "kvtool diff"`), it
     takes git's arguments, and exits with 0 when models differ.
     """
+    names = context.meta.get(_GIT)
     for model in (options["old"], options["new"]):
-        check_source(model, remote=True)
+        if not names or model != _NOTHING:
+            check_source(model, remote=True)
     name = f"kvtool-diff{_SUFFIXES[output_format]}"
     options["output"] = report_place(options["output"], None, name)
 
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.diff import DiffRequest, added_or_removed, run
 
-    names = context.meta.get(_GIT)
     request = DiffRequest(**options, may_lack_data=names is not None)
     with shown_progress() as progress:
         if names and _NOTHING in (request.old, request.new):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +73,18 @@ def test_models_in_memory_and_one_without_room(root: Path) -> None:
 def test_a_process_that_ends_is_a_failure(root: Path) -> None:
     worker = Worker(str(root / LLAMA), "a model", capacity=9, threads=1, dims={})
     worker._process.kill()
-    with pytest.raises(kv.KvtoolError, match="the process that ran `a model` ended with -9"):
+    with pytest.raises(kv.KvtoolError, match=r"that ran `a model` ended with (-9|1)$"):
         worker.round(np.array([[1]]), 1, 2)
     worker.close()
+
+
+def test_where_no_process_can_be_started_the_report_says_so(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(root / "no-python"))
+    report = kv.bench(root / LLAMA, prompt=3, tokens=2, rounds=1)
+    (failure,) = [run.failure for run in report.runs]
+    assert failure == f"no process can be started to run `{root / LLAMA}`: {os.strerror(2)}"
 
 
 @pytest.mark.long

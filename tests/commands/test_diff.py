@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from onnx import numpy_helper
 
 import onnx_kvtool as kv
+from onnx_kvtool.cli import diff as diff_cli
 from onnx_kvtool.commands import diff as diff_command
 
 pytestmark = pytest.mark.long
@@ -269,6 +271,19 @@ def test_git_calls_it_for(kvtool, arguments: tuple[str, ...], lines: list[str]) 
     assert "models/a.onnx" in result.stdout.splitlines()[0]
     for line in lines:
         assert line in result.stdout
+
+
+@pytest.mark.parametrize("nothing", ["/dev/null", "nul", "NUL"])
+def test_git_for_windows_calls_it_for_a_file_that_came(
+    kvtool, monkeypatch: pytest.MonkeyPatch, nothing: str
+) -> None:
+    def check_source(path: str, *, remote: bool) -> None:
+        assert path == str(LLAMA), "no other file is there"
+
+    monkeypatch.setattr(os, "devnull", "nul")
+    monkeypatch.setattr(diff_cli, "check_source", check_source)
+    result = kvtool("diff", "m.onnx", nothing, ".", ".", LLAMA, "1" * 40, "100644")
+    assert (result.exit_code, "added: " in result.stdout) == (0, True), result.output
 
 
 def test_git_has_each_model_read_once(kvtool, tmp_path: Path, monkeypatch) -> None:

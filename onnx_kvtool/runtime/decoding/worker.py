@@ -20,7 +20,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.runtime.decoding.decoder import Decoder, likeliest
 from onnx_kvtool.runtime.decoding.feeds import Tokens
 from onnx_kvtool.runtime.decoding.kept import Form
-from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import peak_memory, used_memory
 
 __all__ = ["Loaded", "Round", "Worker", "main"]
@@ -73,6 +73,7 @@ class Worker:
         loaded: What is known of the decoder.
 
     Raises:
+        RuntimeUnavailable: If no process can be started.
         KvtoolError: Whatever loading the model raises.
     """
 
@@ -87,12 +88,17 @@ class Worker:
     ) -> None:
         self._name = name
         path = os.pathsep.join(part for part in sys.path if part)
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import main; main()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import main; main()"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        except OSError as error:  # as where Python is embedded
+            raise RuntimeUnavailable(
+                f"no process can be started to run `{name}`: {error.strerror or error}"
+            ) from error
         try:
             self.loaded: Loaded = self._ask((model, capacity, threads, dict(dims)))
         except BaseException:
