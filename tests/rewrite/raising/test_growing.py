@@ -130,15 +130,6 @@ def test_names_order_and_types_stay(name: str) -> None:
             assert b.dim_value == ROWS if value.name in caches and axis == 2 else a == b
 
 
-@pytest.mark.long
-def test_a_step_past_the_capacity_fails_and_says_so() -> None:
-    source = read("growing/llama__optimum")
-    result, _ = raised(source, capacity=6)
-    assert not differences(source, result, 6, 1, plan=(5, 1))
-    with pytest.raises(Exception, match="exceeds max_sequence_length"):
-        differences(source, result, 6, 1, plan=(5, 1, 1))
-
-
 @pytest.mark.exhaustive
 @pytest.mark.long
 def test_a_name_makes_a_dimension() -> None:
@@ -183,15 +174,6 @@ def test_rows_in_use_have_a_name_that_inputs_know(name: str, length: str) -> Non
 def test_what_no_capacity_can_be(capacity: int | str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         raised(read("growing/llama__optimum"), capacity=capacity)
-
-
-@pytest.mark.long
-def test_without_a_capacity_the_flag_is_named() -> None:
-    _, report = kv.raise_(read("growing/llama__optimum"), verify=False)
-    assert [one.code for one in report.refused] == ["growing-cache"] * 4
-    assert "`--capacity`" in report.refused[0].message
-    with pytest.raises(kv.Refused):
-        kv.raise_(read("growing/llama__optimum"), require_all=True, verify=False)
 
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -241,6 +223,38 @@ WRITTEN: dict[str, str] = {
         new = Slice (new_x, zero, end, two)
         rows = Neg (new) present = Concat <axis = 2> (past, rows) y = Neg (present) }}""",
 }
+
+
+@pytest.mark.parametrize("name", ["written", *rest("growing/llama__optimum")])
+def test_a_step_past_the_capacity_fails_and_says_so(name: str) -> None:
+    source = written_or_read(name)
+    result, _ = raised(source, capacity=6)
+    assert not differences(source, result, 6, 1, plan=(5, 1))
+    with pytest.raises(Exception, match="exceeds max_sequence_length"):
+        differences(source, result, 6, 1, plan=(5, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "caches"),
+    [
+        ("written", 1),
+        pytest.param("growing/llama__optimum", 4, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_without_a_capacity_the_flag_is_named(name: str, caches: int) -> None:
+    source = written_or_read(name)
+    _, report = kv.raise_(source, verify=False)
+    assert [one.code for one in report.refused] == ["growing-cache"] * caches
+    assert "`--capacity`" in report.refused[0].message
+    with pytest.raises(kv.Refused):
+        kv.raise_(source, require_all=True, verify=False)
+
+
+def written_or_read(name: str) -> onnx.ModelProto:
+    """Return a real decoder, or the smallest model whose cache grows."""
+    if name == "written":
+        return onnx.parser.parse_model(WRITTEN["rows that come out of the length"])
+    return read(name)
 
 
 ATTENTION = '<ir_version: 10, opset_import: ["" : 23]>'

@@ -9,7 +9,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.walk import nodes
-from tests.grids import thinned
+from tests.grids import part
 
 pytestmark = pytest.mark.long
 
@@ -32,8 +32,9 @@ MASKS = {
 
 
 @pytest.mark.long
+@part(10)
 @pytest.mark.parametrize("attention", ["auto", "full"])
-@pytest.mark.parametrize("name", thinned(list(MASKS), 5))
+@pytest.mark.parametrize("name", list(MASKS))
 def test_what_hides_padding_alone_is_left_out_where_none_is_granted(
     name: str, attention: AttentionChoice
 ) -> None:
