@@ -246,6 +246,11 @@ def _raise(
         report.verification = Verification("skipped", detail="nothing was raised")
         if not report.blocked:
             report.notes += _why_nothing(model, report.refused)
+            if request.dims or request.static:
+                report.notes.append(
+                    "nothing was raised, so that no size is fixed; `kvtool lower --dim` fixes "
+                    "those of any model"
+                )
         return report
     report.verification = proven(
         model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.parser
@@ -14,6 +15,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.commands.raise_ import RaiseRequest, raise_, run
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.rewrite.report import Refused
+from onnx_kvtool.symbolic.dims import dims_of
 
 _TEXT = """<ir_version: 8, opset_import: ["": 18]>
     decoder (float[B,7,5] cache, float[B,L,5] update, int64[B] starts, int64[L] free,
@@ -156,3 +158,13 @@ def test_the_model_that_is_given_stays_as_it_was() -> None:
 def test_wrong_use_is_refused(path: str, arguments: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         raise_(path, **arguments)
+
+
+@pytest.mark.parametrize("asked", [{"dims": {"N": 3}}, {"static": True}], ids=["dims", "static"])
+def test_a_note_says_that_no_size_is_fixed_where_nothing_is_raised(asked: Any) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 18]> g (float[N,5] x) => (float[N,5] y) { y = Neg (x) }'
+    )
+    result, report = raise_(model, **asked)
+    assert dims_of(result.graph.inputs[0]) == ("N", 5)
+    assert any(note.startswith("nothing was raised, so that no size is") for note in report.notes)
