@@ -297,6 +297,12 @@ def _computed_heads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> 
     return bool(before)
 
 
+def _uncounted_heads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether a part of each head is rotated, of which the attributes do not say how many."""
+    view = NodeView(node, opset)
+    return bool(view.attribute("rotary_embedding_dim")) and not view.attribute("num_heads")
+
+
 def _no_plain_4d(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     view = Attention(node, opset)
     if view.past_key is not None or view.past_value is not None or view.softcap != 0:
@@ -372,6 +378,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("short-mask", _short_mask),
         ("window", _window),
         ("computed-heads", _computed_heads),
+        ("uncounted-heads", _uncounted_heads),
         ("no-plain-4d", _no_plain_4d),
         ("no-kv-cache-update", _no_kv_cache_update),
     ],

@@ -134,8 +134,12 @@ def _compiled(session: Any, text: Path) -> bytes:
     """Compile what IREE's importer has written, in this process; what is wrong, it prints."""
     import iree.compiler.api
 
-    targets = ("--iree-hal-target-backends=llvm-cpu", "--iree-llvmcpu-target-cpu=host")
-    session.set_flags("--iree-input-type=onnx", *targets)
+    session.set_flags(
+        "--iree-input-type=onnx",
+        "--iree-input-demote-f64-to-f32=false",  # or it takes no float64 from outside
+        "--iree-hal-target-backends=llvm-cpu",
+        "--iree-llvmcpu-target-cpu=host",
+    )
     invocation = session.invocation()
     invocation.enable_console_diagnostics()
     source = iree.compiler.api.Source.open_file(session, str(text))

@@ -79,6 +79,14 @@ def computed_heads() -> onnx.ModelProto:
     return _model(nodes, shapes, ["Y"], 23, [heads])
 
 
+def rotated_part() -> onnx.ModelProto:
+    """Return RotaryEmbedding of a half of each head, 4-D."""
+    inputs = ["X", "cos", "sin"]
+    node = helper.make_node("RotaryEmbedding", inputs, ["Y"], name="op", rotary_embedding_dim=4)
+    angles: list[int | str] = [B, KEYS, 2]
+    return _model([node], {"X": [B, H, KEYS, 8], "cos": angles, "sin": angles}, ["Y"], 23, [])
+
+
 def empty_branch() -> onnx.ModelProto:
     """Return an If on a number, of whose branches one gives a constant without elements."""
     nothing = onnx.numpy_helper.from_array(np.zeros((0, H), np.float32), "nothing")
@@ -186,6 +194,7 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "attention-short-mask": lambda: attention(2, 24, mask=[MASK[:4], MASK[:4]], nonpad=[4, 3]),
     "attention-window": lambda: attention(2, 25, left_window_size=1),
     "attention-computed-heads": computed_heads,
+    "rotary-embedding-part": rotated_part,
     "reduce-max-infinite": lambda: lost_infinity("ReduceMax", -np.inf),
     "reduce-min-infinite": lambda: lost_infinity("ReduceMin", np.inf),
     "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),
