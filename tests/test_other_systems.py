@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import ctypes
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -168,3 +170,12 @@ def test_a_worker_of_windows_tidies_up_when_its_parent_is_gone(
     worker._watch_parent()
     assert done[:2] == [("wait", [7]), ("interrupt", signal.SIGTERM)]
     assert ("exit", 128 + signal.SIGTERM) in done
+
+
+def test_no_file_of_tests_needs_linux_to_be_read(root: Path) -> None:
+    """One that Windows cannot import would end the run of all others there."""
+    needs = re.compile(r"^(?:import|from) (?:fcntl|grp|pty|pwd|resource|termios)\b", re.MULTILINE)
+    ignored = root / "tests" / "faults"
+    paths = [path for path in (root / "tests").rglob("*.py") if ignored not in path.parents]
+    assert len(paths) > 300
+    assert [path for path in paths if needs.search(path.read_text(encoding="utf-8"))] == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -30,6 +29,7 @@ class Terminal:
     """A process whose standard error is a terminal, which is also the one that controls it."""
 
     def __init__(self, code: str, *arguments: str, cwd: Path = ROOT) -> None:
+        pty = pytest.importorskip("pty", reason="Windows has no such terminals")
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
             [sys.executable, "-c", CONTROL + code, *arguments],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 
 import onnx
@@ -84,6 +83,8 @@ HARMLESS = [
 @pytest.mark.skipif(sys.platform != "linux", reason="no bound on memory elsewhere")
 @pytest.mark.parametrize("text", thinned(BOMBS, 6))
 def test_a_huge_size_does_not_fill_the_memory(text: str) -> None:
+    import resource  # which Windows does not have
+
     model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 18]>' + text)
     limit = resource.getrlimit(resource.RLIMIT_AS)
     inferred = infer_with_data(model)
