@@ -31,7 +31,7 @@ class DimParamInconsistent(ModelRule):
     Compares the symbolic dimensions that the model declares for its caches, where they must be one
     size: the batch of all caches, the sequence dimension of the key and the value of a layer, and
     each dimension of a past and of its present, but for the sequence dimension of a cache that
-    grows or of an operator that counts past and present apart.
+    grows or keeps its last rows, or of an operator that counts past and present apart.
 
     ## Why is this bad?
 
@@ -140,12 +140,20 @@ def _pairs(context: Context) -> Iterator[_Names]:
 
 
 def _ends(context: Context) -> Iterator[_Names]:
+    from onnx_kvtool.analysis.caches.windows import rolling
+
     outputs = {value.name: value for value in context.model.graph.outputs}
+    # One that keeps its last rows has more of them after a step, until it is full.
+    windows = {id(cache) for cache in rolling(context.caches) if cache.kind == "concat"}
     for cache in context.caches:
         present = outputs.get(cache.present)
         if present is None or not _is_input(cache):
             continue
-        is_counted_apart = cache.is_growing or cache.kind in ("group_query_attention", "attention")
+        is_counted_apart = (
+            cache.is_growing
+            or id(cache) in windows
+            or cache.kind in ("group_query_attention", "attention")
+        )
         for axis in range(len(cache.shape or ())):
             if is_counted_apart and (axis == cache.axis or cache.axis is None):
                 continue

@@ -355,6 +355,17 @@ CASES = {
         Case("a cache that grows may call its length anew", graph(
             "present = Concat <axis = 2> (past, new)", f"float[2, 3, P, 5] past, {ROW} new",
             "float[2, 3, T, 5] present")),
+        Case("a window of the last rows may call its length anew", graph(
+            "all = Concat <axis = 2> (past, new) from = Constant <value_ints = [-6]> () "
+            "far = Constant <value_ints = [9223372036854775807]> () "
+            "rows = Constant <value_ints = [2]> () present = Slice (all, from, far, rows)",
+            f"float[2, 3, P, 5] past, {ROW} new", "float[2, 3, K, 5] present")),
+        Case("a window of computed rows may as well", graph(
+            "all = Concat <axis = 2> (past, new) count = Shape <start = 2, end = 3> (all) "
+            "six = Constant <value_ints = [6]> () zero = Constant <value_ints = [0]> () "
+            "over = Sub (count, six) from = Max (over, zero) "
+            "rows = Constant <value_ints = [2]> () present = Slice (all, from, count, rows)",
+            f"float[2, 3, P, 5] past, {ROW} new", "float[2, 3, K, 5] present")),
         Case("sizes of sliding and of full layers", graph(
             '[a] "updated_key_cache.0" = TensorScatter ("key_cache.0", new, start) '
             '[b] "updated_key_cache.1" = TensorScatter ("key_cache.1", new, start)',
