@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import onnx_ir as ir
 
@@ -17,6 +17,7 @@ __all__ = [
     "step_path",
     "subgraphs",
     "tensors",
+    "upwards",
     "values",
 ]
 
@@ -175,3 +176,23 @@ def _held(attribute: ir.Attr) -> Iterator[ir.TensorProtocol]:
         yield attribute.value
     elif attribute.type is _TENSORS:
         yield from attribute.value
+
+
+def upwards(
+    value: ir.Value, above: Callable[[ir.Node], ir.Value | None]
+) -> Iterator[tuple[ir.Value, ir.Node | None]]:
+    """Yield a value and what it is made from, each with the node that makes it.
+
+    Ends where nothing is above, and where values of a malformed graph are made from each other.
+
+    Args:
+        value: The first value.
+        above: Returns the input of a node that is followed; None to end there.
+    """
+    seen: set[int] = set()
+    current: ir.Value | None = value
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        node = current.producer()
+        yield current, node
+        current = None if node is None else above(node)

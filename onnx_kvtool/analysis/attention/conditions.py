@@ -12,8 +12,9 @@ from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
 from onnx_kvtool.analysis.attention.numbers import number_of
 from onnx_kvtool.analysis.attention.scores import Hidden, Mask
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.core.walk import upwards
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
-from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.ops.view import MalformedNode, given_input
 from onnx_kvtool.symbolic.atoms import Atom, Element, IsNegative
 from onnx_kvtool.symbolic.bounds import at_least
 from onnx_kvtool.symbolic.expression import Expr, integer
@@ -138,15 +139,18 @@ def asked_of(element: Expr) -> set[str]:
     for atom in element.atoms():
         if not isinstance(atom, Element):
             continue
-        value: ir.Value | None = atom.value
-        while value is not None and (node := value.producer()) is not None:
-            sources = [v for v in node.inputs if v is not None and v.const_value is None]
-            if len(sources) != 1 and node.op_type not in _MOVES_FIRST:
-                break
-            value = node.inputs[0] if node.op_type in _MOVES_FIRST else sources[0]
-        if value is not None and value.name:
+        *_, (value, _) = upwards(atom.value, _source)
+        if value.name:
             found.add(value.name)
     return found
+
+
+def _source(node: ir.Node) -> ir.Value | None:
+    """Return the input whose elements a node moves, or the only one that is no constant."""
+    if node.op_type in _MOVES_FIRST:
+        return given_input(node, 0)
+    sources = [v for v in node.inputs if v is not None and v.const_value is None]
+    return sources[0] if len(sources) == 1 else None
 
 
 def without_padding(

@@ -6,7 +6,9 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from onnx_kvtool.core.walk import upwards
 from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import given_input
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -34,13 +36,8 @@ Level = tuple["ir.Value", "ir.Node", int]
 
 def through(value: ir.Value) -> ir.Value:
     """Return the value of which `value` is a copy by Identity nodes, or `value` itself."""
-    node = value.producer()
-    while node is not None and _is_identity(node) and node.inputs:
-        source = node.inputs[0]
-        if source is None:
-            break
-        value, node = source, source.producer()
-    return value
+    *_, (source, _) = upwards(value, _copied)
+    return source
 
 
 def levels(cache: Cache, context: Context) -> Iterator[Level]:
@@ -91,6 +88,10 @@ def copies(value: ir.Value) -> Iterator[ir.Value]:
                 new = [v for v in reader.outputs if id(v) not in seen]
                 seen.update(map(id, new))
                 stack.extend(new)
+
+
+def _copied(node: ir.Node) -> ir.Value | None:
+    return given_input(node, 0) if _is_identity(node) else None
 
 
 def _is_identity(node: ir.Node) -> bool:

@@ -79,7 +79,9 @@ def seen_through(
     axes: Axes = tuple(range(len(sizes)))
     rank = len(sizes)
     yield Arrangement(value, rank, axes)
-    while (node := value.producer()) is not None:
+    seen: set[ir.Value] = set()
+    while (node := value.producer()) is not None and value not in seen:
+        seen.add(value)
         found = rearranges(node, maps, opset, sizes)
         if found is None:
             return

@@ -12,8 +12,10 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.model import serialize
+from onnx_kvtool.rewrite.raising.arrangement import seen_through
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
+from onnx_kvtool.symbolic.index_maps import IndexMaps
 from tests.grids import grid
 
 MODELS = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "torch_static"
@@ -297,3 +299,21 @@ def test_a_wrong_order_is_found(by: int) -> None:
     rotated = RotatedCache("window", "last", 7)
     status = Verifier(source).compare(_moved(source, by), rotated=[rotated]).status
     assert status == ("different" if by else "equal")
+
+
+@pytest.mark.parametrize("op", ["Identity", "Transpose <perm = [0, 1, 2]>"])
+def test_values_that_are_made_from_each_other_end_the_search(op: str) -> None:
+    source = model(
+        f"here = {op} (window) there = {op} (here) place = Unsqueeze (start, two) "
+        "window_out = ScatterND (there, place, update)"
+    )
+    nodes = {node.outputs[0].name: node for node in source.graph}
+    nodes["here"].replace_input_with(0, nodes["there"].outputs[0])
+    for name in ("here", "there"):
+        nodes[name].outputs[0].shape = ir.Shape(["B", 7, 5])
+        nodes[name].outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    found = list(seen_through(nodes["there"].outputs[0], IndexMaps(18), 18))
+    assert len(found) == 3
+    kv.check(source)
+    _, report = kv.raise_(source, capacity=9, verify=False)
+    assert not report.raised

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import subgraphs, upwards
 from onnx_kvtool.ops.traits import Trait, traits
 
 __all__ = ["PASTS", "End", "Ends", "handed_on"]
@@ -93,10 +93,7 @@ class Ends:
             Unproven: If it is computed otherwise.
         """
         output = graph.outputs[index]
-        value = output
-        node = value.producer()
-        while node is not None and (source := handed_on(node)) is not None:
-            value, node = source, source.producer()
+        *_, (value, node) = upwards(output, handed_on)
         if node is not None and value in self.grown and node.graph is graph:
             self._append(graph, index, node)
         elif node is not None and node.op_type == "If" and value is output:
@@ -126,10 +123,7 @@ class Ends:
 
     def _check_new(self, new: ir.Value) -> None:
         """Refuse rows that are an input: either of the two could be the past of the other."""
-        value: ir.Value | None = new
-        while value is not None:
-            node, new = value.producer(), value
-            value = None if node is None else handed_on(node)
+        *_, (new, _) = upwards(new, handed_on)
         if new.is_graph_input() and new.producer() is None:
             raise Unproven(
                 "two-inputs",
