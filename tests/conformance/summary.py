@@ -84,8 +84,8 @@ What no older operator says, whatever it costs:
   generator that nobody specifies.
 - Gather, Div, Sub and Shape of unknown types stand in bodies of `ai.onnx.preview.FlexAttention`,
   which is no operator of the default domain: it stays, and what it hands its bodies is not known.
-- If, below 11, whose branches give different shapes; Unique, sequences and Det there, and at 9
-  NonMaxSuppression, RoiAlign and StringNormalizer.
+- Below 11, If whose branches give different shapes, sequences, and Unique of strings; at 9
+  StringNormalizer.
 
 What could be written if more were known before the model runs:
 
@@ -102,9 +102,9 @@ What could be written if more were known before the model runs:
 
 What could be written, and is not:
 
-- Below 11, ConvTranspose with `auto_pad` or `output_shape`, AffineGrid of volumes, the determinants
-  of Det, Unique of numbers, and Resize of integers by shares; below 10, ReverseSequence, Mod of
-  floats and of uint64, and the products and convolutions of quantized numbers.
+- Below 11, ConvTranspose with `auto_pad` or `output_shape`, AffineGrid of volumes, Det, Unique of
+  numbers, and Resize of integers by shares; at 9 NonMaxSuppression, ReverseSequence, RoiAlign, Mod
+  of floats and of uint64, and the products and convolutions of quantized numbers.
 """
 
 _HEAD = """# Conformance
