@@ -384,6 +384,19 @@ def test_a_step_gathers_what_it_chooses() -> None:
         assert ("ScatterElements" not in kinds) == is_gathered
 
 
+def test_limits_are_bounds_of_clip_in_pairs() -> None:
+    """Releases of onnxruntime spoil float16 beside Min and Max, and take 0 for an absent bound."""
+    inputs = sized((2, 3), 2 * I, np.float16, False, False)
+    form = {"activation_type": "swiglu", "swiglu_fusion": 1, "swiglu_limit": 7.0}
+    for later in (0, 1):
+        model, _ = standard("MoE", inputs, at=13, **form, swiglu_limit_after_activation=later)
+        kinds = [node.op_type for node in model.graph]
+        assert not {"Min", "Max"} & set(kinds)
+        bounded = [node for node in model.graph if node.op_type == "Clip"]
+        assert len(bounded) == 2
+        assert all(len(node.inputs) == 3 and None not in node.inputs for node in bounded)
+
+
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a sparse mixer": ("MoE", {"use_sparse_mixer": 1, "k": 2}, "`use_sparse_mixer` of `MoE` is"),
     "another activation": ("MoE", {"activation_type": "tanh"}, "`activation_type` of `MoE` is"),
