@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import check_least, check_sizes, listed
-from onnx_kvtool.commands.check_file import check_file, check_model, died
+from onnx_kvtool.commands.check_file import check_file, check_model, check_nothing, died
 from onnx_kvtool.commands.check_settings import Settings, resolve
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.diagnostic import Severity
@@ -285,7 +285,8 @@ def _checked(
             watch(path)
     dead = functools.partial(died, settings=settings)
     if settings.dask is None:
-        running = run_jobs(work, paths, jobs, dead, may_copy=may_copy)
+        prepare = functools.partial(check_nothing, settings)
+        running = run_jobs(work, paths, jobs, dead, may_copy=may_copy, prepare=prepare)
     else:
         from onnx_kvtool.commands.check_dask import run_on_cluster
 

@@ -34,6 +34,7 @@ def run_jobs(
     died: Callable[[str], T],
     *,
     may_copy: bool = False,
+    prepare: Callable[[], object] = int,
 ) -> Iterator[Iterator[T]]:
     """Give the block `work(item)` for each item, in the order of the items.
 
@@ -50,6 +51,8 @@ def run_jobs(
             spares each of them a second of imports. Only for a process in which no other library
             keeps threads: a copy has the locks that they hold, and not the threads. Those of Python
             and of onnxruntime are looked for; those of OpenBLAS end before a copy is made.
+        prepare: Done in this process before workers are copies of it, so that what it loads is
+            loaded once.
 
     Raises:
         UsageError: In the block, if no worker process comes up, such as those of a script that
@@ -58,7 +61,10 @@ def run_jobs(
     if jobs <= 1 or len(items) <= 1:
         yield map(work, items)
         return
-    with _pool(work, items, jobs, may_copy=may_copy) as results:
+    may_copy = may_copy and _is_alone()
+    if may_copy:
+        prepare()
+    with _pool(work, items, jobs, may_copy=may_copy and _is_alone()) as results:
         yield _past_deaths(results, work, items, jobs, died)
 
 
@@ -93,7 +99,7 @@ def _pool(
     if not items:
         yield iter(())
         return
-    context = multiprocessing.get_context("fork" if may_copy and _is_alone() else "spawn")
+    context = multiprocessing.get_context("fork" if may_copy else "spawn")
     is_up = context.Event()
     count = min(jobs, len(items))
     with ProcessPoolExecutor(count, context, initializer=begin, initargs=(is_up,)) as executor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -30,8 +30,9 @@ def replacements(
     """Gather nodes that came by the node in whose place they did.
 
     One node came in the place of another when its output is read where that of the other was, or
-    has its name. With each go those that lead to nothing else; the last group is of those that lead
-    to several of them.
+    has its name. For a node of several outputs there may be one for each, and one for several
+    nodes. With each go those that lead to nothing else; the last group is of those that lead to
+    several of them.
 
     Args:
         sides: The models.
@@ -42,25 +43,15 @@ def replacements(
     Returns:
         The groups; the other nodes that went; those that came.
     """
-    ends: dict[ir.Node, ir.Node] = {}
-    taken: set[ir.Node] = set()
-    gone, came = set(removed), set(added)
-    for old, new in (*rewired, *_same_names(removed, added)):
-        one = None if old is None else old.producer()
-        other = None if new is None else new.producer()
-        if one is None or other is None or one in ends or other in taken:
-            continue
-        if one in gone and other in came:
-            ends[one] = other
-            taken.add(other)
-    led_old = _led_to(removed, gone, set(ends))
-    led_new = _led_to(added, came, taken)
+    old_ends, new_ends = _ends(removed, added, (*rewired, *_same_names(removed, added)))
+    led_old = _led_to(removed, old_ends)
+    led_new = _led_to(added, new_ends)
     groups = [
         Replacement(
-            tuple(node_facts(sides[0], node) for node in led_old.pop(one)),
-            tuple(node_facts(sides[1], node) for node in led_new.pop(other)),
+            tuple(node_facts(sides[0], node) for node in led_old.pop(group)),
+            tuple(node_facts(sides[1], node) for node in led_new.pop(group)),
         )
-        for one, other in ends.items()
+        for group in dict.fromkeys(old_ends.values())
     ]
     facts = [
         [node_facts(side, node) for node in led.get(where, [])]
@@ -70,6 +61,36 @@ def replacements(
     if facts[0] or facts[2]:
         groups.append(Replacement(tuple(facts[0]), tuple(facts[2]), is_shared=True))
     return groups, facts[1], facts[3]
+
+
+def _ends(
+    removed: Iterable[ir.Node],
+    added: Iterable[ir.Node],
+    pairs: Iterable[tuple[ir.Value | None, ir.Value | None]],
+) -> tuple[dict[ir.Node, int], dict[ir.Node, int]]:
+    """Return the number of the group of each node that went or came with a counterpart.
+
+    A value has one counterpart, the first; a node that has a group already brings that of another
+    of its outputs into it.
+    """
+    gone, came = set(removed), set(added)
+    old_ends: dict[ir.Node, int] = {}
+    new_ends: dict[ir.Node, int] = {}
+    paired: set[ir.Value] = set()
+    count = 0
+    for old, new in pairs:
+        if old is None or new is None or old in paired or new in paired:
+            continue
+        one, other = old.producer(), new.producer()
+        if one is None or other is None or one not in gone or other not in came:
+            continue
+        if one in old_ends and other in new_ends:
+            continue
+        group = old_ends.get(one, new_ends.get(other, count))
+        count = max(count, group + 1)
+        old_ends[one] = new_ends[other] = group
+        paired |= {old, new}
+    return old_ends, new_ends
 
 
 def _same_names(
@@ -83,24 +104,24 @@ def _same_names(
 
 
 def _led_to(
-    nodes: Sequence[ir.Node], inside: set[ir.Node], ends: set[ir.Node]
-) -> dict[ir.Node | str | None, list[ir.Node]]:
-    """Return the nodes by the end that they lead to, or `several`; None for all others."""
-    end_of: dict[ir.Node, ir.Node | str | None] = {}
+    nodes: Sequence[ir.Node], ends: Mapping[ir.Node, int]
+) -> dict[int | str | None, list[ir.Node]]:
+    """Return the nodes by the group that they lead to, or `several`; None for all others."""
+    end_of: dict[ir.Node, int | str | None] = {}
     for node in reversed(nodes):
         if node in ends:
-            end_of[node] = node
+            end_of[node] = ends[node]
             continue
-        reached: set[ir.Node | str | None] = set()
+        reached: set[int | str | None] = set()
         for value in node.outputs:
             if value.is_graph_output():
                 reached.add(None)
-            reached.update(end_of.get(u.node) if u.node in inside else None for u in value.uses())
+            reached.update(end_of.get(use.node) for use in value.uses())
         if len(reached) == 1:
             end_of[node] = reached.pop()
         else:
             end_of[node] = "several" if reached and None not in reached else None
-    found: dict[ir.Node | str | None, list[ir.Node]] = {}
+    found: dict[int | str | None, list[ir.Node]] = {}
     for node in nodes:
         found.setdefault(end_of[node], []).append(node)
     return found

@@ -111,3 +111,19 @@ def test_a_model_is_let_go_of_when_the_next_is_looked_at() -> None:
     gc.collect()
     after = sum(isinstance(one, ir.Node) for one in gc.get_objects())
     assert after == before, "nodes of the last model at most"
+
+
+def test_what_a_model_leaves_is_freed_at_once() -> None:
+    """Python's collector counts objects, and not the megabytes that a few of them hold."""
+    path = str(Path(__file__).resolve().parents[2] / "fixtures/models/native/llama_static.onnx")
+    settings = Settings(several=True)
+    check_file(path, settings)  # what is remembered for good is then there
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for _ in range(5):
+            check_file(path, settings)
+        assert len(gc.get_objects()) - before < 100
+    finally:
+        gc.enable()

@@ -130,6 +130,21 @@ def test_a_lowering_is_told_as_replacements(kvtool, tmp_path: Path) -> None:
     assert any(re.match(r"  TensorScatter +ScatterND +4 +model/layers\.\{0,1\}", x) for x in lines)
 
 
+def test_all_outputs_of_a_node_are_replaced_together() -> None:
+    """What makes the caches of GroupQueryAttention stands in its place, and did not just come."""
+    path = NATIVE.parent / "genai" / "genai_llama_fp32_cpu.onnx"
+    lowered, _ = kv.lower(path, target="openvino", verify=False)
+    report = kv.diff(path, lowered)
+    assert not report.added and not report.removed
+    groups = [r for r in report.replaced if not r.is_shared]
+    told = {(g.removed[0].location.op or "").rpartition("::")[2]: g for g in groups}
+    assert [len(g.removed) for g in groups] == [1] * len(groups)
+    made = [n.location.op for n in told["GroupQueryAttention"].added]
+    assert made.count("ScatterND") == 2 and made.count("Softmax") == 1
+    back = kv.diff(lowered, path)
+    assert not back.added and not back.removed
+
+
 def test_a_raising_is_told_with_its_caches() -> None:
     name = "perbatch_index_put_bhsd_sharedB__dynamo_op18.onnx"
     hand = NATIVE.parent / "torch_static" / "hand" / name

@@ -65,6 +65,11 @@ def died(item: str) -> str:
     return f"{item} died"
 
 
-def ran(work, items: list[str], jobs: int = 2, *, may_copy: bool = False) -> list[str]:
-    with run_jobs(work, items, jobs, died, may_copy=may_copy) as results:
+def mark() -> None:
+    global MARK  # noqa: PLW0603 - copies of this process have it
+    MARK = "as prepared"
+
+
+def ran(work, items: list[str], jobs: int = 2, *, may_copy: bool = False, prepare=int) -> list[str]:
+    with run_jobs(work, items, jobs, died, may_copy=may_copy, prepare=prepare) as results:
         return list(results)

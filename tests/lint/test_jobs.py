@@ -82,6 +82,27 @@ BEFORE = {
 }
 
 
+PREPARED = """
+import sys
+sys.path.insert(0, {tests!r})
+import job_work
+for may_copy in (True, False):
+    done = job_work.ran(job_work.marked, ["a", "b"], may_copy=may_copy, prepare=job_work.mark)
+    print(done)
+    job_work.MARK = "of the parent"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems copy no process")
+def test_copies_have_what_was_prepared_and_others_take_no_time_for_it(tmp_path: Path) -> None:
+    body = PREPARED.format(tests=str(Path(__file__).parent)).strip().replace("\n", "\n    ")
+    script = tmp_path / "prepared.py"
+    script.write_text(f"if __name__ == '__main__':\n    {body}\n", encoding="utf-8")
+    result = run_script(script, tmp_path)
+    expected = [["a as prepared", "b as prepared"], ["a of nobody", "b of nobody"]]
+    assert result.stdout.splitlines() == list(map(str, expected)), result.stderr
+
+
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems copy no process")
 @pytest.mark.parametrize("name", thinned([*BEFORE], 3))
