@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.compat.environments import environment
 
-__all__ = ["PEERS", "kvtool_programs", "peer_programs", "shared_versions"]
+__all__ = ["PEERS", "kvtool_programs", "peer_programs", "repository_programs", "shared_versions"]
 
 PEERS = {
     "onnx-doctor": "0.2.0",
@@ -43,6 +43,8 @@ _SHARED = (
     "rich",
     "sympy",
 )
+_EXTRAS = ("aiohttp", "fsspec")
+"""What the extra `remote` installs."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -54,7 +56,18 @@ def shared_versions() -> dict[str, str]:
 @cache
 def kvtool_programs() -> Path:
     """Return the directory of `kvtool` and `python`, where this checkout is installed anew."""
-    programs = _programs("kvtool", shared_versions().items())
+    return _with_kvtool(_programs("kvtool", shared_versions().items()))
+
+
+@cache
+def repository_programs() -> Path:
+    """Return the same of an environment that has fsspec as well."""
+    versions = {**shared_versions(), **{name: version(name) for name in _EXTRAS}}
+    return _with_kvtool(_programs("repositories", versions.items()))
+
+
+def _with_kvtool(programs: Path) -> Path:
+    """Install this checkout into an environment, as its wheel does it."""
     command: list[str | Path] = [
         programs / "python",
         "-I",
