@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.release import Limit, Release
 
-__all__ = ["CONDITIONS", "OF_CONSTANTS", "OF_SHAPES", "Condition", "stranger"]
+__all__ = ["CONDITIONS", "OF_CONSTANTS", "OF_SHAPES", "OF_TYPES", "Condition", "stranger"]
 
 LocalName = tuple[str, str]
 OF_SHAPES = frozenset({"dynamic-input", "undivided", "renamed"})
@@ -34,6 +34,9 @@ OF_SHAPES = frozenset({"dynamic-input", "undivided", "renamed"})
 
 OF_CONSTANTS = frozenset({"no-elements"})
 """Conditions that ask for nothing but the node and its constants, which functions have as well."""
+
+OF_TYPES = frozenset({"other-element-type", "absent-bound", "several-inputs"})
+"""Conditions that spare the element types of their limit, which can stand for the others."""
 
 _LONG_WAY = 100
 """Nodes from a shape back to what it is computed from."""
@@ -96,6 +99,18 @@ def _always(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
 
 def _other_element_type(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return _type_of(node) not in limit.types
+
+
+def _absent_bound(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether a bound of Clip is left out, which 6 and earlier hold as attributes."""
+    if opset < 11 or _type_of(node) in limit.types:
+        return False
+    view = NodeView(node, opset)
+    return view.input("min") is None or view.input("max") is None
+
+
+def _several_inputs(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    return len(node.inputs) > 2 and _type_of(node) not in limit.types
 
 
 def _behind(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -355,6 +370,8 @@ CONDITIONS: Mapping[str, Condition] = Table(
     [
         ("always", _always),
         ("other-element-type", _other_element_type),
+        ("absent-bound", _absent_bound),
+        ("several-inputs", _several_inputs),
         ("behind", _behind),
         ("computed", _computed),
         ("no-elements", _no_elements),

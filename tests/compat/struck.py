@@ -132,6 +132,38 @@ def half(op_type: str) -> onnx.ModelProto:
     return _model(nodes, {"X": [B, H, D]}, ["Y"], 18, [scale] if weighted else [])
 
 
+def half_clip() -> onnx.ModelProto:
+    """Return Clip of float16 that has no lower bound, between Casts from and to float."""
+    top = onnx.numpy_helper.from_array(np.float16(0.5), "top")
+    nodes = [
+        helper.make_node("Cast", ["X"], ["x"], to=T.FLOAT16),
+        helper.make_node("Clip", ["x", "", "top"], ["y"], name="clip"),
+        helper.make_node("Cast", ["y"], ["Y"], to=T.FLOAT),
+    ]
+    return _model(nodes, {"X": [B, H, D]}, ["Y"], 18, [top])
+
+
+def half_extremes(op_type: str) -> onnx.ModelProto:
+    """Return two extremes of three float16 operands, which are no results of Casts.
+
+    Small shapes do not show it, nor does one node, nor operands whose Casts the release leaves out.
+    """
+    shapes = {"A": [33], "B": [16, 33], "C": [16, 1]}
+    first = onnx.numpy_helper.from_array(np.array([0]), "first")
+    nodes = []
+    for name in shapes:
+        nodes += [
+            helper.make_node("Cast", [name], [f"{name}_half"], to=T.FLOAT16),
+            helper.make_node("Unsqueeze", [f"{name}_half", "first"], [f"{name}_wide"]),
+            helper.make_node("Squeeze", [f"{name}_wide", "first"], [f"{name}_operand"]),
+        ]
+    for name, order in (("Y", "ABC"), ("Z", "BCA")):  # one order alone would be computed once
+        operands = [f"{operand}_operand" for operand in order]
+        nodes.append(helper.make_node(op_type, operands, [f"{name}_half"], name=name))
+        nodes.append(helper.make_node("Cast", [f"{name}_half"], [name], to=T.FLOAT))
+    return _model(nodes, shapes, ["Y", "Z"], 18, [first])
+
+
 def _model(
     nodes: list[onnx.NodeProto],
     shapes: Mapping[str, Sequence[int | str]],
@@ -195,6 +227,9 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "attention-window": lambda: attention(2, 25, left_window_size=1),
     "attention-computed-heads": computed_heads,
     "rotary-embedding-part": rotated_part,
+    "clip-half-bounds": half_clip,
+    "max-half-several": lambda: half_extremes("Max"),
+    "min-half-several": lambda: half_extremes("Min"),
     "reduce-max-infinite": lambda: lost_infinity("ReduceMax", -np.inf),
     "reduce-min-infinite": lambda: lost_infinity("ReduceMin", np.inf),
     "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.conditions import OF_TYPES
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
@@ -244,7 +245,7 @@ class Engine:
             if limit.when == "no-elements":
                 filled = fill_shape(node, em)
                 return None if filled is None else ("fill_shape", filled)
-            if limit.when == "other-element-type":
+            if limit.when in OF_TYPES:
                 detour = detour_element_type(context, node, em, limit.types)
         return None if detour is None else ("element_type", detour)
 
