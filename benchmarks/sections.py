@@ -8,7 +8,7 @@ from benchmarks.lowered_scatter import LOWERED_SCATTER
 from benchmarks.processes.section import PROCESSES
 from benchmarks.raised_decoder import RAISED_DECODER
 from benchmarks.real_decoders import REAL_DECODERS
-from benchmarks.repositories.section import ELSEWHERE
+from benchmarks.repositories.section import CLUSTER, ELSEWHERE, REPOSITORIES
 from benchmarks.results import Section
 from benchmarks.rolling_windows import ROLLING_WINDOWS
 from benchmarks.runtime.section import RUNTIME
@@ -17,6 +17,8 @@ __all__ = ["SECTIONS"]
 
 SECTIONS: tuple[Section, ...] = (
     PROCESSES,
+    REPOSITORIES,
+    CLUSTER,
     ELSEWHERE,
     REAL_DECODERS,
     DECODER_STEP,

@@ -43,8 +43,8 @@ _SHARED = (
     "rich",
     "sympy",
 )
-_EXTRAS = ("aiohttp", "fsspec")
-"""What the extra `remote` installs."""
+_EXTRAS = ("aiohttp", "distributed", "fsspec")
+"""What the extras `dask` and `remote` install."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -61,7 +61,7 @@ def kvtool_programs() -> Path:
 
 @cache
 def repository_programs() -> Path:
-    """Return the same of an environment that has fsspec as well."""
+    """Return the same of an environment that has Dask and fsspec as well."""
     versions = {**shared_versions(), **{name: version(name) for name in _EXTRAS}}
     return _with_kvtool(_programs("repositories", versions.items()))
 

@@ -1,4 +1,4 @@
-"""Models whose weights take no disk."""
+"""Repositories of models: many small ones, and large ones whose weights take no disk."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from pathlib import Path
 import onnx
 
 from benchmarks.decoders import decoder
+from benchmarks.real_models import CONFIGURATIONS, DATA, write
 
-__all__ = ["with_weights_beside", "with_weights_in_it", "workplace"]
+__all__ = [
+    "LARGE",
+    "large_models",
+    "small_models",
+    "with_weights_beside",
+    "with_weights_in_it",
+    "workplace",
+]
+
+LARGE = CONFIGURATIONS["llama-1b-fp16"]
+"""What each large model is."""
+
+_PER_DIRECTORY = 100
 
 
 @cache
@@ -22,6 +35,36 @@ def workplace() -> Path:
     made = tempfile.mkdtemp(prefix="kvtool-repositories-")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return Path(made)
+
+
+@cache
+def small_models(count: int) -> Path:
+    """Return a directory with decoders of one layer, every fifth of two, no two of them alike."""
+    root = workplace() / f"small-{count}"
+    for number in range(count):
+        directory = root / f"{number // _PER_DIRECTORY:03}"
+        directory.mkdir(parents=True, exist_ok=True)
+        hidden = 32 * (1 + number % 2)
+        message = decoder(1 + (number % 5 == 0), hidden=hidden, capacity=64 + number)
+        onnx.save(message, directory / f"{number:05}.onnx")
+    return root
+
+
+@cache
+def large_models(count: int) -> Path:
+    """Return a directory with decoders of real size, their external data in sparse files."""
+    root = workplace() / f"large-{count}"
+    first = write(LARGE, root / "000", sparse=True)
+    size = (first.parent / DATA).stat().st_size
+    message = onnx.load(first, load_external_data=False)
+    for number in range(1, count):
+        directory = root / f"{number:03}"
+        directory.mkdir()
+        message.doc_string = f"model {number}"
+        onnx.save(message, directory / first.name)
+        with (directory / DATA).open("wb") as file:
+            file.truncate(size)  # a hole: no rule looks into it
+    return root
 
 
 def with_weights_beside(directory: Path, size: int) -> list[Path]:
