@@ -65,9 +65,13 @@ def _where(node: ir.Node, own: Collection[str]) -> Iterator[str]:
 
 
 def _same(dims: tuple[Dim, ...], others: tuple[Dim, ...]) -> bool:
-    """Return whether an operand may have the shape of the result: what is unknown there is no 1."""
+    """Return whether an operand may have the shape of the result.
+
+    A number but 1 has that of the result, whatever that is called; what is unknown there is no 1.
+    """
     return len(dims) == len(others) and all(
-        a == b or a is None or (b is None and a != 1) for a, b in zip(dims, others, strict=True)
+        a == b or a is None or (a != 1 and (b is None or isinstance(a, int)))
+        for a, b in zip(dims, others, strict=True)
     )
 
 
