@@ -6,12 +6,13 @@ import contextlib
 import itertools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from onnx_kvtool import __version__
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import Shortage, UsageError
 
 __all__ = ["run_on_cluster"]
 
@@ -19,6 +20,8 @@ _AHEAD = 16
 """Files for each thread of the cluster that are submitted ahead of the one that is waited for."""
 
 _PATIENCE = 30  # seconds for which a scheduler is asked for an answer
+
+_LOST = 300  # seconds without any worker after which none is expected to come back
 
 _one_at_a_time = threading.Lock()
 
@@ -45,6 +48,7 @@ def run_on_cluster(
     Raises:
         UsageError: If Dask is not installed, nothing answers at the address, there is no worker
             behind it, or one has another version of kvtool.
+        Shortage: In the block, if all workers are gone, and none comes back within five minutes.
     """
     distributed = _distributed()
     try:
@@ -120,19 +124,42 @@ def _results(
     begun: deque[tuple[str, Any]] = deque(
         (item, submitted(item)) for item in itertools.islice(todo, ahead)
     )
+
+    def waited(ask: Callable[..., Any]) -> Any:
+        return _waited(distributed, client, ask)
+
     while begun:
         item, future = begun.popleft()
         try:
-            result = future.result()
+            result = waited(future.result)
         except distributed.KilledWorker:
             for _, other in begun:
-                other.exception()  # which waits, so that nothing else is on the workers
+                waited(other.exception)  # so that nothing else is on the workers
             try:
-                result = submitted(item).result()
+                result = waited(submitted(item).result)
             except distributed.KilledWorker:
                 result = died(item)
         begun.extend((item, submitted(item)) for item in itertools.islice(todo, 1))
         yield result
+
+
+def _waited(distributed: Any, client: Any, ask: Callable[..., Any]) -> Any:
+    """Return what a future answers, however long it takes while there are workers.
+
+    A nanny gives up on a worker that dies while it starts, and Dask waits for others without end.
+    """
+    since = time.monotonic()
+    while True:
+        try:
+            return ask(timeout=min(_PATIENCE, _LOST))
+        except distributed.TimeoutError:  # noqa: PERF203 - once in half a minute
+            if client.nthreads():
+                since = time.monotonic()
+            elif time.monotonic() - since >= _LOST:
+                raise Shortage(
+                    f"the cluster has had no worker for {_LOST} seconds, and models are left",
+                    help="start workers, and check again: `--cache-dir` keeps what is done",
+                ) from None
 
 
 def _there(work: Callable[[str], T], item: str, place: str) -> T:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from onnx_kvtool.commands import check_dask
 from onnx_kvtool.commands.check import CheckRequest, run, stream
 from onnx_kvtool.commands.check_dask import run_on_cluster
-from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.errors import Shortage, UsageError
 from onnx_kvtool.lint.report import CheckReport, FileReport
 
 pytestmark = pytest.mark.long
@@ -91,6 +92,18 @@ def test_a_poisonous_item_is_told_and_the_others_are_done(cluster) -> None:  # t
     with run_on_cluster(small, items, cluster.scheduler_address, died) as results:
         found = list(results)
     assert found == [died(item) if item == "kills" else item * 2 for item in items]
+
+
+@pytest.mark.slow
+def test_a_cluster_that_has_lost_all_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_dask, "_LOST", 1)
+    with (
+        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as made,
+        run_on_cluster(small, [*map(str, range(200))], made.scheduler_address, died) as results,
+    ):
+        made.scale(0)
+        with pytest.raises(Shortage, match="no worker for 1 seconds, and models are left"):
+            list(results)
 
 
 @pytest.mark.slow
