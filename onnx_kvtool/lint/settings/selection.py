@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -130,12 +131,7 @@ class Selection:
         Args:
             path: Path of the file; "" or `-` for a model that lies in none.
         """
-        off = self._off(path)
-        return [
-            rule
-            for code, rule in RULES.items()
-            if self.is_on(code) and not any(matches(prefix, code) for prefix in off)
-        ]
+        return list(_rules(self, tuple(self._off(path))))
 
     def _off(self, path: str) -> list[str]:
         if path in ("", "-"):
@@ -146,6 +142,16 @@ class Selection:
             if PathPatterns([line.pattern], line.base).match(path)
             for prefix in line.codes
         ]
+
+
+@functools.lru_cache(maxsize=64)
+def _rules(selection: Selection, off: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return the rules that are on where some prefixes are off: the same for most of many files."""
+    return tuple(
+        rule
+        for code, rule in RULES.items()
+        if selection.is_on(code) and not any(matches(prefix, code) for prefix in off)
+    )
 
 
 def _specificity(code: str, prefixes: Sequence[str]) -> int:
