@@ -147,14 +147,14 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
     from onnx_kvtool.cli.progress import shown_progress
     from onnx_kvtool.commands.diff import DiffRequest, added_or_removed, run
 
-    request = DiffRequest(**options, may_lack_data=names is not None)
+    request = DiffRequest(**options)
     with shown_progress() as progress:
         if names and _NOTHING in (request.old, request.new):
             is_added = request.old == _NOTHING
             there = request.new if is_added else request.old
             report = added_or_removed(there, is_added=is_added)
         else:
-            report = run(request, progress)
+            report = run(request, progress, may_lack_data=names is not None)
     if names:
         report.old, report.new = names
     _show(context, report, output_format, request.output)

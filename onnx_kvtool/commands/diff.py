@@ -35,15 +35,12 @@ class DiffRequest:
         new: Path of the model as it is, or `-` for standard input.
         weights: Which weights are read, and what for; see `diff`.
         output: Path to write the report to, `-` or None for standard output.
-        may_lack_data: Whether `embedded` stands in for weights that want a data file which is not
-            there: git hands over a version of a model without it.
     """
 
     old: str
     new: str
     weights: DiffWeights = "values"
     output: str | None = None
-    may_lack_data: bool = False
 
 
 @speaking_python
@@ -80,12 +77,16 @@ def diff(old: ModelSource, new: ModelSource, *, weights: DiffWeights = "values")
     return _diff(held(old), held(new), weights)
 
 
-def run(request: DiffRequest, progress: Progress = silent) -> DiffReport:
+def run(
+    request: DiffRequest, progress: Progress = silent, *, may_lack_data: bool = False
+) -> DiffReport:
     """Carry out `kvtool diff`, but for the writing of the report.
 
     Args:
         request: What to do.
         progress: Told of what is begun.
+        may_lack_data: Whether `embedded` stands in for weights that want a data file which is not
+            there: git hands over a version of a model without it.
 
     Raises:
         UnreadableModel: If a model, or external data that is needed, cannot be read.
@@ -100,7 +101,7 @@ def run(request: DiffRequest, progress: Progress = silent) -> DiffReport:
             spare_model(model, request.output)
     progress("comparing")
     weights = request.weights
-    if request.may_lack_data and weights in ("values", "digest"):
+    if may_lack_data and weights in ("values", "digest"):
         files = (file.path for model in models for file in external_files(model))
         if not all(map(os.path.exists, files)):
             weights = "embedded"

@@ -76,8 +76,8 @@ def test_no_operator_of_a_decoder_is_left_to_onnx_reference(name: str) -> None:
 def test_operators_of_a_runtime_are_refused_by_name() -> None:
     model = read(MODELS / "genai" / "genai_llama_fp32_cpu.onnx")
     node = next(node for node in model.graph if node.op_type == "GroupQueryAttention")
-    node.op_type = "SparseAttention"
-    with pytest.raises(RuntimeUnavailable, match="SparseAttention") as caught:
+    node.op_type = "QOrderedAttention"
+    with pytest.raises(RuntimeUnavailable, match="QOrderedAttention") as caught:
         Evaluator(model)
     assert caught.value.help == "run the model with `--runtime onnxruntime`"
 

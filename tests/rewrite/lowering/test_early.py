@@ -452,6 +452,14 @@ def test_every_rule_is_drawn() -> None:
     assert ruled - axes - of_its_own == {name for name in _DRAWN if "negative" not in name}
 
 
+def _needs_size(case: Case, target: int) -> bool:
+    """Return whether the size of the axis of a TopK has to be known.
+
+    That of opset 9 has its number as an attribute, and 64-bit integers are first sorted as a whole.
+    """
+    return not case.constants or (target < 10 and case.inputs["X"].dtype in (np.int64, np.uint64))
+
+
 @pytest.mark.parametrize("name", _DRAWN)
 @search(12)
 @given(data=st.data(), symbolic=st.booleans(), target=st.sampled_from([9, 10]))
@@ -464,7 +472,7 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
         for value in ("data", "x", "X", "A", "input"):
             if (array := case.inputs.get(value)) is not None and value not in case.constants:
                 dims[value] = [f"{value}{axis}" for axis in range(array.ndim)]
-        if name == "DepthToSpace" or (name == "TopK" and not case.constants):
+        if name == "DepthToSpace" or (name == "TopK" and _needs_size(case, target)):
             dims = {}
     model = one_node(
         case.op, case.inputs, case.outputs, opset=case.opset, constants=case.constants,
