@@ -40,6 +40,11 @@ UNABLE: Sequence[tuple[str, frozenset[str], str]] = [
         "neither has a kernel for bfloat16",
     ),
     (
+        r"find an implementation for (Reshape|Transpose|Expand|Tile)\(",
+        frozenset({"int2", "uint2", "int4", "uint4", "float4_e2m1fn"}),
+        "hardly any operator has kernels for types below 8 bits",
+    ),
+    (
         "block_size must be 0 for per-tensor quantization",
         frozenset({"float32", "float16", "bfloat16"}),
         "one scale is taken for that of the whole tensor, also where it is that of its one block",
