@@ -126,6 +126,8 @@ class Kept:
 
         That of a file that could not be read or has changed since it was read is not.
         """
+        key = self._key(file.path)
+        del self._keys[file.path]
         if not file.is_read or file.failure is not None or file.stamp is None:
             return
         content = _digest(file.path)
@@ -134,7 +136,7 @@ class Kept:
             return
         kept = {"file": file.to_json(), "dims": file.dims}
         row = {
-            **self._key(file.path),
+            **key,
             "stamp": _text(file.stamp),
             "written": time.time_ns(),
             "digest": content,
