@@ -25,7 +25,7 @@ from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import scales_queries
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 
-__all__ = ["group_query_attention", "rotated", "rows_of"]
+__all__ = ["group_query_attention", "heads_of", "rotated"]
 
 _I = ir.DataType.INT64
 _B = ir.DataType.BOOL
@@ -49,18 +49,8 @@ def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
     normalized, which onnxruntime does on GPUs and forgets on a CPU, and query lengths.
     """
     _refuse(view)
-    heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
-    query, key, value = rows_of(view, em, heads, groups)
+    query, key, value, scale = heads_of(view, em)
     call = Call(em, Tokens(em, view.required("query")), view)
-    wide = dim_of(view.required("query"), 2)
-    total = heads if view.input("key") is not None else heads + 2 * groups
-    one = wide // total if isinstance(wide, int) else None
-    query, key, value = (
-        apart(em, rows, count, None if one is None else count * one)
-        for rows, count in ((query, heads), (key, groups), (value, groups))
-    )
-    asked = view.attribute("scale")
-    scale = asked if isinstance(asked, float) and asked else one**-0.5 if one else None
     if view.attribute("do_rotary") == 1:
         given = view.input("position_ids")
         places = call.places() if given is None else call.positions_of(given)
@@ -137,7 +127,26 @@ def _refuse(view: NodeView) -> None:
         raise Refusal("contrib-form", "`GroupQueryAttention` has one past input, expected two")
 
 
-def rows_of(
+def heads_of(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
+    """Return query, key and value, (B, heads, L, D) each, and the factor of the scores.
+
+    The factor is None for one that follows from a D which is unknown here.
+    """
+    heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
+    query, key, value = _rows(view, em, heads, groups)
+    wide = dim_of(view.required("query"), 2)
+    total = heads if view.input("key") is not None else heads + 2 * groups
+    one = wide // total if isinstance(wide, int) else None
+    query, key, value = (
+        apart(em, rows, count, None if one is None else count * one)
+        for rows, count in ((query, heads), (key, groups), (value, groups))
+    )
+    asked = view.attribute("scale")
+    scale = asked if isinstance(asked, float) and asked else one**-0.5 if one else None
+    return query, key, value, scale
+
+
+def _rows(
     view: NodeView, em: Emitter, heads: int, groups: int
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Return query, key and value, (B, L, heads * D) each."""

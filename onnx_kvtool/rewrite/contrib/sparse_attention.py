@@ -7,9 +7,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.contrib.group_query_attention import rotated, rows_of
+from onnx_kvtool.rewrite.contrib.group_query_attention import heads_of, rotated
 from onnx_kvtool.rewrite.contrib.grouped_call import Call
-from onnx_kvtool.rewrite.contrib.heads import Attended, Tokens, apart, attend, dim_of
+from onnx_kvtool.rewrite.contrib.heads import Attended, Tokens, attend, dim_of
 from onnx_kvtool.rewrite.contrib.packed import is_stored
 from onnx_kvtool.rewrite.contrib.rule import is_read
 from onnx_kvtool.rewrite.engine.emit import Emitter
@@ -33,19 +33,9 @@ def sparse_attention(view: NodeView, em: Emitter) -> Replacement:
     Refuses lists of blocks that are no constants, or show a block behind that of the query, one
     twice, or none at all.
     """
-    heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
-    table = _table(view, heads)
-    query, key, value = rows_of(view, em, heads, groups)
+    table = _table(view, view.integer("num_heads"))
+    query, key, value, scale = heads_of(view, em)
     call = Call(em, Tokens(em, view.required("query")), view, ("key_total_sequence_lengths", 0))
-    wide = dim_of(view.required("query"), 2)
-    total = heads if view.input("key") is not None else heads + 2 * groups
-    one = wide // total if isinstance(wide, int) else None
-    query, key, value = (
-        apart(em, rows, count, None if one is None else count * one)
-        for rows, count in ((query, heads), (key, groups), (value, groups))
-    )
-    asked = view.attribute("scale")
-    scale = asked if isinstance(asked, float) and asked else one**-0.5 if one else None
     if view.attribute("do_rotary") == 1:
         query, key, scale = rotated(view, em, call, (query, key), scale, call.places())
     keys, values = (
