@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.raising.columns.state import Stuck, Widened, is_grown
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Size
 from onnx_kvtool.symbolic.bounds import Facts, interval
@@ -88,10 +89,7 @@ def _cut(
     if before == GROWN:
         if after is None:
             raise Stuck("it is not known how many rows `Slice` takes")
-        # Counted from the end, the rows in use are fewer now.
-        wide = em.op("Cast", start, attributes={"to": 7})
-        behind = em.op("Less", wide, em.constant([0], "zero"), dtype=ir.DataType.BOOL)
-        place = em.op("Where", behind, em.op("Add", wide, state.count), wide)
+        place = _from_front(start, state.count, em)
         rows = em.op("Add", place, em.constant(np.arange(after, dtype=np.int64), "rows"))
         return em.op("Gather", value, rows, attributes={"axis": axis}, dtype=dtype)
     return em.op("Slice", value, start, end, em.constant([axis], "axes"), dtype=dtype)
@@ -108,7 +106,9 @@ def gathered(view: NodeView, state: Widened) -> ir.Value:
     if sizes[axis] == GROWN:
         if is_grown(state.sizes(indices)):
             raise Stuck("`Gather` takes as many rows as are in use from these")
-        places = _from_front(places, state)
+        known = state.folder.integers(places)
+        if known is None or (known < 0).any():
+            places = _from_front(places, state.em.op("Squeeze", state.count), state.em)
     elif is_grown(state.sizes(indices)):
         size = sizes[axis]
         if size is None or size < 1:
@@ -141,14 +141,12 @@ def looked_up(view: NodeView, state: Widened) -> ir.Value:
     return state.again(view, state.of(data), tuples)
 
 
-def _from_front(places: ir.Value, state: Widened) -> ir.Value:
-    """Return places of which none is counted from the end of the rows in use, (.., int64)."""
-    known = state.folder.integers(places)
-    if known is not None and (known >= 0).all():
-        return places
-    em = state.em
+def _from_front(places: ir.Value, count: ir.Value, em: Emitter) -> ir.Value:
+    """Return places of which none is counted from the end of the rows in use, (.., int64).
+
+    Of caches of a fixed capacity that end is another.
+    """
     wide = em.op("Cast", places, attributes={"to": 7})
-    number = em.op("Squeeze", state.count)
     zero = em.constant(np.array(0, np.int64), "zero")
     behind = em.op("Less", wide, zero, dtype=ir.DataType.BOOL)
-    return em.op("Where", behind, em.op("Add", wide, number), wide)
+    return em.op("Where", behind, em.op("Add", wide, count), wide)
