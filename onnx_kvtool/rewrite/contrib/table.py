@@ -24,6 +24,7 @@ from onnx_kvtool.rewrite.contrib.multi_head_attention import (
     decoder_masked_multi_head_attention,
     multi_head_attention,
 )
+from onnx_kvtool.rewrite.contrib.recurrent_gates import linear_attention_gate
 from onnx_kvtool.rewrite.contrib.relative_position import (
     gated_relative_position_bias,
     relative_position_bias,
@@ -68,6 +69,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("GemmFastGelu", activation.gemm_fast_gelu),
             ContribRule("GroupNorm", picture.group_norm),
             ContribRule("GroupQueryAttention", group_query_attention),
+            ContribRule("LinearAttentionGate", linear_attention_gate),
             ContribRule("MatMulBnb4", mat_mul_bnb4),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits),

@@ -56,7 +56,7 @@ _GROUPS = {
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),
         _RECENT: "BranchwiseRMSNorm EngramGate GatedAdd GatedRMSNorm HyperConnectionLowRankMix "
-        "HyperConnectionPostMix HyperConnectionPreMix LinearAttentionGate MRotaryEmbedding "
+        "HyperConnectionPostMix HyperConnectionPreMix MRotaryEmbedding "
         "MoEGroupRouter ScaledSiLU",
         _OLD: "CDist ConvTransposeWithDynamicPads CropAndResize ExpandDims GatherND GridSample "
         "Inverse MatMulInteger16 MaxpoolWithMask Pad Range Trilu UnfoldTensor Unique",

@@ -235,6 +235,7 @@ CONTRIB: Table[str, Contrib] = Table(
         ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
         ("GemmFastGelu", Contrib(mat_mul(1))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
+        ("LinearAttentionGate", Contrib(like(0, 2))),
         ("MatMulBnb4", Contrib(mat_mul_bnb4)),
         ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),
         ("MatMulNBits", Contrib(mat_mul_nbits)),

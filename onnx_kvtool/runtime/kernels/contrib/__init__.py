@@ -65,6 +65,7 @@ from onnx_kvtool.runtime.kernels.contrib.quantized import (
     q_gemm,
     quantize_linear,
 )
+from onnx_kvtool.runtime.kernels.contrib.recurrent_gates import linear_attention_gate
 from onnx_kvtool.runtime.kernels.contrib.relative_position import (
     gated_relative_position_bias,
     relative_position_bias,
@@ -98,6 +99,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "GemmFastGelu"), Kernel(1, gemm_fast_gelu)),
     ((DOMAIN, "GroupNorm"), Kernel(1, group_norm)),
     ((DOMAIN, "GroupQueryAttention"), Kernel(1, group_query_attention)),
+    ((DOMAIN, "LinearAttentionGate"), Kernel(1, linear_attention_gate)),
     ((DOMAIN, "MatMulBnb4"), Kernel(1, mat_mul_bnb4)),
     ((DOMAIN, "MatMulIntegerToFloat"), Kernel(1, mat_mul_integer_to_float)),
     ((DOMAIN, "MatMulNBits"), Kernel(1, mat_mul_n_bits)),
