@@ -25,6 +25,7 @@ from onnx_kvtool.ops.contrib_facts import (
     facts,
 )
 from onnx_kvtool.ops.contrib_layers_schema import LAYERS
+from onnx_kvtool.ops.contrib_recent_schema import RECENT
 from onnx_kvtool.ops.contrib_states_schema import STATES
 from onnx_kvtool.ops.schema import AttributeValue, OpFacts, is_standard, op_facts
 
@@ -239,7 +240,10 @@ CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
     "schema of onnxruntime",
     [
         *((("", one.op_type), one) for one in _DEFAULT_DOMAIN),
-        *(((DOMAIN, one.op_type), one) for one in (*_MICROSOFT, *LAYERS, *EXPERTS, *STATES)),
+        *(
+            ((DOMAIN, one.op_type), one)
+            for one in (*_MICROSOFT, *LAYERS, *EXPERTS, *RECENT, *STATES)
+        ),
     ],
 )
 """By domain and name: operators of `com.microsoft`, and those in the default domain."""

@@ -8,6 +8,7 @@ from onnx_kvtool.rewrite.contrib import (
     activation,
     block_quantized,
     codes,
+    gated,
     normalization,
     picture,
     product,
@@ -64,6 +65,8 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("FusedGemm", product.fused_gemm),
             ContribRule("FusedMatMul", product.fused_mat_mul),
             ContribRule("GatedRelativePositionBias", gated_relative_position_bias),
+            ContribRule("GatedAdd", gated.gated_add),
+            ContribRule("GatedRMSNorm", gated.gated_rms_norm),
             ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized),
             ContribRule("Gelu", activation.gelu),
             ContribRule("GemmFastGelu", activation.gemm_fast_gelu),
@@ -96,6 +99,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("QuickGelu", activation.quick_gelu),
             ContribRule("RelativePositionBias", relative_position_bias),
             ContribRule("RotaryEmbedding", rotary_embedding),
+            ContribRule("ScaledSiLU", gated.scaled_silu),
             ContribRule("SkipGroupNorm", picture.skip_group_norm),
             ContribRule("SkipLayerNormalization", normalization.skip_layer_normalization),
             ContribRule(
@@ -103,6 +107,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
                 normalization.skip_simplified_layer_normalization,
             ),
             ContribRule("SparseAttention", sparse_attention),
+            ContribRule("SwiGLU", gated.swiglu),
             ContribRule("TransposeMatMul", product.transpose_mat_mul),
         )
     ],

@@ -33,7 +33,7 @@ _PLUGIN = "is a plugin of TensorRT"
 _GROUPS = {
     DOMAIN: {
         _FUSED: "FusedMatMulActivation GemmFloat8 GemmaRotaryEmbedding MatMulNBitsMlp "
-        "MatMulNBitsQLoRA MatMulNBitsQkv NhwcFusedConv RMSNormRotary RouterGateUpProj SwiGLU",
+        "MatMulNBitsQLoRA MatMulNBitsQkv NhwcFusedConv RMSNormRotary RouterGateUpProj",
         _GPU: "ComplexMul ComplexMulConj DecoderAttention DecoderMaskedSelfAttention Irfft "
         "LongformerAttention MoEPacked MulInteger ReduceSumInteger Rfft TorchEmbedding",
         _TRAINING: "BitmaskBiasDropout BitmaskDropout IsAllFinite",
@@ -55,9 +55,8 @@ _GROUPS = {
         "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),
-        _RECENT: "BranchwiseRMSNorm EngramGate GatedAdd GatedRMSNorm HyperConnectionLowRankMix "
-        "HyperConnectionPostMix HyperConnectionPreMix MRotaryEmbedding "
-        "MoEGroupRouter ScaledSiLU",
+        _RECENT: "BranchwiseRMSNorm EngramGate HyperConnectionLowRankMix "
+        "HyperConnectionPostMix HyperConnectionPreMix MRotaryEmbedding MoEGroupRouter",
         _OLD: "CDist ConvTransposeWithDynamicPads CropAndResize ExpandDims GatherND GridSample "
         "Inverse MatMulInteger16 MaxpoolWithMask Pad Range Trilu UnfoldTensor Unique",
         "is a sample for who writes operators": "SampleOp",

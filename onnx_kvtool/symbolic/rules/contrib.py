@@ -77,6 +77,11 @@ def bias_split_gelu(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], half),)
 
 
+def swiglu(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """SwiGLU: the shape of both inputs, or half of the last axis of one."""
+    return (site.shape(0),) if site.given(1) is not None else bias_split_gelu(site)
+
+
 def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
     shape = site.shape(0)
@@ -269,6 +274,7 @@ CONTRIB: Table[str, Contrib] = Table(
             Contrib(skip_normalization, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
         ),
         ("RelativePositionBias", Contrib(relative_position_bias)),
+        ("SwiGLU", Contrib(swiglu)),
         ("TransposeMatMul", Contrib(fused_mat_mul)),
         ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
     ],

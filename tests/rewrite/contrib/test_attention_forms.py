@@ -79,7 +79,7 @@ def test_q_attention(
     numbers = {"scale": scale, "mask_filter_value": low}
     attributes |= {name: value for name, value in numbers.items() if value is not None}
     outputs = ("y", "present") if past else ONE
-    demand_same("QAttention", inputs, outputs, at=opset, limit=5e-5, num_heads=H, **attributes)
+    demand_same("QAttention", inputs, outputs, at=opset, tolerance=5e-5, num_heads=H, **attributes)
 
 
 MASKED = (
@@ -170,7 +170,13 @@ def test_packed_rows(
     expected = theirs("MultiHeadAttention", apart, ONE, **attributes)
     limit = 2e-5 if dtype == np.float32 else 2e-2
     demand_same(
-        "MultiHeadAttention", joined, ONE, at=opset, limit=limit, expected=expected, **attributes
+        "MultiHeadAttention",
+        joined,
+        ONE,
+        at=opset,
+        tolerance=limit,
+        expected=expected,
+        **attributes,
     )
 
 

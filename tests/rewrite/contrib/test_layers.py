@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,21 +11,23 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.activation.smooth import gelu_of, gelu_tanh_of
 from tests.grids import search
-from tests.rewrite.contrib.single import Array, demand_same, normal, refusal, standard
+from tests.rewrite.contrib.single import (
+    FLOATS,
+    OPSETS,
+    Array,
+    demand_same,
+    normal,
+    opset_for,
+    refusal,
+    standard,
+)
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
 pytestmark = needs_onnxruntime
 
 B, S, D = 2, 5, 7
-OPSETS = st.sampled_from([24, 21, 18, 13, 11])
 REALS = st.sampled_from([np.float32, np.float16])
-FLOATS = st.sampled_from([np.float32, np.float16, ml_dtypes.bfloat16])
 some = search(60)
-
-
-def opset_for(opset: int, dtype: Any) -> int:
-    """Return an opset at which a type exists."""
-    return max(opset, 13) if dtype == ml_dtypes.bfloat16 else opset
 
 
 @some
@@ -57,7 +58,7 @@ def test_gemm_fast_gelu(opset: int, dtype: Any, bias: bool) -> None:
     inputs = {"X": x, "W": w, "bias": b if bias else None}
     expected = {"y": gelu_tanh_of(total).astype(dtype)}
     limit = 2e-5 if dtype == np.float32 else 3e-2
-    demand_same("GemmFastGelu", inputs, at=opset, expected=expected, limit=limit)
+    demand_same("GemmFastGelu", inputs, at=opset, expected=expected, tolerance=limit)
 
 
 @some
@@ -251,7 +252,12 @@ def test_q_embed_layer_normalization(
     for index, name in enumerate(parts):
         inputs[f"{name}_z"] = np.array(limits.max // 2 + index, dtype) if here[name] else None
     demand_same(
-        "QEmbedLayerNormalization", inputs, ("y", "count"), at=opset, limit=5e-5, epsilon=epsilon
+        "QEmbedLayerNormalization",
+        inputs,
+        ("y", "count"),
+        at=opset,
+        tolerance=5e-5,
+        epsilon=epsilon,
     )
 
 

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grids import search
-from tests.rewrite.contrib.single import Array, demand_same, normal, refusal
+from tests.rewrite.contrib.single import OPSETS, Array, demand_same, normal, refusal
 from tests.rewrite.contrib.test_quantized import codes, number, point
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
 pytestmark = needs_onnxruntime
 
-OPSETS = st.sampled_from([24, 21, 18, 13, 11])
 REALS = st.sampled_from([np.float32, np.float16])
 some = search(60)
 

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from tests.grids import search
-from tests.rewrite.contrib.single import Array, demand_same, normal, refusal, standard
+from tests.rewrite.contrib.single import OPSETS, Array, demand_same, normal, refusal, standard
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, node_model, ours
 
 pytestmark = needs_onnxruntime
 
-OPSETS = st.sampled_from([24, 21, 18, 13, 11])
 CODES = st.sampled_from([np.uint8, np.int8])
 some = search(60)
 
@@ -244,7 +243,7 @@ def test_dynamic_quantize_mat_mul(
         "bias": normal(3) if bias else None,
     }
     constants = ["b_zero_point"] if zero else []
-    demand_same("DynamicQuantizeMatMul", inputs, at=opset, constants=constants, limit=1e-4)
+    demand_same("DynamicQuantizeMatMul", inputs, at=opset, constants=constants, tolerance=1e-4)
 
 
 @some
@@ -315,7 +314,7 @@ def test_mat_mul_n_bits(
         at=max(opset, 13) if is_brain else opset,
         expected=ours("MatMulNBits", inputs, **attributes) if is_ours else None,
         constants=["B", *(["zero_points"] if zeros is not None else [])] if stored else [],
-        limit={"float32": 2e-5, "float16": 3e-2, "bfloat16": 3e-1}[np.dtype(dtype).name],
+        tolerance={"float32": 2e-5, "float16": 3e-2, "bfloat16": 3e-1}[np.dtype(dtype).name],
         **attributes,
     )
 
@@ -440,7 +439,7 @@ def test_rows_of_a_weight_in_any_order(
         inputs,
         at=opset,
         constants=["B", "g_idx"] if stored else [],
-        limit=2e-5 if dtype == np.float32 else 3e-2,
+        tolerance=2e-5 if dtype == np.float32 else 3e-2,
         K=width,
         N=5,
         bits=4,
@@ -489,7 +488,7 @@ def test_mat_mul_bnb4(opset: int, dtype: Any, kind: int, block: int, stored: boo
         inputs,
         at=opset,
         constants=["B", "absmax"] if stored else [],
-        limit=2e-5 if dtype == np.float32 else 3e-2,
+        tolerance=2e-5 if dtype == np.float32 else 3e-2,
         **attributes,
     )
 

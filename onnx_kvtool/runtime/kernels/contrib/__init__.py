@@ -22,6 +22,12 @@ from onnx_kvtool.runtime.kernels.contrib.fused import (
     transpose_mat_mul,
 )
 from onnx_kvtool.runtime.kernels.contrib.fused_mat_mul import fused_mat_mul
+from onnx_kvtool.runtime.kernels.contrib.gated import (
+    gated_add,
+    gated_rms_norm,
+    scaled_si_lu,
+    swi_glu,
+)
 from onnx_kvtool.runtime.kernels.contrib.gather_block_quantized import gather_block_quantized
 from onnx_kvtool.runtime.kernels.contrib.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
 from onnx_kvtool.runtime.kernels.contrib.group_query_attention import group_query_attention
@@ -94,6 +100,8 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "FusedGemm"), Kernel(1, fused_gemm)),
     ((DOMAIN, "FusedMatMul"), Kernel(1, fused_mat_mul)),
     ((DOMAIN, "GatedRelativePositionBias"), Kernel(1, gated_relative_position_bias)),
+    ((DOMAIN, "GatedAdd"), Kernel(1, gated_add)),
+    ((DOMAIN, "GatedRMSNorm"), Kernel(1, gated_rms_norm)),
     ((DOMAIN, "GatherBlockQuantized"), Kernel(1, gather_block_quantized)),
     ((DOMAIN, "Gelu"), Kernel(1, gelu)),
     ((DOMAIN, "GemmFastGelu"), Kernel(1, gemm_fast_gelu)),
@@ -126,10 +134,12 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "QuickGelu"), Kernel(1, quick_gelu)),
     ((DOMAIN, "RelativePositionBias"), Kernel(1, relative_position_bias)),
     ((DOMAIN, "RotaryEmbedding"), Kernel(1, rotary_embedding)),
+    ((DOMAIN, "ScaledSiLU"), Kernel(1, scaled_si_lu)),
     ((DOMAIN, "SkipGroupNorm"), Kernel(1, skip_group_norm)),
     ((DOMAIN, "SkipLayerNormalization"), Kernel(1, skip_layer_normalization)),
     ((DOMAIN, "SkipSimplifiedLayerNormalization"), Kernel(1, skip_simplified_layer_normalization)),
     ((DOMAIN, "SparseAttention"), Kernel(1, sparse_attention)),
+    ((DOMAIN, "SwiGLU"), Kernel(1, swi_glu)),
     ((DOMAIN, "TransposeMatMul"), Kernel(1, transpose_mat_mul)),
 )
 """Operators that onnx does not define, by domain and name, with their kernels; one version each."""

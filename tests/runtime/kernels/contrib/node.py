@@ -14,12 +14,16 @@ from onnx import helper
 
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 
-__all__ = ["RELEASE", "needs_onnxruntime", "ours", "theirs"]
+__all__ = ["RELEASE", "needs_newest", "needs_onnxruntime", "ours", "theirs"]
 
 RELEASE = tuple(int(part) for part in ort.__version__.split(".")[:2])
 
 needs_onnxruntime = pytest.mark.skipif(
     RELEASE < (1, 31), reason="the semantics of these operators are those of onnxruntime 1.31"
+)
+
+needs_newest = pytest.mark.skipif(
+    RELEASE < (1, 32), reason="these operators came with onnxruntime 1.32"
 )
 
 Arrays = Mapping[str, "np.ndarray[Any, Any] | None"]

@@ -42,6 +42,8 @@ def registered() -> dict[OperatorName, Any]:
 @needs_onnxruntime
 @each("name", NAMES)
 def test_a_schema_is_that_of_onnxruntime(name: OperatorName) -> None:
+    if RELEASE < WRITTEN_FROM and name not in registered():
+        pytest.skip("a later release brought it")
     facts, schema = CONTRIB_SCHEMAS[name], registered()[name]
     lacking = SINCE.get(name, set()) if RELEASE < WRITTEN_FROM else set()
     types = {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints}
