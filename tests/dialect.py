@@ -16,7 +16,7 @@ __all__ = ["FORMS", "departures"]
 
 _INT32 = np.iinfo(np.int32)
 _WIDE = (ir.DataType.INT64, ir.DataType.UINT64)
-_OF_64_BITS = ("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor")
+_OF_64_BITS = ("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Mod")
 """Operators whose arithmetic needs numbers beyond int32; the names of its nodes begin so."""
 
 OF_THE_SOURCE = frozenset({"readers", "Constant", "Pad value", "Pad axes", "Squeeze"})

@@ -9,8 +9,6 @@ from onnx_kvtool.ops.changes import CHANGES, FRONT
 from onnx_kvtool.rewrite.lowering.early.arithmetic import (
     lower_dequantize_linear_10,
     lower_is_inf_10,
-    lower_mat_mul_integer_10,
-    lower_mod_10,
     lower_quantize_linear_10,
     lower_thresholded_relu_10,
 )
@@ -31,6 +29,14 @@ from onnx_kvtool.rewrite.lowering.early.numbers import (
     lower_gemm_11,
     lower_round_11,
 )
+from onnx_kvtool.rewrite.lowering.early.products import (
+    lower_conv_integer_10,
+    lower_mat_mul_integer_10,
+    lower_q_linear_conv_10,
+    lower_q_linear_mat_mul_10,
+)
+from onnx_kvtool.rewrite.lowering.early.remainder import lower_mod_10
+from onnx_kvtool.rewrite.lowering.early.reversing import lower_reverse_sequence_10
 from onnx_kvtool.rewrite.lowering.early.shaping import (
     lower_depth_to_space_11,
     lower_pad_11,
@@ -74,12 +80,16 @@ _TO_9: Mapping[str, Lowering] = Table(
     "lowering from opset 10",
     [
         ("AveragePool", Lowering("pool", 10, lower_pool_22)),
+        ("ConvInteger", Lowering("conv_integer", 10, lower_conv_integer_10)),
         ("DequantizeLinear", Lowering("dequantize_linear", 10, lower_dequantize_linear_10)),
         ("IsInf", Lowering("is_inf", 10, lower_is_inf_10)),
         ("MatMulInteger", Lowering("mat_mul_integer", 10, lower_mat_mul_integer_10)),
         ("MaxPool", Lowering("pool", 10, lower_pool_22)),
         ("Mod", Lowering("mod", 10, lower_mod_10)),
+        ("QLinearConv", Lowering("q_linear_conv", 10, lower_q_linear_conv_10)),
+        ("QLinearMatMul", Lowering("q_linear_mat_mul", 10, lower_q_linear_mat_mul_10)),
         ("QuantizeLinear", Lowering("quantize_linear", 10, lower_quantize_linear_10)),
+        ("ReverseSequence", Lowering("reverse_sequence", 10, lower_reverse_sequence_10)),
         ("Slice", Lowering("slice", 10, lower_slice_10)),
         ("ThresholdedRelu", Lowering("thresholded_relu", 10, lower_thresholded_relu_10)),
         ("TopK", Lowering("top_k", 10, lower_top_k_10)),
