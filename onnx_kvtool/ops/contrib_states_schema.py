@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.ops.contrib_facts import FLOAT, HALVES, facts
+from onnx_kvtool.ops.contrib_facts import FLOAT, HALVES, INTEGER, TEXT, facts
 
 __all__ = ["STATES"]
 
 STATES = (
+    facts(
+        "CausalConvWithState",
+        "input:T weight:T bias?:T past_state?:T",
+        "output:T present_state:T state_update?:T",
+        {"T": HALVES},
+        activation=(TEXT, "none"),
+        channels_last=(INTEGER, 0),
+        dilation=(INTEGER, 1),
+        input_channel_offset=(INTEGER, 0),
+        input_channels=(INTEGER, 0),
+        ndim=(INTEGER, 1),
+        state_channels_last=(INTEGER, -1),
+        state_length=(INTEGER, 0),
+        state_update_capacity=(INTEGER, 0),
+        state_window=(INTEGER, 0),
+    ),
     facts(
         "LinearAttentionGate",
         "a:T dt_bias:TF decay_scale:TF b?:T",

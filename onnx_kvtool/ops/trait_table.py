@@ -202,7 +202,7 @@ _ONNXRUNTIME = (
     *_each("FusedConv NhwcConv QLinearConv", _T.CONVOLVES, domain=DOMAIN),
     *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
     *_each("MatMulNBits MultiHeadAttention SparseAttention", domain=DOMAIN),
-    *_each("LinearAttentionGate", domain=DOMAIN),
+    *_each("CausalConvWithState LinearAttentionGate", domain=DOMAIN),
 )
 
 TRAITS: Table[tuple[str, str], Traits] = Table(

@@ -16,6 +16,7 @@ from onnx_kvtool.rewrite.contrib import (
 )
 from onnx_kvtool.rewrite.contrib.attention import attention, q_attention
 from onnx_kvtool.rewrite.contrib.bnb4 import mat_mul_bnb4
+from onnx_kvtool.rewrite.contrib.causal_conv import causal_conv_with_state
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.rewrite.contrib.mixture import (
     mixture_of_experts,
@@ -56,6 +57,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("BiasGelu", activation.bias_gelu),
             ContribRule("BiasSoftmax", activation.bias_softmax),
             ContribRule("BiasSplitGelu", activation.bias_split_gelu),
+            ContribRule("CausalConvWithState", causal_conv_with_state),
             ContribRule("DecoderMaskedMultiHeadAttention", decoder_masked_multi_head_attention),
             ContribRule("DequantizeLinear", codes.dequantize_linear),
             ContribRule("DynamicQuantizeMatMul", quantized_product.dynamic_quantize_mat_mul),

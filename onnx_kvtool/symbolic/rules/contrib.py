@@ -22,6 +22,7 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
     multi_head_attention,
     sparse_attention,
 )
+from onnx_kvtool.symbolic.rules.contrib_states import causal_conv_with_state
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
 from onnx_kvtool.symbolic.rules.reduction import normalized, reduce
@@ -226,6 +227,7 @@ CONTRIB: Table[str, Contrib] = Table(
     [
         *((op, Contrib(like(0), _TYPES.get(op, {}))) for op in sorted(_LIKE_FIRST)),
         ("Attention", Contrib(fused_attention)),
+        ("CausalConvWithState", Contrib(causal_conv_with_state)),
         ("DecoderMaskedMultiHeadAttention", Contrib(multi_head_attention)),
         ("DynamicQuantizeMatMul", Contrib(mat_mul(1))),
         ("BiasSplitGelu", Contrib(bias_split_gelu)),

@@ -6,12 +6,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onnx_kvtool.runtime.errors import RunFailed
 from tests.grids import search
-from tests.rewrite.contrib.single import demand_same, normal, refusal
-from tests.runtime.kernels.contrib.node import needs_onnxruntime, theirs
+from tests.rewrite.contrib.single import Array, Dims, demand_same, normal, refusal
+from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 pytestmark = needs_onnxruntime
 
@@ -59,3 +61,83 @@ def test_a_gate_of_bfloat16() -> None:
 def test_a_rate_without_its_input_is_refused() -> None:
     inputs = {"a": normal(2, 5, 3), "dt_bias": normal(3), "decay_scale": normal(3)}
     assert "its input `b`" in refusal("LinearAttentionGate", inputs, ("decay", "beta"))
+
+
+@some
+@given(
+    opset=OPSETS,
+    dtype=REALS,
+    activation=st.sampled_from(["none", "silu", "swish"]),
+    taps=st.sampled_from([1, 2, 4]),
+    dilation=st.sampled_from([1, 3]),
+    length=st.sampled_from([1, 2, 5]),
+    layout=st.sampled_from(["first", "last", "two axes"]),
+    has=st.tuples(st.booleans(), st.booleans()),
+    is_symbolic=st.booleans(),
+)
+def test_causal_conv_with_state(
+    opset: int,
+    dtype: Any,
+    activation: str,
+    taps: int,
+    dilation: int,
+    length: int,
+    layout: str,
+    has: tuple[bool, bool],
+    is_symbolic: bool,
+) -> None:
+    channels, rows, inner = 6, (taps - 1) * dilation, (2, 3) if layout == "two axes" else (6,)
+    has_bias, has_past = has
+    is_first = layout == "first"
+
+    def states(count: int, seed: int) -> Array:
+        shape = (2, channels, count) if is_first else (2, count, *inner)
+        return normal(*shape, dtype=dtype, seed=seed)
+
+    inputs = {
+        "x": states(length, 3),
+        "weight": normal(channels, 1, taps, dtype=dtype),
+        "bias": normal(channels, dtype=dtype) if has_bias else None,
+        "past": states(rows, 5) if has_past else None,
+    }
+    place = 2 if is_first else 1
+    dims: dict[str, Dims] = {}
+    if is_symbolic:
+        dims["x"] = ["batch", *inputs["x"].shape[1:]]
+        dims["x"][place] = "length"
+    model = demand_same(
+        "CausalConvWithState",
+        inputs,
+        ("y", "present"),
+        at=opset,
+        dims=dims,
+        activation=activation,
+        channels_last=int(not is_first),
+        dilation=dilation,
+    )
+    assert not is_symbolic or not [n for n in model.graph if n.op_type == "Shape"]
+
+
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    name: {name: value, "channels_last": 1}
+    for name, value in {
+        "state_window": 2,
+        "state_update_capacity": 2,
+        "state_channels_last": 0,
+        "state_length": 5,
+        "input_channel_offset": 1,
+        "input_channels": 3,
+    }.items()
+} | {"ndim": {"ndim": 2}, "dilation": {"dilation": 0}, "activation": {"activation": "relu"}}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_of_gpus_is_refused_by_the_name_of_its_attribute(name: str) -> None:
+    inputs = {"x": normal(2, 5, 6), "weight": normal(6, 1, 4)}
+    if name in ("ndim", "dilation", "activation"):
+        inputs["x"] = normal(2, 6, 5)
+    said = refusal("CausalConvWithState", inputs, ("y", "present"), **CONVOLUTIONS[name])
+    assert f"`{name}`" in said
+    with pytest.raises(RunFailed) as caught:
+        ours("CausalConvWithState", inputs, ("y", "present"), **CONVOLUTIONS[name])
+    assert f"`{name}`" in caught.value.message

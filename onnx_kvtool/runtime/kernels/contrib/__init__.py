@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
 from onnx_kvtool.runtime.kernels.contrib.attention import attention, q_attention
+from onnx_kvtool.runtime.kernels.contrib.causal_conv import causal_conv_with_state
 from onnx_kvtool.runtime.kernels.contrib.embed_layer_normalization import (
     embed_layer_normalization,
     q_embed_layer_normalization,
@@ -91,6 +92,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "BiasGelu"), Kernel(1, bias_gelu)),
     ((DOMAIN, "BiasSoftmax"), Kernel(1, bias_softmax)),
     ((DOMAIN, "BiasSplitGelu"), Kernel(1, bias_split_gelu)),
+    ((DOMAIN, "CausalConvWithState"), Kernel(1, causal_conv_with_state)),
     ((DOMAIN, "DecoderMaskedMultiHeadAttention"), Kernel(1, decoder_masked_multi_head_attention)),
     ((DOMAIN, "DequantizeLinear"), Kernel(1, dequantize_linear)),
     ((DOMAIN, "DynamicQuantizeMatMul"), Kernel(1, dynamic_quantize_mat_mul)),

@@ -1,0 +1,97 @@
+"""CausalConvWithState of `com.microsoft`, beside that of ONNX: dilated, channels in any place."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.attention.causal_conv_with_state import causal_sum
+from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+
+__all__ = ["causal_conv_with_state"]
+
+
+def causal_conv_with_state(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    past_state: Array | None = None,
+    *,
+    activation: str,
+    channels_last: int,
+    dilation: int,
+    input_channel_offset: int,
+    input_channels: int,
+    ndim: int,
+    state_channels_last: int,
+    state_length: int,
+    state_update_capacity: int,
+    state_window: int,
+) -> tuple[Array, Array]:
+    """Sum positions `dilation` apart of each channel, weighted; 16-bit types in float32.
+
+    Args:
+        input: (B, C, L), or with `channels_last` (B, L, ...), C being the product of the rest.
+        weight: (C, 1, k); the last tap weighs the current position.
+        bias: (C,).
+        past_state: (B, C, P) or (B, P, ...), P = (k - 1) * dilation; None for zeros.
+        activation: `none`, or `silu` and `swish`: the sum times its sigmoid.
+        channels_last: Whether positions come before channels, in the states too.
+        dilation: How far apart taps are, 1 or more.
+        input_channel_offset: 0.
+        input_channels: 0.
+        ndim: 1.
+        state_channels_last: -1.
+        state_length: 0.
+        state_update_capacity: 0.
+        state_window: 0.
+
+    Returns:
+        output, of the shape of `input`; present_state, of the shape of `past_state`, the last
+        positions as they are.
+
+    Raises:
+        KernelError: If a shape or the dilation is another, the activation unknown, or an attribute
+            asks for what onnxruntime 1.32 has on GPUs alone.
+    """
+    refuse_value("ndim", ndim, 1)
+    refuse_value("state_channels_last", state_channels_last, -1)
+    for name, value in (
+        ("input_channel_offset", input_channel_offset),
+        ("input_channels", input_channels),
+        ("state_length", state_length),
+        ("state_update_capacity", state_update_capacity),
+        ("state_window", state_window),
+    ):
+        refuse_value(name, value, 0)
+    if dilation < 1:
+        raise KernelError(f"`dilation` is {dilation}, expected 1 or more")
+    if input.ndim < 3 or (input.ndim > 3 and not channels_last):
+        layout = "(B, L, ...)" if channels_last else "(B, C, L)"
+        raise KernelError(f"`input` has shape {input.shape}, expected {layout}")
+    if weight.ndim != 3 or weight.shape[2] == 0:
+        raise KernelError(f"`weight` has shape {weight.shape}, expected (C, 1, k), k of 1 or more")
+    inner = input.shape[2:]
+    x = _turned(input) if channels_last else input
+    rows = (weight.shape[2] - 1) * dilation
+    layout_shape = (len(x), rows, *inner) if channels_last else (*x.shape[:2], rows)
+    if past_state is None:
+        past_state = np.zeros(layout_shape, input.dtype)
+    check_shape("past_state", past_state.shape, layout_shape, "what the taps reach back to")
+    past = _turned(past_state) if channels_last else past_state
+    joined = np.concatenate([past, x], axis=2)
+    output = causal_sum(joined, weight, bias, activation, dilation)
+    present = joined[:, :, x.shape[2] :]
+    if channels_last:
+        output, present = (v.swapaxes(1, 2) for v in (output, present))
+        return output.reshape(input.shape), present.reshape(layout_shape)
+    return output, present
+
+
+def _turned(rows: Array) -> Array:
+    """Return (B, L, ...) as (B, C, L)."""
+    return rows.reshape(*rows.shape[:2], math.prod(rows.shape[2:])).swapaxes(1, 2)
