@@ -195,7 +195,7 @@ _ONNXRUNTIME = (
     *_each("EmbedLayerNormalization FusedMatMul GatedRelativePositionBias", domain=DOMAIN),
     *_each("GemmFastGelu MatMulBnb4 QAttention QEmbedLayerNormalization", domain=DOMAIN),
     *_each("RelativePositionBias TransposeMatMul", domain=DOMAIN),
-    *_each("QLinearReduceMean", _T.REDUCES, domain=DOMAIN),
+    *_each("QLinearReduceMean ReduceSumInteger", _T.REDUCES, domain=DOMAIN),
     *_each("NhwcMaxPool", _T.POOLS, domain=DOMAIN),
     *_each("BiasSplitGelu FusedGemm QGemm QLinearAdd QLinearConcat QLinearMul", domain=DOMAIN),
     *_each("QLinearAveragePool QLinearGlobalAveragePool QLinearWhere", domain=DOMAIN),
@@ -203,6 +203,10 @@ _ONNXRUNTIME = (
     *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
     *_each("MatMulNBits MultiHeadAttention SparseAttention", domain=DOMAIN),
     *_each("CausalConvWithState LinearAttentionGate", domain=DOMAIN),
+    *_each("Trilu", _T.MOVES, _T.KEEPS_SHAPE, domain=DOMAIN),
+    *_each("CDist ComplexMul ComplexMulConj ExpandDims GatherND GridSample", domain=DOMAIN),
+    *_each("IsAllFinite MatMulInteger16 MulInteger Pad Range Rfft", domain=DOMAIN),
+    *_each("TorchEmbedding UnfoldTensor Unique", domain=DOMAIN),
 )
 
 TRAITS: Table[tuple[str, str], Traits] = Table(

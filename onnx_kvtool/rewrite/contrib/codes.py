@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.contrib.rule import Builder, only
+from onnx_kvtool.rewrite.contrib.rule import Builder, known_rank, only
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.forms import one_shape, reduce, unsqueeze
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
@@ -75,7 +75,7 @@ def q_linear_softmax(view: NodeView, em: Emitter) -> Replacement:
 
 def q_linear_global_average_pool(view: NodeView, em: Emitter) -> Replacement:
     """Write QLinearGlobalAveragePool as ReduceMean of DequantizeLinear, quantized."""
-    rank = _rank(view)
+    rank = known_rank(view, view.required("X"))
     x = _number(view, em, "X", scale="x_scale", zero="x_zero_point")
     first = 1 if view.integer("channels_last") else 2
     axes = list(range(first, first + rank - 2))
@@ -92,7 +92,7 @@ def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
     if not view.integer("channels_last"):
         result = op("AveragePool", x, attributes=attributes)
         return only(_code(view, em, result, "y", "X"))
-    last = _rank(view) - 1
+    last = known_rank(view, view.required("X")) - 1
     x = op("Transpose", x, attributes={"perm": [0, last, *range(1, last)]})
     result = op("AveragePool", x, attributes=attributes)
     result = op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]})
@@ -237,11 +237,3 @@ def quantized(
     if zero is None and dtype == _D.INT8:
         zero = em.constant(np.zeros((), np.int8), "zero_point")
     return em.op("QuantizeLinear", x, scale, zero, dtype=dtype)
-
-
-def _rank(view: NodeView) -> int:
-    dims = dims_of(view.required("X"))
-    if dims is None:
-        name = view.required("X").name
-        raise Refusal("unknown-rank", f"the rank of `{name}` is unknown", help="declare its shape")
-    return len(dims)

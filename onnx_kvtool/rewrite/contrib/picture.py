@@ -5,11 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.contrib.rule import Builder, is_read, only, refuse_value
+from onnx_kvtool.rewrite.contrib.rule import Builder, is_read, known_rank, only, refuse_value
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast, unsqueeze
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
-from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["bias_add", "group_norm", "nhwc_max_pool", "skip_group_norm"]
 
@@ -40,7 +39,7 @@ def skip_group_norm(view: NodeView, em: Emitter) -> Replacement:
     refuse_value(view, "channels_last", 1)
     x, skip, bias = view.required("X"), view.required("skip"), view.input("bias")
     op = Builder(em, x.dtype or ir.DataType.UNDEFINED)
-    rank = _rank(view, skip)
+    rank = known_rank(view, skip)
     if rank not in (2, 4):
         raise Refusal(
             "contrib-form", f"`skip` of `SkipGroupNorm` has {rank} dimensions, expected 2 or 4"
@@ -56,7 +55,7 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
     op, is_last, rank = Builder(em, _FLOAT), view.integer("channels_last") != 0, 4
     y = cast(em, x, _FLOAT)
     if is_last:
-        rank = _rank(view, view.required("X"))
+        rank = known_rank(view, view.required("X"))
         y = op("Transpose", y, attributes={"perm": [0, rank - 1, *range(1, rank - 1)]})
     factors = (cast(em, view.required(name), _FLOAT) for name in ("gamma", "beta"))
     epsilon = view.attribute("epsilon")
@@ -73,21 +72,10 @@ def _normalized(view: NodeView, em: Emitter, x: ir.Value, dtype: ir.DataType) ->
 def nhwc_max_pool(view: NodeView, em: Emitter) -> Replacement:
     """Write NhwcMaxPool, of which channels come last, as MaxPool with Transposes."""
     x = view.required("x")
-    op, last = Builder(em, x.dtype or ir.DataType.UNDEFINED), _rank(view, x) - 1
+    op, last = Builder(em, x.dtype or ir.DataType.UNDEFINED), known_rank(view, x) - 1
     names = ("auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "strides")
     given = {name: view.attribute(name) for name in names}
     attributes = {name: value for name, value in given.items() if value is not None}
     front = op("Transpose", x, attributes={"perm": [0, last, *range(1, last)]})
     result = op("MaxPool", front, attributes=attributes)
     return only(op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]}))
-
-
-def _rank(view: NodeView, value: ir.Value) -> int:
-    dims = dims_of(value)
-    if dims is None:
-        raise Refusal(
-            "unknown-rank",
-            f"the rank of `{value.name}` of `{view.node.op_type}` is unknown",
-            help="declare its shape",
-        )
-    return len(dims)

@@ -10,8 +10,17 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
+from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["Builder", "ContribRule", "is_read", "only", "refuse_input", "refuse_value"]
+__all__ = [
+    "Builder",
+    "ContribRule",
+    "is_read",
+    "known_rank",
+    "only",
+    "refuse_input",
+    "refuse_value",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class ContribRule:
     @property
     def name(self) -> str:
         """What the report calls it: `skip_layer_normalization`."""
-        return self.apply.__name__
+        return self.apply.__name__.rstrip("_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,22 @@ def is_read(view: NodeView, index: int) -> bool:
         return False
     value = view.node.outputs[index]
     return bool(value.uses()) or value.is_graph_output()
+
+
+def known_rank(view: NodeView, value: ir.Value) -> int:
+    """Return the rank of an input of a node.
+
+    Raises:
+        Refusal: If it is unknown.
+    """
+    dims = dims_of(value)
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{value.name}` of `{view.node.op_type}` is unknown",
+            help="declare its shape",
+        )
+    return len(dims)
 
 
 def refuse_input(view: NodeView, *names: str) -> None:

@@ -34,9 +34,9 @@ _GROUPS = {
     DOMAIN: {
         _FUSED: "FusedMatMulActivation GemmFloat8 GemmaRotaryEmbedding MatMulNBitsMlp "
         "MatMulNBitsQLoRA MatMulNBitsQkv NhwcFusedConv RMSNormRotary RouterGateUpProj",
-        _GPU: "ComplexMul ComplexMulConj DecoderAttention DecoderMaskedSelfAttention Irfft "
-        "LongformerAttention MoEPacked MulInteger ReduceSumInteger Rfft TorchEmbedding",
-        _TRAINING: "BitmaskBiasDropout BitmaskDropout IsAllFinite",
+        _GPU: "DecoderAttention DecoderMaskedSelfAttention LongformerAttention MoEPacked",
+        "is a transform of which text and kernel give different numbers of elements": "Irfft",
+        _TRAINING: "BitmaskBiasDropout BitmaskDropout",
         _PAGED: "DynamicSparseAttention PackedSparseAttentionIndexer "
         "PackedSparseAttentionIndexerMerge PagedAttention SparseAttentionIndexer "
         "SparsePagedAttention",
@@ -57,8 +57,7 @@ _GROUPS = {
         ),
         _RECENT: "BranchwiseRMSNorm EngramGate HyperConnectionLowRankMix "
         "HyperConnectionPostMix HyperConnectionPreMix MRotaryEmbedding MoEGroupRouter",
-        _OLD: "CDist ConvTransposeWithDynamicPads CropAndResize ExpandDims GatherND GridSample "
-        "Inverse MatMulInteger16 MaxpoolWithMask Pad Range Trilu UnfoldTensor Unique",
+        _OLD: "ConvTransposeWithDynamicPads CropAndResize Inverse MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",
     },

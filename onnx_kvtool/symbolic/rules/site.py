@@ -79,7 +79,9 @@ class ShapeSite:
             MalformedNode: If the schema does not allow the node.
         """
         if self._view is None:
-            self._view = NodeView(self.node, self.opset)
+            domain = self.node.domain
+            facts = contrib_facts(domain, self.node.op_type) if domain else None
+            self._view = NodeView(self.node, self.opset, facts)
         return self._view
 
     def given(self, index: int) -> ir.Value | None:

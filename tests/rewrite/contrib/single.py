@@ -20,6 +20,8 @@ from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.rewrite.report import Outcome
 from onnx_kvtool.runtime import onnxruntime, reference
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
+from onnx_kvtool.shapes.infer import annotate
+from onnx_kvtool.symbolic.dims import dims_of
 from tests.dialect import departures
 from tests.runtime.kernels.contrib.node import node_model, ours
 
@@ -134,11 +136,28 @@ def demand_same(
     except KvtoolError:  # onnxruntime lacks kernels of some element types
         found = reference.Session(data, "").run(feeds)
     known = ours(*arguments, **attributes)
+    demand_inferred(model_of(*arguments, constants, attributes), expected)
     for name, value in expected.items():
         bound = TOLERANCE.get(value.dtype.name, 0) if tolerance is None else tolerance
         for got in (found[name], known[name]):
             _compare(name, got, value, steps, bound)
     return model
+
+
+def demand_inferred(proto: onnx.ModelProto, expected: Mapping[str, Array]) -> None:
+    """Demand that what inference knows of the outputs of a model is what they are."""
+    model = ir.from_proto(proto)
+    annotations = annotate(model, fully=True)
+    for output in model.graph.outputs:
+        value = expected.get(output.name or "")
+        if value is None:
+            continue
+        assert output.dtype in (None, ir.DataType.from_numpy(value.dtype)), output.name
+        if (dims := dims_of(output)) is not None:
+            assert len(dims) == value.ndim, output.name
+            pairs = zip(dims, value.shape, strict=True)
+            assert all(dim == size for dim, size in pairs if isinstance(dim, int)), output.name
+    annotations.remove()
 
 
 def _compare(name: str, got: Array, value: Array, steps: int, bound: float) -> None:

@@ -31,6 +31,7 @@ from onnx_kvtool.runtime.kernels.contrib.gated import (
 )
 from onnx_kvtool.runtime.kernels.contrib.gather_block_quantized import gather_block_quantized
 from onnx_kvtool.runtime.kernels.contrib.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
+from onnx_kvtool.runtime.kernels.contrib.grid_sample import grid_sample
 from onnx_kvtool.runtime.kernels.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.runtime.kernels.contrib.mat_mul_n_bits import mat_mul_n_bits
 from onnx_kvtool.runtime.kernels.contrib.mixture import mo_e, q_mo_e
@@ -43,6 +44,24 @@ from onnx_kvtool.runtime.kernels.contrib.normalization import (
     simplified_layer_normalization,
     skip_layer_normalization,
     skip_simplified_layer_normalization,
+)
+from onnx_kvtool.runtime.kernels.contrib.older import (
+    c_dist,
+    complex_mul,
+    complex_mul_conj,
+    expand_dims,
+    gather_nd,
+    is_all_finite,
+    mat_mul_integer_16,
+    mul_integer,
+    pad,
+    range_,
+    reduce_sum_integer,
+    rfft,
+    torch_embedding,
+    trilu,
+    unfold_tensor,
+    unique,
 )
 from onnx_kvtool.runtime.kernels.contrib.picture import (
     bias_add,
@@ -93,10 +112,14 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "BiasSoftmax"), Kernel(1, bias_softmax)),
     ((DOMAIN, "BiasSplitGelu"), Kernel(1, bias_split_gelu)),
     ((DOMAIN, "CausalConvWithState"), Kernel(1, causal_conv_with_state)),
+    ((DOMAIN, "CDist"), Kernel(1, c_dist)),
+    ((DOMAIN, "ComplexMul"), Kernel(1, complex_mul)),
+    ((DOMAIN, "ComplexMulConj"), Kernel(1, complex_mul_conj)),
     ((DOMAIN, "DecoderMaskedMultiHeadAttention"), Kernel(1, decoder_masked_multi_head_attention)),
     ((DOMAIN, "DequantizeLinear"), Kernel(1, dequantize_linear)),
     ((DOMAIN, "DynamicQuantizeMatMul"), Kernel(1, dynamic_quantize_mat_mul)),
     ((DOMAIN, "EmbedLayerNormalization"), Kernel(1, embed_layer_normalization)),
+    ((DOMAIN, "ExpandDims"), Kernel(1, expand_dims)),
     ((DOMAIN, "FastGelu"), Kernel(1, fast_gelu)),
     ((DOMAIN, "FusedConv"), Kernel(1, fused_conv)),
     ((DOMAIN, "FusedGemm"), Kernel(1, fused_gemm)),
@@ -105,18 +128,24 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "GatedAdd"), Kernel(1, gated_add)),
     ((DOMAIN, "GatedRMSNorm"), Kernel(1, gated_rms_norm)),
     ((DOMAIN, "GatherBlockQuantized"), Kernel(1, gather_block_quantized)),
+    ((DOMAIN, "GatherND"), Kernel(1, gather_nd)),
     ((DOMAIN, "Gelu"), Kernel(1, gelu)),
     ((DOMAIN, "GemmFastGelu"), Kernel(1, gemm_fast_gelu)),
+    ((DOMAIN, "GridSample"), Kernel(1, grid_sample)),
     ((DOMAIN, "GroupNorm"), Kernel(1, group_norm)),
     ((DOMAIN, "GroupQueryAttention"), Kernel(1, group_query_attention)),
     ((DOMAIN, "LinearAttentionGate"), Kernel(1, linear_attention_gate)),
+    ((DOMAIN, "IsAllFinite"), Kernel(1, is_all_finite)),
     ((DOMAIN, "MatMulBnb4"), Kernel(1, mat_mul_bnb4)),
+    ((DOMAIN, "MatMulInteger16"), Kernel(1, mat_mul_integer_16)),
     ((DOMAIN, "MatMulIntegerToFloat"), Kernel(1, mat_mul_integer_to_float)),
     ((DOMAIN, "MatMulNBits"), Kernel(1, mat_mul_n_bits)),
     ((DOMAIN, "MoE"), Kernel(1, mo_e)),
+    ((DOMAIN, "MulInteger"), Kernel(1, mul_integer)),
     ((DOMAIN, "MultiHeadAttention"), Kernel(1, multi_head_attention)),
     ((DOMAIN, "NhwcConv"), Kernel(1, nhwc_conv)),
     ((DOMAIN, "NhwcMaxPool"), Kernel(1, nhwc_max_pool)),
+    ((DOMAIN, "Pad"), Kernel(1, pad)),
     ((DOMAIN, "QAttention"), Kernel(1, q_attention)),
     ((DOMAIN, "QEmbedLayerNormalization"), Kernel(1, q_embed_layer_normalization)),
     ((DOMAIN, "QGemm"), Kernel(1, q_gemm)),
@@ -134,7 +163,10 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "QMoE"), Kernel(1, q_mo_e)),
     ((DOMAIN, "QuantizeLinear"), Kernel(1, quantize_linear)),
     ((DOMAIN, "QuickGelu"), Kernel(1, quick_gelu)),
+    ((DOMAIN, "Range"), Kernel(1, range_)),
+    ((DOMAIN, "ReduceSumInteger"), Kernel(1, reduce_sum_integer)),
     ((DOMAIN, "RelativePositionBias"), Kernel(1, relative_position_bias)),
+    ((DOMAIN, "Rfft"), Kernel(1, rfft)),
     ((DOMAIN, "RotaryEmbedding"), Kernel(1, rotary_embedding)),
     ((DOMAIN, "ScaledSiLU"), Kernel(1, scaled_si_lu)),
     ((DOMAIN, "SkipGroupNorm"), Kernel(1, skip_group_norm)),
@@ -142,6 +174,10 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "SkipSimplifiedLayerNormalization"), Kernel(1, skip_simplified_layer_normalization)),
     ((DOMAIN, "SparseAttention"), Kernel(1, sparse_attention)),
     ((DOMAIN, "SwiGLU"), Kernel(1, swi_glu)),
+    ((DOMAIN, "TorchEmbedding"), Kernel(1, torch_embedding)),
     ((DOMAIN, "TransposeMatMul"), Kernel(1, transpose_mat_mul)),
+    ((DOMAIN, "Trilu"), Kernel(1, trilu)),
+    ((DOMAIN, "UnfoldTensor"), Kernel(1, unfold_tensor)),
+    ((DOMAIN, "Unique"), Kernel(1, unique)),
 )
 """Operators that onnx does not define, by domain and name, with their kernels; one version each."""
