@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.ops.contrib_facts import HALVES, INTEGER, NUMBER, TEXT, facts
+from onnx_kvtool.ops.contrib_facts import HALVES, INTEGER, NUMBER, REQUIRED, TEXT, facts
 
 __all__ = ["RECENT"]
 
@@ -13,7 +13,24 @@ _SWIGLU = {
     "limit": (NUMBER, 0.0),
 }
 
+_BRANCHES = {"num_branches": (INTEGER, 0)}
+
 RECENT = (
+    facts(
+        "BranchwiseRMSNorm",
+        "X:T scale?:M",
+        "Y:T",
+        _MIXED,
+        epsilon=(NUMBER, 1e-5),
+        **_BRANCHES,
+    ),
+    facts(
+        "EngramGate",
+        "key:T query:T value:T key_norm_scale:T query_norm_scale:T conv_norm_scale?:T",
+        "output:T gated_value_normed?:T",
+        {"T": HALVES},
+        epsilon=(NUMBER, 1e-5),
+    ),
     facts("GatedAdd", "X:T Y:T gate:T gate_weight?:T", "output:T", {"T": HALVES}),
     facts(
         "GatedRMSNorm",
@@ -22,6 +39,34 @@ RECENT = (
         {"T": HALVES},
         activation=(TEXT, "silu"),
         epsilon=(NUMBER, 1e-5),
+    ),
+    facts(
+        "HyperConnectionLowRankMix",
+        "streams:T norm_scale:T down_weight:T up_weight:T inject_weight:T prev_block_output?:T "
+        "prev_post_gate?:T",
+        "pre_output:T post_gate:T streams_out?:T",
+        {"T": HALVES},
+        epsilon=(NUMBER, 1e-5),
+        gate_div=(NUMBER, 1.0),
+        gate_mul=(NUMBER, 1.0),
+        num_branches=(INTEGER, REQUIRED),
+        reduction_scale=(NUMBER, 1.0),
+        silu_alpha=(NUMBER, 1.0),
+    ),
+    facts(
+        "HyperConnectionPostMix",
+        "streams:T block_output:T post_mix:M stream_mix?:M",
+        "output:T",
+        _MIXED,
+        **_BRANCHES,
+    ),
+    facts(
+        "HyperConnectionPreMix",
+        "streams:T pre_mix:M",
+        "output:T",
+        _MIXED,
+        reduction_scale=(NUMBER, 1.0),
+        **_BRANCHES,
     ),
     facts("ScaledSiLU", "X:T scale?:M", "Y:T", _MIXED, alpha=(NUMBER, 1.0)),
     facts(

@@ -130,6 +130,15 @@ class NodeView:
             )
         return value
 
+    def real(self, name: str) -> float:
+        """Return the real attribute `name`, which has a default or is required."""
+        value = self.attribute(name)
+        if not isinstance(value, float):
+            raise MalformedNode(
+                "attribute-type", f"attribute `{name}` is {value!r}, expected a real number"
+            )
+        return value
+
     def string(self, name: str) -> str:
         """Return the string attribute `name`, which has a default or is required."""
         value = self.attribute(name)

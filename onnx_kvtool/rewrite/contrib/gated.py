@@ -93,7 +93,7 @@ def gated_rms_norm(view: NodeView, em: Emitter) -> Replacement:
     rows = cast(em, x, _D.FLOAT)
     if whole != width:
         rows = op("Reshape", rows, em.constant([*front, whole // width, width], "shape"))
-    attributes = {"axis": -1, "epsilon": _number(view, "epsilon")}
+    attributes = {"axis": -1, "epsilon": view.real("epsilon")}
     rows = op("RMSNormalization", rows, cast(em, scale, _D.FLOAT), attributes=attributes)
     if whole != width:
         rows = op("Reshape", rows, em.constant([*front, whole], "shape"))
@@ -145,13 +145,13 @@ class Swish:
     @classmethod
     def of(cls, view: NodeView, *, round_to: ir.DataType) -> Swish:
         """Read the attributes of SwiGLU, or of an operator that has them."""
-        limit = _number(view, "limit")
+        limit = view.real("limit")
         is_rounded = "round_activation" in view.facts.attributes and view.integer(
             "round_activation"
         )
         return cls(
-            _number(view, "activation_alpha"),
-            _number(view, "activation_beta"),
+            view.real("activation_alpha"),
+            view.real("activation_beta"),
             limit if limit > 0 else None,
             round_to=round_to if is_rounded else None,
         )
@@ -183,9 +183,3 @@ class Swish:
             swish = cast(em, cast(em, swish, self.round_to), op.dtype)
         shifted = op("Add", linear, number(self.beta)) if self.beta else linear
         return op("Mul", swish, shifted, hint="gated")
-
-
-def _number(view: NodeView, name: str) -> float:
-    value = view.attribute(name)
-    assert isinstance(value, float)
-    return value

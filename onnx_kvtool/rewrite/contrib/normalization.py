@@ -17,6 +17,7 @@ __all__ = [
     "embed_layer_normalization",
     "layer_normalization",
     "q_embed_layer_normalization",
+    "root_mean_square",
     "simplified_layer_normalization",
     "skip_layer_normalization",
     "skip_simplified_layer_normalization",
@@ -34,7 +35,7 @@ def layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     x, scale, shift = view.required("X"), view.required("Scale"), view.input("B")
     kind = _type(scale, view)
     wide = kind if x.dtype == kind else _wider(x.dtype, kind)
-    attributes = {"axis": view.integer("axis"), "epsilon": _epsilon(view)}
+    attributes = {"axis": view.integer("axis"), "epsilon": view.real("epsilon")}
     y, mean, inverse = em.multi(
         "LayerNormalization",
         cast(em, x, wide),
@@ -57,8 +58,8 @@ def simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     x, scale = view.required("X"), view.required("scale")
     kind = _type(scale, view)
     wide = kind if x.dtype == kind else _wider(x.dtype, kind)
-    axis, epsilon = view.integer("axis"), _epsilon(view)
-    y = _root_mean_square(em, cast(em, x, wide), cast(em, scale, wide), axis, epsilon)
+    axis, epsilon = view.integer("axis"), view.real("epsilon")
+    y = root_mean_square(em, cast(em, x, wide), scale, axis, epsilon)
     inverse = _inverse(em, x, axis, epsilon) if is_read(view, 1) else None
     return Replacement((cast(em, y, kind), inverse)[: len(view.node.outputs)])
 
@@ -71,7 +72,7 @@ def skip_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         total,
         view.required("gamma"),
         view.input("beta"),
-        attributes={"axis": -1, "epsilon": _epsilon(view)},
+        attributes={"axis": -1, "epsilon": view.real("epsilon")},
         dtype=_type(total, view),
     )
     return _with_sum(view, y, total)
@@ -80,7 +81,7 @@ def skip_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
 def skip_simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write SkipSimplifiedLayerNormalization as Add and RMSNormalization-23 of the last axis."""
     total = _residual(view, em)
-    y = _root_mean_square(em, total, view.required("gamma"), -1, _epsilon(view))
+    y = root_mean_square(em, total, view.required("gamma"), -1, view.real("epsilon"))
     return _with_sum(view, y, total)
 
 
@@ -105,7 +106,7 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         total,
         view.required("gamma"),
         view.required("beta"),
-        attributes={"axis": -1, "epsilon": _epsilon(view)},
+        attributes={"axis": -1, "epsilon": view.real("epsilon")},
     )
     count = _ones(view, em, ids) if is_read(view, 1) else None
     return Replacement((y, count, total)[: len(view.node.outputs)])
@@ -130,7 +131,7 @@ def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     if segments is not None:
         total = op("Add", total, numbers("segment_embedding", segments))
     factors = (numbers(name, None) for name in ("gamma_quant", "beta_quant"))
-    attributes = {"axis": -1, "epsilon": _epsilon(view)}
+    attributes = {"axis": -1, "epsilon": view.real("epsilon")}
     y = op("LayerNormalization", total, *factors, attributes=attributes)
     return Replacement((y, _ones(view, em, ids) if is_read(view, 1) else None))
 
@@ -186,19 +187,22 @@ def _with_sum(view: NodeView, y: ir.Value, total: ir.Value) -> Replacement:
     return Replacement(outputs[: len(view.node.outputs)])
 
 
-def _root_mean_square(
-    em: Emitter, x: ir.Value, scale: ir.Value, axis: int, epsilon: float
+def root_mean_square(
+    em: Emitter, x: ir.Value, scale: ir.Value | None, axis: int, epsilon: float
 ) -> ir.Value:
-    """Return x divided by its root mean square, times a scale that broadcasts to x."""
+    """Return x divided by its root mean square, times a scale that broadcasts to x; None for 1."""
     op = Builder(em, x.dtype or _D.UNDEFINED)
     attributes = {"axis": axis, "epsilon": epsilon}
-    dims, factors = dims_of(x), dims_of(scale)
+    scale_dims = None if scale is None else dims_of(scale)
+    dims = dims_of(x)
     normalized = -axis if axis < 0 else None if dims is None else len(dims) - axis
-    if factors is not None and normalized is not None and len(factors) <= normalized:
-        return op("RMSNormalization", x, scale, attributes=attributes)
+    fits = scale_dims is not None and normalized is not None and len(scale_dims) <= normalized
+    if scale is not None and fits:
+        return op("RMSNormalization", x, cast(em, scale, op.dtype), attributes=attributes)
     # The scale of ONNX has no more axes than are normalized.
     one = em.constant(np.ones(1, op.dtype.numpy()), "one")
-    return op("Mul", op("RMSNormalization", x, one, attributes=attributes), scale)
+    normed = op("RMSNormalization", x, one, attributes=attributes)
+    return normed if scale is None else op("Mul", normed, cast(em, scale, op.dtype))
 
 
 def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
@@ -215,12 +219,6 @@ def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
     mean = reduce(em, "ReduceMean", op("Mul", wide, wide, hint="squared"), axes)
     shifted = op("Add", mean, em.constant(np.array(epsilon, np.float32), "epsilon"))
     return op("Reciprocal", op("Sqrt", shifted))
-
-
-def _epsilon(view: NodeView) -> float:
-    value = view.attribute("epsilon")
-    assert isinstance(value, float)
-    return value
 
 
 def _type(value: ir.Value, view: NodeView) -> ir.DataType:

@@ -55,8 +55,7 @@ _GROUPS = {
         "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),
-        _RECENT: "BranchwiseRMSNorm EngramGate HyperConnectionLowRankMix "
-        "HyperConnectionPostMix HyperConnectionPreMix MRotaryEmbedding MoEGroupRouter",
+        _RECENT: "MRotaryEmbedding MoEGroupRouter",
         _OLD: "ConvTransposeWithDynamicPads CropAndResize Inverse MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",

@@ -87,6 +87,24 @@ def swiglu(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (site.shape(0),) if site.given(1) is not None else bias_split_gelu(site)
 
 
+def mixed_branches(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """HyperConnectionPreMix: (..., H) of (..., C, H), or of C branches side by side."""
+    shape, branches = site.shape(0), site.integer("num_branches")
+    if branches == 0 and len(shape) > 1:
+        return ((*shape[:-2], shape[-1]),)
+    width = exact_quotient(shape[-1], integer(branches)) if shape and branches > 0 else None
+    if width is None:
+        raise Unknown("no-expression", "the branches are no whole part of the last dimension")
+    return ((*shape[:-1], width),)
+
+
+def low_rank_mix(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """HyperConnectionLowRankMix: (..., H), (..., C), and the streams."""
+    (mixed,) = mixed_branches(site)
+    shape = site.shape(0)
+    return (mixed, (*shape[:-1], integer(site.integer("num_branches"))), shape)
+
+
 def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
     shape = site.shape(0)
@@ -239,6 +257,7 @@ CONTRIB: Table[str, Contrib] = Table(
             "EmbedLayerNormalization",
             Contrib(embed_layer_normalization, {0: (2,), 1: ir.DataType.INT32, 2: (2,)}),
         ),
+        ("EngramGate", Contrib(like(0, 2))),
         ("FusedConv", Contrib(conv())),
         ("FusedGemm", Contrib(fused_gemm(1))),
         ("FusedMatMul", Contrib(fused_mat_mul)),
@@ -246,6 +265,8 @@ CONTRIB: Table[str, Contrib] = Table(
         ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
         ("GemmFastGelu", Contrib(mat_mul(1))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
+        ("HyperConnectionLowRankMix", Contrib(low_rank_mix)),
+        ("HyperConnectionPreMix", Contrib(mixed_branches)),
         ("LinearAttentionGate", Contrib(like(0, 2))),
         ("MatMulBnb4", Contrib(mat_mul_bnb4)),
         ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),

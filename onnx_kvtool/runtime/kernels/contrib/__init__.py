@@ -8,6 +8,13 @@ from __future__ import annotations
 
 from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
 from onnx_kvtool.runtime.kernels.contrib.attention import attention, q_attention
+from onnx_kvtool.runtime.kernels.contrib.branches import (
+    branchwise_rms_norm,
+    engram_gate,
+    hyper_connection_low_rank_mix,
+    hyper_connection_post_mix,
+    hyper_connection_pre_mix,
+)
 from onnx_kvtool.runtime.kernels.contrib.causal_conv import causal_conv_with_state
 from onnx_kvtool.runtime.kernels.contrib.embed_layer_normalization import (
     embed_layer_normalization,
@@ -115,11 +122,13 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "CDist"), Kernel(1, c_dist)),
     ((DOMAIN, "ComplexMul"), Kernel(1, complex_mul)),
     ((DOMAIN, "ComplexMulConj"), Kernel(1, complex_mul_conj)),
+    ((DOMAIN, "BranchwiseRMSNorm"), Kernel(1, branchwise_rms_norm)),
     ((DOMAIN, "DecoderMaskedMultiHeadAttention"), Kernel(1, decoder_masked_multi_head_attention)),
     ((DOMAIN, "DequantizeLinear"), Kernel(1, dequantize_linear)),
     ((DOMAIN, "DynamicQuantizeMatMul"), Kernel(1, dynamic_quantize_mat_mul)),
     ((DOMAIN, "EmbedLayerNormalization"), Kernel(1, embed_layer_normalization)),
     ((DOMAIN, "ExpandDims"), Kernel(1, expand_dims)),
+    ((DOMAIN, "EngramGate"), Kernel(1, engram_gate)),
     ((DOMAIN, "FastGelu"), Kernel(1, fast_gelu)),
     ((DOMAIN, "FusedConv"), Kernel(1, fused_conv)),
     ((DOMAIN, "FusedGemm"), Kernel(1, fused_gemm)),
@@ -134,6 +143,9 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "GridSample"), Kernel(1, grid_sample)),
     ((DOMAIN, "GroupNorm"), Kernel(1, group_norm)),
     ((DOMAIN, "GroupQueryAttention"), Kernel(1, group_query_attention)),
+    ((DOMAIN, "HyperConnectionLowRankMix"), Kernel(1, hyper_connection_low_rank_mix)),
+    ((DOMAIN, "HyperConnectionPostMix"), Kernel(1, hyper_connection_post_mix)),
+    ((DOMAIN, "HyperConnectionPreMix"), Kernel(1, hyper_connection_pre_mix)),
     ((DOMAIN, "LinearAttentionGate"), Kernel(1, linear_attention_gate)),
     ((DOMAIN, "IsAllFinite"), Kernel(1, is_all_finite)),
     ((DOMAIN, "MatMulBnb4"), Kernel(1, mat_mul_bnb4)),
