@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnx.parser
 import onnx_ir as ir
 import pytest
@@ -17,6 +18,14 @@ SIZES = {
     "a step": (2, 1, 7),
     "no query": (2, 0, 5),
 }
+
+
+def _same(source: onnx.ModelProto, lowered: ir.Model, fed: dict[str, np.ndarray]) -> None:
+    feeds = {name: values.astype(np.float32) for name, values in fed.items()}
+    before, after = (
+        Evaluator(model).run(feeds).values["y"] for model in (ir.from_proto(source), lowered)
+    )
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("opset", [13, 14, 18])
@@ -42,11 +51,7 @@ def test_of_any_number(sizes: tuple[int, int, int], mask: str, opset: int) -> No
         "v": (batch, 3, keys, 11),
         "m": (batch, 1, length, keys),
     }
-    feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
-    before, after = (
-        Evaluator(model).run(feeds).values["y"] for model in (ir.from_proto(source), lowered)
-    )
-    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+    _same(source, lowered, {n: rng.standard_normal(shape) for n, shape in shapes.items()})
 
 
 @pytest.mark.parametrize("opset", [11, 18])
@@ -59,8 +64,30 @@ def test_a_step_of_one_query_needs_no_sizes(opset: int) -> None:
     assert "Shape" not in [node.op_type for _, _, node in nodes(lowered)]
     rng = np.random.default_rng(1)
     shapes = {"q": (2, 6, 1, 7), "k": (2, 3, 5, 7), "v": (2, 3, 5, 11)}
-    feeds = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
-    before, after = (
-        Evaluator(model).run(feeds).values["y"] for model in (ir.from_proto(source), lowered)
-    )
-    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+    _same(source, lowered, {n: rng.standard_normal(shape) for n, shape in shapes.items()})
+
+
+TOGETHER = {
+    "two heads, any rows": (4, "L", False),
+    "two heads, a step": (4, 1, False),
+    "two heads, four rows": (4, 4, True),
+    "three heads, any rows": (6, "L", True),
+    "three heads, a step": (6, 1, True),
+}
+
+
+@pytest.mark.parametrize(("heads", "length", "together"), TOGETHER.values(), ids=TOGETHER)
+def test_rows_that_are_one_operand(heads: int, length: int | str, together: bool) -> None:
+    """Two single rows are multiplied faster than the keys are packed for a product of both."""
+    source = onnx.parser.parse_model(f"""<ir_version: 11, opset_import: ["" : 24]>
+    layer (float[B,{heads},{length},7] q, float[B,2,5,7] k, float[B,2,5,11] v)
+      => (float[B,{heads},{length},11] y) {{ y = Attention (q, k, v) }}""")
+    lowered, _ = kv.lower(source, opset=18, verify=False)
+
+    # Keys and values get an axis to broadcast along where each head is multiplied by itself.
+    apart = [node for _, _, node in nodes(lowered) if node.op_type == "Unsqueeze"]
+    assert len(apart) == (0 if together else 2)
+    rng = np.random.default_rng(1)
+    rows = length if isinstance(length, int) else 3
+    shapes = {"q": (3, heads, rows, 7), "k": (3, 2, 5, 7), "v": (3, 2, 5, 11)}
+    _same(source, lowered, {n: rng.standard_normal(s) for n, s in shapes.items()})

@@ -13,8 +13,9 @@ Letters as in `ops.attention`. Emits, for G = H / KV query heads per key/value h
 where `bias` of a mask that differs between heads is (B or 1, KV, G, L or 1, S), and the scores are
 an output as (B, H, L, S) in the state that `qk_matmul_output_mode` asks for.
 
-K and V are never repeated: the products take (B, KV, G * L, D), or broadcast over G where sizes are
-not known well enough for that. Without groups the dimension G is left out.
+K and V are never repeated: the products take (B, KV, G * L, D), or broadcast over G where a size is
+not known well enough for that, or two rows are all there is. Without groups the dimension G is left
+out.
 Equal to the schema's body up to rounding: the body multiplies Q and K by sqrt(scale) each.
 """
 
@@ -135,11 +136,7 @@ class _Grouped:
         if direct:
             weighted = self._over_flat_caches(query, bias)
         else:
-            shapes = (
-                None
-                if self.group == 1
-                else shapes_together(self.em, window, self.kv_heads, self.group)
-            )
+            shapes = self._shapes(window)
             keys, values = known["present_key"], known["present_value"]
             if shapes is None:
                 keys, values = self._with_group(keys), self._with_group(values)
@@ -208,8 +205,9 @@ class _Grouped:
         """Return the same of keys (B, KV, D, S) and values (B, KV, S, E).
 
         The rows of a group are one operand, (B, KV, G * L, D), so that a cache is read once and not
-        once for each query head: in onnxruntime 1.32.0 a decode step over 4096 rows of contiguous
-        caches takes 0.75 to 0.9 of the time then, over strided ones 0.5 to 0.9.
+        once for each query head: in onnxruntime 1.32.0 one token over 4096 rows of a contiguous
+        cache takes 0.7 to 1.0 of the time then, four tokens 0.5 to 0.8, from 3 heads a group on;
+        one over strided rows 0.5 to 0.9.
         """
         rows, groups = [0, self.kv_heads, -1], [0, self.kv_heads, self.group, -1]
         query = self._reshape(query, [*rows, self.head_size])
@@ -222,7 +220,13 @@ class _Grouped:
         return self._reshape(weighted, [*groups, self.value_size])
 
     def _shapes(self, window: Window) -> ScoreShapes | None:
+        """Return how a contiguous cache is read once for a group; None if for each head."""
         if self.group == 1:
+            return None
+        # Of a buffer of known size onnxruntime 1.32.0 multiplies two single rows, as a decode step
+        # has them, in 0.8 to 0.9 of the time that it takes to pack the keys for a product of both.
+        may_step = not isinstance(window.length, int) or window.length == 1
+        if self.group == 2 and may_step and isinstance(window.total, int):
             return None
         return shapes_together(self.em, window, self.kv_heads, self.group)
 
