@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.ops.contrib_facts import FLOAT, HALVES, INTEGER, TEXT, facts
+from onnx_kvtool.ops.contrib_facts import FLOAT, HALVES, INTEGER, NUMBER, REQUIRED, TEXT, facts
 
 __all__ = ["STATES"]
 
@@ -22,6 +22,18 @@ STATES = (
         state_length=(INTEGER, 0),
         state_update_capacity=(INTEGER, 0),
         state_window=(INTEGER, 0),
+    ),
+    facts(
+        "LinearAttention",
+        "query:T key:T value:T past_state?:S decay?:T beta?:T",
+        "output:T present_state:S",
+        {"T": HALVES, "S": HALVES},
+        chunk_size=(INTEGER, 64),
+        kv_num_heads=(INTEGER, REQUIRED),
+        q_num_heads=(INTEGER, REQUIRED),
+        scale=(NUMBER, 0.0),
+        state_window=(INTEGER, 0),
+        update_rule=(TEXT, "gated_delta"),
     ),
     facts(
         "LinearAttentionGate",

@@ -203,11 +203,11 @@ _ONNXRUNTIME = (
     *_each("FusedConv NhwcConv QLinearConv", _T.CONVOLVES, domain=DOMAIN),
     *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
     *_each("MatMulNBits MultiHeadAttention SparseAttention", domain=DOMAIN),
-    *_each("CausalConvWithState LinearAttentionGate", domain=DOMAIN),
     *_each("Trilu", _T.MOVES, _T.KEEPS_SHAPE, domain=DOMAIN),
     *_each("CDist ComplexMul ComplexMulConj ExpandDims GatherND GridSample", domain=DOMAIN),
     *_each("IsAllFinite MatMulInteger16 MulInteger Pad Range Rfft", domain=DOMAIN),
     *_each("TorchEmbedding UnfoldTensor Unique", domain=DOMAIN),
+    *_each("CausalConvWithState LinearAttention LinearAttentionGate", domain=DOMAIN),
 )
 
 TRAITS: Table[tuple[str, str], Traits] = Table(

@@ -21,6 +21,7 @@ from onnx_kvtool.rewrite.contrib.attention import attention, q_attention
 from onnx_kvtool.rewrite.contrib.bnb4 import mat_mul_bnb4
 from onnx_kvtool.rewrite.contrib.causal_conv import causal_conv_with_state
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
+from onnx_kvtool.rewrite.contrib.linear_attention import linear_attention
 from onnx_kvtool.rewrite.contrib.mixture import (
     mixture_of_experts,
     quantized_mixture_of_experts,
@@ -88,8 +89,9 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("HyperConnectionLowRankMix", branches.hyper_connection_low_rank_mix),
             ContribRule("HyperConnectionPostMix", branches.hyper_connection_post_mix),
             ContribRule("HyperConnectionPreMix", branches.hyper_connection_pre_mix),
-            ContribRule("LinearAttentionGate", linear_attention_gate),
             ContribRule("IsAllFinite", older.is_all_finite),
+            ContribRule("LinearAttention", linear_attention),
+            ContribRule("LinearAttentionGate", linear_attention_gate),
             ContribRule("MatMulBnb4", mat_mul_bnb4),
             ContribRule("MatMulInteger16", older.mat_mul_integer_16),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),

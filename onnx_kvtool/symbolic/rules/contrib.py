@@ -23,7 +23,7 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
     multi_head_attention,
     sparse_attention,
 )
-from onnx_kvtool.symbolic.rules.contrib_states import causal_conv_with_state
+from onnx_kvtool.symbolic.rules.contrib_states import causal_conv_with_state, linear_attention
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
 from onnx_kvtool.symbolic.rules.padding import pad
@@ -267,6 +267,7 @@ CONTRIB: Table[str, Contrib] = Table(
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
         ("HyperConnectionLowRankMix", Contrib(low_rank_mix)),
         ("HyperConnectionPreMix", Contrib(mixed_branches)),
+        ("LinearAttention", Contrib(linear_attention, {1: (3, 0)})),
         ("LinearAttentionGate", Contrib(like(0, 2))),
         ("MatMulBnb4", Contrib(mat_mul_bnb4)),
         ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
-__all__ = ["causal_conv_with_state"]
+__all__ = ["causal_conv_with_state", "linear_attention"]
 
 
 def causal_conv_with_state(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -24,3 +25,19 @@ def causal_conv_with_state(site: ShapeSite) -> Sequence[Shape | Unknown]:
     if site.integer("channels_last"):
         return (shape, (shape[0], rows, *shape[2:]))
     return (shape, (*shape[:2], rows))
+
+
+def linear_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """LinearAttention: a row of each head for each token, and a state for each head of values."""
+    query, value = site.shape(0), site.shape(2)
+    asking, states = site.integer("q_num_heads"), site.integer("kv_num_heads")
+    if len(query) != 3 or len(value) != 3 or asking < 1 or states < 1:
+        raise Unknown("malformed", "query or value are not of rank 3, or heads are missing")
+    if site.integer("state_window"):
+        raise Unknown("no-rule", "onnxruntime has this form on GPUs alone")
+    size = exact_quotient(query[2], integer(asking))
+    width = exact_quotient(value[2], integer(states))
+    if size is None or width is None:
+        raise Unknown("no-expression", "the head size is no whole part of the width")
+    output = (*query[:2], width * max(asking, states))
+    return (output, (query[0], integer(states), size, width))

@@ -141,3 +141,117 @@ def test_a_convolution_of_gpus_is_refused_by_the_name_of_its_attribute(name: str
     with pytest.raises(RunFailed) as caught:
         ours("CausalConvWithState", inputs, ("y", "present"), **CONVOLUTIONS[name])
     assert f"`{name}`" in caught.value.message
+
+
+def attending(
+    rule: str,
+    *,
+    length: int = 5,
+    heads: tuple[int, int, int] = (6, 3, 3),
+    is_wide: bool = False,
+    is_shared: bool = False,
+    has_past: bool = True,
+    dtype: Any = np.float32,
+    state: Any = None,
+) -> dict[str, Array | None]:
+    """Return inputs of LinearAttention with heads of queries, of keys and of values."""
+    batch, size, width = 2, 4, 7
+    asking, keyed, states = heads
+    decay = -np.abs(normal(batch, length, states * size if is_wide else states))
+    beta = np.abs(normal(batch, length, 1 if is_shared else states, seed=5)) / 3
+    return {
+        "query": normal(batch, length, asking * size, dtype=dtype),
+        "key": (normal(batch, length, keyed * size, seed=7) / 2).astype(dtype),
+        "value": normal(batch, length, states * width, dtype=dtype),
+        "past": normal(batch, states, size, width, dtype=state or dtype) if has_past else None,
+        "decay": decay.astype(dtype) if "gated" in rule else None,
+        "beta": beta.astype(dtype) if "delta" in rule else None,
+    }
+
+
+@some
+@given(
+    opset=OPSETS,
+    dtypes=st.sampled_from(
+        [(np.float32, np.float32), (np.float16, np.float16), (np.float16, np.float32)]
+    ),
+    rule=st.sampled_from(["linear", "gated", "delta", "gated_delta"]),
+    heads=st.sampled_from([(6, 3, 3), (3, 3, 3), (3, 6, 6), (3, 3, 6), (3, 2, 6), (6, 1, 3)]),
+    is_wide=st.booleans(),
+    is_shared=st.booleans(),
+    has_past=st.booleans(),
+    scale=st.sampled_from([0.0, 0.3, 1.0]),
+    length=st.sampled_from([1, 5]),
+    is_symbolic=st.booleans(),
+)
+def test_linear_attention(
+    opset: int,
+    dtypes: Any,
+    rule: str,
+    heads: tuple[int, int, int],
+    is_wide: bool,
+    is_shared: bool,
+    has_past: bool,
+    scale: float,
+    length: int,
+    is_symbolic: bool,
+) -> None:
+    inputs = attending(
+        rule,
+        length=length,
+        heads=heads,
+        is_wide=is_wide,
+        is_shared=is_shared,
+        has_past=has_past,
+        dtype=dtypes[0],
+        state=dtypes[1],
+    )
+    symbolic: dict[str, Dims] = {
+        name: ["batch", "length", value.shape[2]]
+        if value.ndim == 3
+        else ["batch", *value.shape[1:]]
+        for name, value in inputs.items()
+        if value is not None
+    }
+    model = demand_same(
+        "LinearAttention",
+        inputs,
+        ("y", "present"),
+        at=opset,
+        dims=symbolic if is_symbolic else None,
+        update_rule=rule,
+        q_num_heads=heads[0],
+        kv_num_heads=heads[2],
+        scale=scale,
+        chunk_size=2,
+    )
+    scans = [node for node in model.graph if node.op_type == "Scan"]
+    assert len(scans) == (is_symbolic or length > 1)
+
+
+def test_a_state_of_bfloat16() -> None:
+    inputs = attending("gated_delta", dtype=ml_dtypes.bfloat16)
+    for opset in (24, 16):
+        demand_same(
+            "LinearAttention", inputs, ("y", "present"), at=opset, q_num_heads=6, kv_num_heads=3
+        )
+
+
+ATTENDING: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a window of states": ({}, {"state_window": 2}, "`state_window`"),
+    "another rule": ({}, {"update_rule": "fast"}, "`update_rule`"),
+    "no decay": ({"decay": None}, {}, "`decay`"),
+    "no rate": ({"beta": None}, {}, "`beta`"),
+    "heads that do not fit": ({}, {"q_num_heads": 4}, "`q_num_heads` 4"),
+    "more heads of keys than of values": ({"key": normal(2, 5, 24)}, {}, "`kv_num_heads` 3"),
+}
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_linear_attention_is_refused(name: str) -> None:
+    changes, attributes, words = ATTENDING[name]
+    inputs = attending("gated_delta") | changes
+    given_ = {"q_num_heads": 6, "kv_num_heads": 3} | attributes
+    assert words in refusal("LinearAttention", inputs, ("y", "present"), **given_)
+    with pytest.raises(RunFailed):
+        ours("LinearAttention", inputs, ("y", "present"), **given_)

@@ -12,9 +12,9 @@ from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
 from onnx_kvtool.runtime.kernels.normalization.precision import Reals
 
-__all__ = ["linear_attention_27"]
+__all__ = ["UPDATE_RULES", "by_each_token", "linear_attention_27"]
 
-_RULES = ("linear", "gated", "delta", "gated_delta")
+UPDATE_RULES = ("linear", "gated", "delta", "gated_delta")
 
 
 def linear_attention_27(
@@ -82,27 +82,48 @@ def linear_attention_27(
         forget = None if decay is None else np.exp(_decay(decay, k.shape))
         rate = None if beta is None else _beta(beta, k.shape)
         q *= np.float32(scale if scale else 1.0 / math.sqrt(size))
-        shared = (batch, kv_num_heads, heads // kv_num_heads, tokens)
-        grouped = q.reshape(*shared, size)
-        output = np.empty((*shared, v.shape[3]), np.float32)
-        for token in range(tokens):
-            column: Reals = k[:, :, token, :, None]
-            row: Reals = v[:, :, token, None]
-            if forget is not None:
-                state = state * forget[:, :, token, :, None]
-            if rate is not None:
-                row = rate[:, :, token, :, None] * (row - column.swapaxes(-1, -2) @ state)
-            state = state + column * row
-            output[:, :, :, token] = grouped[:, :, :, token] @ state
+        grouped = q.reshape(batch, kv_num_heads, heads // kv_num_heads, tokens, size)
+        output, state, _ = by_each_token(grouped, k, v, state, forget, rate)
     by_token = output.reshape(batch, heads, tokens, v.shape[3]).transpose(0, 2, 1, 3)
     flat = by_token.reshape(batch, tokens, heads * v.shape[3])
     state_type = query.dtype if past_state is None else past_state.dtype
     return flat.astype(query.dtype), state.astype(state_type)
 
 
+def by_each_token(
+    query: Reals, key: Reals, value: Reals, state: Reals, forget: Reals | None, rate: Reals | None
+) -> tuple[Reals, Reals, Reals]:
+    """Update a state by each token in turn, and read it with the queries.
+
+    Args:
+        query: (B, KV, G, T, D), float32, scaled.
+        key: (B, KV, T, D).
+        value: (B, KV, T, E).
+        state: (B, KV, D, E).
+        forget: Factor of the state, (B, KV, T, 1 or D); None for one.
+        rate: How much of the difference is written, (B, KV or 1, T, 1); None where the value is.
+
+    Returns:
+        What is read, (B, KV, G, T, E); the last state; and what is written, (B, KV, T, E).
+    """
+    output = np.empty((*query.shape[:4], value.shape[3]), np.float32)
+    written = np.empty(value.shape, np.float32)
+    for token in range(query.shape[3]):
+        column: Reals = key[:, :, token, :, None]
+        row: Reals = value[:, :, token, None]
+        if forget is not None:
+            state = state * forget[:, :, token, :, None]
+        if rate is not None:
+            row = rate[:, :, token, :, None] * (row - column.swapaxes(-1, -2) @ state)
+        state = state + column * row
+        written[:, :, token] = row[:, :, 0]
+        output[:, :, :, token] = query[:, :, :, token] @ state
+    return output, state, written
+
+
 def _check_rule(rule: str, decay: Array | None, beta: Array | None) -> None:
-    if rule not in _RULES:
-        raise KernelError(f"`update_rule` is `{rule}`, expected one of {', '.join(_RULES)}")
+    if rule not in UPDATE_RULES:
+        raise KernelError(f"`update_rule` is `{rule}`, expected one of {', '.join(UPDATE_RULES)}")
     for name, gate, needed in (
         ("decay", decay, "gated" in rule),
         ("beta", beta, "delta" in rule),

@@ -40,6 +40,7 @@ from onnx_kvtool.runtime.kernels.contrib.gather_block_quantized import gather_bl
 from onnx_kvtool.runtime.kernels.contrib.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
 from onnx_kvtool.runtime.kernels.contrib.grid_sample import grid_sample
 from onnx_kvtool.runtime.kernels.contrib.group_query_attention import group_query_attention
+from onnx_kvtool.runtime.kernels.contrib.linear_attention import linear_attention
 from onnx_kvtool.runtime.kernels.contrib.mat_mul_n_bits import mat_mul_n_bits
 from onnx_kvtool.runtime.kernels.contrib.mixture import mo_e, q_mo_e
 from onnx_kvtool.runtime.kernels.contrib.multi_head_attention import (
@@ -146,8 +147,9 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "HyperConnectionLowRankMix"), Kernel(1, hyper_connection_low_rank_mix)),
     ((DOMAIN, "HyperConnectionPostMix"), Kernel(1, hyper_connection_post_mix)),
     ((DOMAIN, "HyperConnectionPreMix"), Kernel(1, hyper_connection_pre_mix)),
-    ((DOMAIN, "LinearAttentionGate"), Kernel(1, linear_attention_gate)),
     ((DOMAIN, "IsAllFinite"), Kernel(1, is_all_finite)),
+    ((DOMAIN, "LinearAttention"), Kernel(1, linear_attention)),
+    ((DOMAIN, "LinearAttentionGate"), Kernel(1, linear_attention_gate)),
     ((DOMAIN, "MatMulBnb4"), Kernel(1, mat_mul_bnb4)),
     ((DOMAIN, "MatMulInteger16"), Kernel(1, mat_mul_integer_16)),
     ((DOMAIN, "MatMulIntegerToFloat"), Kernel(1, mat_mul_integer_to_float)),
