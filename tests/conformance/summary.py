@@ -97,14 +97,13 @@ What could be written if more were known before the model runs:
 - GridSample of a rank, DeformConv and Col2Im of a number of channels or axes, windows with gaps of
   a number of channels, scatters with a reduction of an index that the model does not declare; the
   cases of onnx declare them.
+- ConvTranspose below 11 with `output_shape`, of an input whose sizes the model does not declare.
 - DFT below 11 along an axis that is known at run time alone: the shapes of the results differ.
   At 9 the number of TopK, where the size of the axis is not known either.
 
 What could be written, and is not:
 
-- Below 11, ConvTranspose with `auto_pad` or `output_shape`, AffineGrid of volumes, Det, Unique of
-  numbers, and Resize of integers by shares; at 9 NonMaxSuppression, ReverseSequence, RoiAlign, Mod
-  of floats and of uint64, and the products and convolutions of quantized numbers.
+- Below 11, Resize of integers by shares; at 9 NonMaxSuppression and RoiAlign.
 """
 
 _HEAD = """# Conformance

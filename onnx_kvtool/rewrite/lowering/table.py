@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.rewrite.lowering.affine_grid import lower_affine_grid_20
 from onnx_kvtool.rewrite.lowering.arg_max_min import lower_arg_max_min_12
 from onnx_kvtool.rewrite.lowering.attention import lower_attention_23_24_25
 from onnx_kvtool.rewrite.lowering.batch_normalization import lower_batch_normalization_14
@@ -101,6 +102,7 @@ class Lowering:
 LOWERINGS: Mapping[str, Lowering] = Table(
     "lowering",
     [
+        ("AffineGrid", Lowering("affine_grid", 20, lower_affine_grid_20)),
         ("ArgMax", Lowering("arg_max_min", 12, lower_arg_max_min_12)),
         ("ArgMin", Lowering("arg_max_min", 12, lower_arg_max_min_12)),
         (

@@ -20,7 +20,8 @@ class Case:
     """One node: what it reads, which of it is constant, and what it gives.
 
     `rtol` is for what is not computed bit for bit; 0 compares the bits. Where `is_fixed`, the sizes
-    of the inputs are declared.
+    of the inputs are declared. Where `is_run`, onnxruntime has to give the expected values for the
+    source as well.
     """
 
     op: str
@@ -32,6 +33,7 @@ class Case:
     rtol: float = 0.0
     expected: Sequence[Array] | None = None
     is_fixed: bool = False
+    is_run: bool = False
 
 
 Draw = Callable[[st.DrawFn, np.random.Generator], Case]
@@ -224,11 +226,103 @@ def reverse_sequence(draw: st.DrawFn, rng: np.random.Generator) -> Case:
     return Case("ReverseSequence", inputs, [dtype], 10, attributes=attributes, expected=[expected])
 
 
+def det(draw: st.DrawFn, rng: np.random.Generator) -> Case:
+    """Matrices of up to seven rows, some of which are permutations or singular."""
+    n = draw(st.integers(1, 7))
+    shape = [draw(st.integers(1, 3)) for _ in range(draw(st.integers(0, 2)))]
+    dtype: Any = draw(st.sampled_from([np.float32, np.float32, np.float64]))
+    x = rng.standard_normal([*shape, n, n])
+    kind = draw(st.sampled_from(["any", "permutation", "singular"]))
+    if kind == "permutation":
+        x = np.broadcast_to(np.eye(n)[rng.permutation(n)], x.shape).copy()
+    elif kind == "singular":
+        x[..., -1, :] = 0
+    expected = np.asarray(np.linalg.det(x)).astype(dtype)
+    return Case(
+        "Det", {"X": x.astype(dtype)}, [dtype], expected=[expected], rtol=1e-4,
+        is_run=dtype == np.float32,
+    )  # fmt: skip
+
+
+def unique(draw: st.DrawFn, rng: np.random.Generator) -> Case:
+    """Of elements or slices, sorted or in their order, of numbers that are often equal."""
+    shape = [draw(st.integers(1, 5)) for _ in range(draw(st.integers(1, 3)))]
+    kinds = [np.float32, np.float64, np.int64, np.int8, np.uint8, np.float16, np.int32]
+    dtype: Any = draw(st.sampled_from(kinds))
+    x = rng.integers(0, 3, shape).astype(dtype)
+    axis = draw(st.none() | st.integers(-len(shape), len(shape) - 1))
+    is_sorted = draw(st.integers(0, 1))
+    found, first, inverse, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.ravel()
+    if not is_sorted:
+        order = np.argsort(first)
+        found = np.take(found, order, 0 if axis is None else axis)
+        first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+    attributes = {"sorted": is_sorted} | ({} if axis is None else {"axis": axis})
+    expected = [found, first, inverse, counts]
+    outputs = [dtype, np.int64, np.int64, np.int64]
+    is_run = dtype in (np.float32, np.float64, np.int64, np.int8)
+    return Case(
+        "Unique", {"X": x}, outputs, attributes=attributes, expected=expected, is_run=is_run
+    )
+
+
+def conv_transpose(draw: st.DrawFn, rng: np.random.Generator) -> Case:
+    """Pads from `auto_pad`, of sizes that are not known, or from `output_shape`."""
+    rank = draw(st.integers(1, 2))
+    sizes = [draw(st.integers(1, 4)) for _ in range(rank)]
+    kernel = [draw(st.integers(1, 4)) for _ in range(rank)]
+    strides = [draw(st.integers(1, 3)) for _ in range(rank)]
+    kernel = [max(k, s) for k, s in zip(kernel, strides, strict=True)]
+    dilations = [draw(st.integers(1, 2)) for _ in range(rank)]
+    x = rng.integers(-4, 4, [2, 3, *sizes]).astype(np.float32)
+    w = rng.integers(-4, 4, [3, 2, *kernel]).astype(np.float32)
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    whole = [s * (n - 1) + e for s, n, e in zip(strides, sizes, extent, strict=True)]
+    auto_pad = draw(st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER"]))
+    attributes: dict[str, Any] = {"strides": strides, "dilations": dilations}
+    attributes["auto_pad"] = auto_pad
+    asked = [s * n for s, n in zip(strides, sizes, strict=True)]
+    by_shape = auto_pad == "NOTSET" or draw(st.booleans())
+    if by_shape:
+        # onnx's inference fails on a result that is smaller than the input.
+        asked = [
+            draw(st.integers(max(size, n - 3), n + stride - 1))
+            for size, n, stride in zip(sizes, whole, strides, strict=True)
+        ]
+        attributes["output_shape"] = asked
+    y = np.zeros([2, 2, *whole], np.float32)
+    for place in np.ndindex(*sizes):
+        window = tuple(
+            slice(s * p, s * p + e, d)
+            for s, p, e, d in zip(strides, place, extent, dilations, strict=True)
+        )
+        y[(slice(None), slice(None), *window)] += np.einsum(
+            "nc,cm...->nm...", x[(slice(None), slice(None), *place)], w
+        )
+    for axis, (n, size) in enumerate(zip(whole, asked, strict=True)):
+        total = n - size
+        if total < 0:
+            y = np.pad(y, [(0, -total if a == axis + 2 else 0) for a in range(rank + 2)])
+            continue
+        before = total // 2 if auto_pad == "SAME_UPPER" else total - total // 2
+        y = np.take(y, range(before, before + size), axis + 2)
+    return Case(
+        "ConvTranspose", {"X": x, "W": w}, [np.float32], attributes=attributes, expected=[y],
+        constants=["W"], is_fixed=by_shape, is_run=True,
+    )  # fmt: skip
+
+
 DRAWN: dict[str, Draw] = {
     "ConvInteger": conv_integer,
+    "ConvTranspose": conv_transpose,
+    "Det": det,
     "MatMulInteger": mat_mul_integer,
     "Mod": mod,
     "QLinearConv": q_linear_conv,
     "QLinearMatMul": q_linear_mat_mul,
     "ReverseSequence": reverse_sequence,
+    "Unique": unique,
 }

@@ -432,6 +432,11 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
         case.op, case.inputs, case.outputs, opset=case.opset, constants=case.constants,
         dims=dims, **case.attributes,
     )  # fmt: skip
+    if case.is_run:
+        feeds = {n: v for n, v in case.inputs.items() if n not in case.constants}
+        found = onnxruntime.Session(model.SerializeToString(), "").run(feeds)
+        for got, one in zip(found.values(), case.expected or (), strict=True):
+            np.testing.assert_allclose(got, one, rtol=case.rtol, atol=case.rtol)
     # At its own opset a node is what it was.
     check(model, case.inputs, min(target, case.opset - 1), case.expected, rtol=case.rtol)
 
@@ -439,7 +444,7 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
 @pytest.mark.parametrize(
     ("op", "inputs", "target", "code", "lowest"),
     [
-        ("Det", {"X": np.ones((2, 2), np.float32)}, 9, "new-operator", 11),
+        ("Unique", {"X": np.array(["a", "b"], object)}, 9, "element-type", 11),
     ],
 )
 def test_what_cannot_be_written_is_refused_with_the_lowest_opset(
@@ -494,6 +499,27 @@ def test_bodies_that_mean_another_thing_are_refused(text: str, expected: str) ->
     model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 11]> ' + text)
     found = refusal(model, 10)
     assert (found.message, found.lowest_opset) == (expected, 11)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "dims", "expected"),
+    [
+        ({"output_shape": [9]}, [2, 3, "n"], "the sizes of `X` are unknown"),
+        ({"auto_pad": "SAME_UPPER", "strides": [3]}, [2, 3, 5], "runtimes do not agree"),
+        ({"output_shape": [7], "strides": [1]}, [2, 3, 5], "runtimes do not agree"),
+    ],
+)
+def test_pads_of_a_convolution_that_nothing_says_are_refused(
+    attributes: dict[str, Any], dims: list[Any], expected: str
+) -> None:
+    inputs = {"X": np.ones((2, 3, 5), np.float32), "W": np.ones((3, 2, 2), np.float32)}
+    model = one_node(
+        "ConvTranspose", inputs, [np.float32], opset=11, dims={"X": dims}, constants=["W"],
+        **attributes,
+    )  # fmt: skip
+    found = refusal(model, 10)
+    assert found.message.startswith(expected)
+    assert found.lowest_opset == 11
 
 
 @pytest.mark.parametrize("target", [9, 10])

@@ -14,6 +14,7 @@ from onnx_kvtool.rewrite.lowering.early.arithmetic import (
 )
 from onnx_kvtool.rewrite.lowering.early.axes import lower_negative_axes_11
 from onnx_kvtool.rewrite.lowering.early.counting import lower_cum_sum_11, lower_range_11
+from onnx_kvtool.rewrite.lowering.early.determinant import lower_det_11
 from onnx_kvtool.rewrite.lowering.early.indexing import (
     lower_gather_11,
     lower_gather_elements_11,
@@ -44,6 +45,8 @@ from onnx_kvtool.rewrite.lowering.early.shaping import (
 )
 from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10
 from onnx_kvtool.rewrite.lowering.early.top_k import lower_top_k_10, lower_top_k_11
+from onnx_kvtool.rewrite.lowering.early.unique import lower_unique_11
+from onnx_kvtool.rewrite.lowering.early.windows import lower_conv_transpose_11
 from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 
@@ -58,8 +61,10 @@ _TO_10: Mapping[str, Lowering] = Table(
         *((op, Lowering("negative_axes", 11, lower_negative_axes_11)) for op in _AXES),
         ("BitShift", Lowering("bit_shift", 11, lower_bit_shift_11)),
         ("Clip", Lowering("clip", 11, lower_clip_11)),
+        ("ConvTranspose", Lowering("conv_transpose", 11, lower_conv_transpose_11)),
         ("CumSum", Lowering("cum_sum", 11, lower_cum_sum_11)),
         ("DepthToSpace", Lowering("depth_to_space", 11, lower_depth_to_space_11)),
+        ("Det", Lowering("det", 11, lower_det_11)),
         ("Equal", Lowering("equal", 11, lower_equal_11)),
         ("Gather", Lowering("gather", 11, lower_gather_11)),
         ("GatherElements", Lowering("gather_elements", 11, lower_gather_elements_11)),
@@ -73,6 +78,7 @@ _TO_10: Mapping[str, Lowering] = Table(
         ("ScatterElements", Lowering("scatter_elements", 11, lower_scatter_elements_11)),
         ("ScatterND", Lowering("scatter_nd", 11, lower_scatter_nd_11)),
         ("TopK", Lowering("top_k", 11, lower_top_k_11)),
+        ("Unique", Lowering("unique", 11, lower_unique_11)),
     ],
 )
 
