@@ -109,6 +109,12 @@ def _absent_bound(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bo
     return view.input("min") is None or view.input("max") is None
 
 
+def _absent(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether an input is left out, and the element type is not spared."""
+    assert limit.operand is not None
+    return NodeView(node, opset).input(limit.operand) is None and _type_of(node) not in limit.types
+
+
 def _several_inputs(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return len(node.inputs) > 2 and _type_of(node) not in limit.types
 
@@ -156,6 +162,14 @@ def _reduction(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return "reduction" in view.facts.attributes and view.attribute("reduction") != "none"
 
 
+def _extremes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether it keeps the larger or smaller number, of another element type than those spared."""
+    view = NodeView(node, opset)
+    if "reduction" not in view.facts.attributes:
+        return False
+    return view.attribute("reduction") in ("max", "min") and _type_of(node) not in limit.types
+
+
 def _dynamic_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     view = NodeView(node, opset)
     if "axes" in view.facts.attributes:
@@ -172,6 +186,18 @@ def _dynamic_pads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bo
         return False
     pads = view.input("pads")
     return pads is not None and folder.integers(pads) is None
+
+
+def _not_constant(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether an input is given at run time, or computed from what is."""
+    assert limit.operand is not None
+    view = NodeView(node, opset)
+    if limit.operand not in {formal.name for formal in view.facts.inputs}:
+        return False  # an attribute of this version
+    value = view.input(limit.operand)
+    if value is None or folder.integers(value) is not None:
+        return False
+    return value.is_graph_input() or ir_convenience.get_const_tensor(value) is None
 
 
 def _dynamic_input(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -225,8 +251,16 @@ def _renamed(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return any(one != other for one, other in named)
 
 
-def _tanh(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    return NodeView(node, opset).attribute("approximate") == "tanh"
+def _attribute(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether an attribute has one of some values, or not its default where none is named."""
+    assert limit.attribute is not None
+    view = NodeView(node, opset)
+    if limit.attribute not in view.facts.attributes:
+        return False
+    value = view.attribute(limit.attribute)
+    if not limit.values:
+        return value != view.facts.attributes[limit.attribute].default
+    return value in limit.values
 
 
 def _constant_batches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -371,6 +405,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("always", _always),
         ("other-element-type", _other_element_type),
         ("absent-bound", _absent_bound),
+        ("absent", _absent),
         ("several-inputs", _several_inputs),
         ("behind", _behind),
         ("computed", _computed),
@@ -378,13 +413,15 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("infinite", _infinite),
         ("further-outputs", _further_outputs),
         ("reduction", _reduction),
+        ("extremes", _extremes),
         ("dynamic-axes", _dynamic_axes),
         ("dynamic-pads", _dynamic_pads),
+        ("not-constant", _not_constant),
         ("dynamic-input", _dynamic_input),
         ("shape-of-values", _shape_of_values),
         ("undivided", _undivided),
         ("renamed", _renamed),
-        ("tanh", _tanh),
+        ("attribute", _attribute),
         ("constant-batches", _constant_batches),
         ("nonpad", _nonpad),
         ("causal-nonpad-rows", _causal_nonpad_rows),

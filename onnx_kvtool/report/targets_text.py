@@ -68,6 +68,8 @@ def _span(versions: list[str], releases: Sequence[Release]) -> str:
 
 def _meaning(limit: Limit) -> str:
     since = f" from opset {limit.since} on" if limit.since and "opset" not in limit.reason else ""
+    if limit.before:
+        since += f" before opset {limit.before}"
     remedy = f"; {limit.help}" if limit.help else ""
     return f"{limit.reason}{since}{remedy}"
 
@@ -76,9 +78,13 @@ def _wholes(release: Release) -> Iterator[Line]:
     """Yield what a release is told of as a whole: operators, its evidence, remarks."""
     if release.unsupported:
         yield Line(f"{release} is no target", f"it {release.unsupported}")
+    constants = [limit for limit in release.limits if limit.name.startswith("constants-")]
     lacks = [limit.operator for limit in release.limits if limit.name.startswith("lacks-")]
     errs = [limit.operator for limit in release.limits if limit.name.startswith("errs-")]
     if lacks:
         yield Line(f"{release} does not compute", ", ".join(lacks))
     if errs:
         yield Line(f"{release} computes wrongly in some forms", ", ".join(errs))
+    if constants:
+        names = (f"{one.operator}.{one.operand}" for one in constants)
+        yield Line(f"{release} takes as constants only", ", ".join(names))

@@ -31,14 +31,17 @@ class Limit:
         operator: Operator of the default domain.
         when: Name of the condition that strikes the nodes which are meant.
         since: Lowest opset of a model in which it strikes; 0 where it always does.
+        before: The opset from which on it strikes no more; None where there is none.
         lower_opset: Whether the remedy is an opset below `since`, whose version has a kernel.
         types: Element types that are taken, where the condition asks for them.
         values: Attribute values that are meant, where the condition asks for them.
         behind: Operator of the node that it reads, where the condition asks for it.
+        attribute: The attribute that is meant, where the condition asks for it.
+        operand: The input that is meant, as the schema calls it, where the condition asks for it.
         reason: What the release does; a clause that follows its name.
         help: What a user can do about it; None where nothing is known but another release.
-        listed: Whether it is a line of `lacks` or `errs`, which say of an operator as a whole that
-            the release does not compute it.
+        listed: Whether it is an entry of `lacks`, `errs` or `constants` of a release, and no limit
+            that has a name in the data.
         evidence: Whether that was tried or read.
         source: Where it was tried or read.
     """
@@ -49,13 +52,20 @@ class Limit:
     since: int
     lower_opset: bool
     types: tuple[str, ...]
-    values: tuple[int, ...]
+    values: tuple[int | str, ...]
     reason: str
     evidence: Evidence
     source: str
     help: str | None = None
+    before: int | None = None
     behind: str | None = None
+    operand: str | None = None
+    attribute: str | None = None
     listed: bool = False
+
+    def concerns(self, opset: int) -> bool:
+        """Return whether it may strike in a model of this opset."""
+        return self.since <= opset and (self.before is None or opset < self.before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,10 @@ def _limit(line: Mapping[str, Any]) -> Limit:
         evidence=_evidence(line),
         source=line["source"],
         help=line.get("help"),
+        before=line.get("before"),
         behind=line.get("behind"),
+        operand=line.get("operand"),
+        attribute=line.get("attribute"),
     )
 
 
@@ -51,6 +54,28 @@ def _whole(line: Mapping[str, Any], key: str, operator: str, reason: str) -> Lim
     source = f"onnx's backend cases in {line['runtime']} {line['version']}"
     name, evidence = f"{key}-{operator}", _evidence(line)
     return Limit(name, operator, "always", 0, False, (), (), reason, evidence, source, listed=True)
+
+
+def _constant(line: Mapping[str, Any], entry: str) -> Limit:
+    """Return the limit that a release takes an input of an operator only if it is a constant."""
+    operator, _, operand = entry.partition(".")
+    source = f"onnx's backend cases in {line['runtime']} {line['version']}"
+    reason = f"takes {operator} with a constant `{operand}` only"
+    return Limit(
+        name=f"constants-{entry}",
+        operator=operator,
+        when="not-constant",
+        since=0,
+        lower_opset=False,
+        types=(),
+        values=(),
+        reason=reason,
+        evidence=_evidence(line),
+        source=source,
+        help="fix the dimensions that it is computed from with `--dim`, or export it as a constant",
+        operand=operand,
+        listed=True,
+    )
 
 
 def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[str, Known]:
@@ -79,6 +104,7 @@ def _release(
         _whole(line, "errs", op, f"computes some forms of {op} wrongly")
         for op in line.get("errs", ())
     ]
+    constants = [_constant(line, entry) for entry in line.get("constants", ())]
     return Release(
         runtime=line["runtime"],
         version=line["version"],
@@ -88,7 +114,7 @@ def _release(
         evidence=_evidence(line),
         source=line["source"],
         native=tuple(line["native"]),
-        limits=(*(limits[name] for name in line.get("limits", ())), *lacks, *errs),
+        limits=(*(limits[name] for name in line.get("limits", ())), *lacks, *errs, *constants),
         explicit=frozenset((operator, name) for operator, _, name in explicit),
         contrib=frozenset(line["contrib"]) if "contrib" in line else None,
         notes=line["notes"],

@@ -118,14 +118,24 @@ def load_iree(path: str) -> Run:
         importer.main(importer.parse_arguments([path, "-o", str(text)]))
         code.write_bytes(_compiled(iree.compiler.api.Session(), text))
     module = iree.runtime.load_vm_flatbuffer(code.read_bytes(), driver="local-sync")
-    names = [value.name for value in onnx.load(path).graph.input]
+    graph = onnx.load(path).graph
+    names = [value.name for value in graph.input]
+    declared = [
+        onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        for value in graph.output
+    ]
     functions = module.vm_module.function_names
     (function,) = [name for name in functions if "$" not in name and name != "__init"]
 
     def run(feeds: Arrays) -> list[np.ndarray]:
         results = module[function](*[feeds[name] for name in names])
         several = results if isinstance(results, (list, tuple)) else [results]
-        return [one.to_host() for one in several]
+        arrays = [one.to_host() for one in several]
+        # It knows of a number how many bits it has, and calls each integer a signed one.
+        return [
+            array.view(dtype) if {array.dtype.kind, dtype.kind} == {"i", "u"} else array
+            for array, dtype in zip(arrays, declared, strict=True)
+        ]
 
     return run
 

@@ -165,6 +165,13 @@ def _wholes(runtime: str) -> Iterator[str]:
                     f"{release} {text}: {joined(names)}. This is what onnx's backend cases show; "
                     "`kvtool lower --target` writes them with other operators or refuses them."
                 )
+        wanted = [one for one in release.limits if one.name.startswith("constants-")]
+        if wanted:
+            inputs = joined(f"`{one.operand}` of {one.operator}" for one in wanted)
+            yield (
+                f"{release} takes only if they are constants: {inputs}. `kvtool lower --target` "
+                "refuses others, where it has no other form."
+            )
 
 
 def _taken(limit: Limit) -> str:

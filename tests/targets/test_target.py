@@ -188,6 +188,16 @@ def test_every_limit_names_an_operator_and_a_condition_and_every_condition_is_us
     assert {limit.when for limit in limits} == set(CONDITIONS)
 
 
+def test_every_input_and_attribute_that_a_limit_names_is_one_of_its_operator() -> None:
+    for limit in {limit for release in releases() for limit in release.limits}:
+        facts = op_facts(limit.operator, NEWEST)
+        assert facts is not None or not (limit.operand or limit.attribute)
+        if limit.operand:
+            assert limit.operand in {formal.name for formal in facts.inputs}, limit.name
+        if limit.attribute:
+            assert limit.attribute in facts.attributes, limit.name
+
+
 def test_a_lower_opset_is_the_remedy_only_for_a_version_that_lacks_a_kernel() -> None:
     for limit in {limit for release in releases() for limit in release.limits if limit.lower_opset}:
         assert limit.when == "always"

@@ -63,7 +63,7 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
         if site.node.domain not in DEFAULT_DOMAINS or site.opset is None:
             continue
         for limit in by_operator[site.node.op_type]:
-            if site.opset < limit.since:
+            if not limit.concerns(site.opset):
                 continue
             try:
                 strikes = CONDITIONS[limit.when](site.node, site.opset, limit, context.folder)

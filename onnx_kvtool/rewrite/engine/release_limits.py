@@ -65,7 +65,7 @@ class ReleaseLimits:
         self.release = release
         self._by_operator: dict[str, list[Limit]] = {}
         for limit in release.limits:
-            if opset >= limit.since:
+            if limit.concerns(opset):
                 self._by_operator.setdefault(limit.operator, []).append(limit)
         self.operators = frozenset(self._by_operator)
         self.asks_for_shapes = any(limit.when in OF_SHAPES for limit in release.limits)
