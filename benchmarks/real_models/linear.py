@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnx import TensorProto
 from benchmarks.real_models.configuration import BLOCK, Configuration
 from benchmarks.real_models.data import NUMPY, ONNX, DataFile
 
-__all__ = ["Linear", "Nodes", "normal"]
+__all__ = ["Linear", "Nodes", "nibbles", "normal"]
 
 _FOUR_BIT_STD = 2.5
 _EIGHT_BIT_STD = 32.0
@@ -87,9 +88,9 @@ class Linear:
                 TensorProto.UINT8,
                 (n, blocks, BLOCK // 2),
                 n * k // 2,
-                _nibbles(unsigned=True),
+                nibbles(unsigned=True),
             ),
-            self._scales(f"{name}.scales", n, blocks),
+            self.scales(f"{name}.scales", n, blocks),
         ]
         if self._c.zero_points:
             packed = (blocks + 1) // 2
@@ -116,9 +117,9 @@ class Linear:
         unsigned = self._c.zero_points
         element = TensorProto.UINT4 if unsigned else TensorProto.INT4
         weight = self._data.draw(
-            f"{name}.weight", element, (k, n), (k * n + 1) // 2, _nibbles(unsigned=unsigned)
+            f"{name}.weight", element, (k, n), (k * n + 1) // 2, nibbles(unsigned=unsigned)
         )
-        inputs = [weight, self._scales(f"{name}.scales", k // BLOCK, n)]
+        inputs = [weight, self.scales(f"{name}.scales", k // BLOCK, n)]
         if unsigned:
             count = k // BLOCK * n
             dims = (k // BLOCK, n)
@@ -143,9 +144,10 @@ class Linear:
         quantised = self._nodes("QuantizeLinear", f"{name}.quantised", x, scale, zero)
         return self._nodes("DequantizeLinear", f"{name}.dequantised", quantised, scale, zero)
 
-    def _scales(self, name: str, *dims: int) -> str:
+    def scales(self, name: str, *dims: int) -> str:
+        """Store scales of 4-bit weights, so many of each block; return their name."""
         draw = self._spread(_FOUR_BIT_STD)
-        count = dims[0] * dims[1]
+        count = math.prod(dims)
         return self._data.draw(name, ONNX[self._c.dtype], dims, count, draw)
 
     def _spread(self, steps: float) -> Any:
@@ -158,7 +160,7 @@ class Linear:
         return draw
 
 
-def _nibbles(*, unsigned: bool) -> Any:
+def nibbles(*, unsigned: bool) -> Any:
     """Return what draws bytes of two 4-bit numbers of a normal distribution, about 8 or 0."""
 
     def draw(rng: np.random.Generator, count: int) -> npt.NDArray[Any]:

@@ -62,8 +62,30 @@ def attention(call: Call) -> list[Shape | None] | None:
 def group_query_attention(call: Call) -> list[Shape | None] | None:
     """Widths are heads times their size, which the caches and the rotary tables share.
 
-    Heads that are turned in part, packed queries, and what else the operator may read keep all.
+    Heads that are turned in part, packed queries, and what else the operator may read keep all, so
+    that only what stands before and behind is smaller.
     """
+    return _scaled_heads(call) or _kept_heads(call)
+
+
+def _kept_heads(call: Call) -> list[Shape | None] | None:
+    """Return the sizes of heads that are as large as they were; None if they are not known."""
+    query, is_packed = call.shape(0), not call.has(1)
+    count, shared = call.number("num_heads"), call.number("kv_num_heads")
+    if query is None or len(query) != 3 or query[2].number is None or min(count, shared) < 1:
+        return None
+    heads = count + 2 * shared if is_packed else count
+    if query[2].number % heads:
+        return None
+    pin(*call.shapes)
+    size = query[2].number // heads
+    present: Shape = [query[0], bind(shared), bind(None), bind(size)]
+    outputs: list[Shape | None] = [[*query[:2], bind(count * size)], present, [*present]]
+    return outputs if len(call.node.output) <= len(outputs) else None
+
+
+def _scaled_heads(call: Call) -> list[Shape | None] | None:
+    """Tie the sizes of heads that may be smaller and fewer; None if they may not."""
     query, key, value, *pasts = (call.shape(index) for index in range(5))
     rest = range(9, len(call.node.input))
     if query is None or key is None or value is None or any(call.has(index) for index in rest):

@@ -14,6 +14,7 @@ import onnx
 from onnx import numpy_helper
 
 from onnx_kvtool.runtime.verification.shrinking.choice import LEAST, Choice
+from onnx_kvtool.runtime.verification.shrinking.drawn import code_bits
 from onnx_kvtool.runtime.verification.shrinking.shapes import LONGEST, Sizes
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size
 from onnx_kvtool.runtime.verification.shrinking.skeleton import WEIGHT_TYPES, Skeleton
@@ -164,11 +165,13 @@ def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> 
     """Keep a size from which one model computed a number that the other does not have.
 
     The mean of 4096 columns may be written as a sum times 1/4096. The scale of an Attention that
-    gives none is known to follow from the size of its heads. A number that one model has as a
+    gives none is known to follow from the size of its heads, and the zero point of codes from their
+    bits: 8 is not the root of 64 then. A number that one model has as a
     float32 attribute and the other as a constant of 16 bits is the same but for rounding.
     """
     here, there = ({*_numbers(m.message.graph.node), *_scalars(m.message)} for m in (a, b))
     known = {*_scales(one), *_scales(other)}
+    known |= {*_middles(a.message.graph.node), *_middles(b.message.graph.node)}
     differing = {*_lacking(here, there | known), *_lacking(there, here | known)}
     made: dict[int, bool] = {}
     for sizes in (one, other):
@@ -205,6 +208,13 @@ def _scales(sizes: Sizes) -> Iterator[float]:
     for size in sizes.links.scales.values():
         if number := size.root().number:
             yield from (number**-0.5, number**-0.25)
+
+
+def _middles(nodes: Iterable[onnx.NodeProto]) -> Iterator[float]:
+    """Yield the zero points that operators on codes take where they are given none."""
+    for node in nodes:
+        if (bits := code_bits(node)) is not None:
+            yield 2.0 ** (bits - 1)
 
 
 def _stems(size: int, numbers: Iterable[float]) -> bool:

@@ -28,7 +28,7 @@ def with_counterparts(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
 
     External weights are told by their place, and not read; those in the file by what they hold.
     Where several weights of a model hold the same, nobody knows which is which. Weights of one type
-    and shape that hold the same are none: zeros may come from anything.
+    and shape that hold the same at different places are none: zeros may come from anything.
     """
     own_a, own_b = _own(a, b), _own(b, a)
     renamed: dict[str, str] = {}
@@ -36,11 +36,19 @@ def with_counterparts(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
         known_a, known_b, taken = _told(own_a), _told(own_b), _names(b.message.graph)
         for key in known_a.keys() & known_b.keys():
             one, other = known_a[key], known_b[key]
-            if one not in taken and is_recast(own_a[one], own_b[other]):
+            if one not in taken and _is_same(own_a[one], own_b[other]):
                 renamed[other] = one
     a = _with_fills(a, own_a.keys() - renamed.values())
     b = _with_fills(b, own_b.keys() - renamed.keys())
     return a, _renamed(b, renamed) if renamed else b
+
+
+def _is_same(one: ir.TensorProtocol, other: ir.TensorProtocol) -> bool:
+    """Return whether tensors that hold the same bytes are one weight."""
+    if is_recast(one, other):
+        return True
+    is_alike = (one.dtype, tuple(one.shape)) == (other.dtype, tuple(other.shape))
+    return is_alike and place_of(one) is not None
 
 
 def _own(model: Skeleton, other: Skeleton) -> dict[str, ir.TensorProtocol]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,17 +13,26 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.domains import canonical_domain
 
-__all__ = ["READ", "Quantised", "drawn", "hides", "quantised_of"]
+__all__ = ["READ", "Quantised", "code_bits", "drawn", "hides", "quantised_of"]
 
 READ = 1 << 16
 """Bytes; a weight that keeps its shape and takes at most so many keeps its values."""
 
 _PLACES = {
-    ("", "DequantizeLinear"): (0, 1),
-    ("", "QuantizeLinear"): (0, 1),
-    ("com.microsoft", "MatMulNBits"): (1, 2),
+    ("", "DequantizeLinear"): ((0, 1),),
+    ("", "QuantizeLinear"): ((0, 1),),
+    ("com.microsoft", "GatherBlockQuantized"): ((0, 2),),
+    ("com.microsoft", "MatMulNBits"): ((1, 2),),
+    ("com.microsoft", "QMoE"): ((2, 3), (5, 6), (8, 9)),
 }
 """By operator, the inputs that are quantised values and their scales."""
+
+_BITS = {
+    "GatherBlockQuantized": "bits",
+    "MatMulNBits": "bits",
+    "QMoE": "expert_weight_bits",
+}
+"""By operator of onnxruntime, the attribute that says how many bits a value has."""
 
 _OF_A_RUN = 1 / 32
 """The scale of what a run computes: int8 has room for four standard deviations, and rounds them to
@@ -55,24 +64,42 @@ def quantised_of(message: onnx.ModelProto, dims: Mapping[str, list[int]]) -> Qua
     values: set[str] = set()
     scales: dict[str, float] = {}
     for node in message.graph.node:
-        places = _PLACES.get((canonical_domain(node.domain), node.op_type))
-        if places is None or len(node.input) <= places[1]:
-            continue
-        value, scale = (node.input[place] for place in places)
-        if value in types:
-            values.add(value)
-        if scale not in types:
-            continue
-        if value not in types:
-            scales[scale] = _OF_A_RUN
-        elif node.domain:
-            bits = next((a.i for a in node.attribute if a.name == "bits"), 4)
-            columns, blocks, bytes_ = dims[value]
-            scales[scale] = _magnitude([columns, blocks * bytes_ * 8 // bits], bits)
-        else:
-            dtype = types[value]
-            scales[scale] = _magnitude(dims[value], dtype.bitwidth if dtype.is_integer() else None)
+        for value, scale in _pairs(node):
+            if value in types:
+                values.add(value)
+            if scale not in types:
+                continue
+            if value not in types:
+                scales[scale] = _OF_A_RUN
+            elif node.domain:
+                scales[scale] = _magnitude_of_codes(node, dims[value], types[value])
+            else:
+                dtype = types[value]
+                bits = dtype.bitwidth if dtype.is_integer() else None
+                scales[scale] = _magnitude(dims[value], bits)
     return Quantised(frozenset(values), scales)
+
+
+def code_bits(node: onnx.NodeProto) -> int | None:
+    """Return the bits of the codes that an operator of onnxruntime reads; None for any other."""
+    name = _BITS.get(node.op_type) if node.domain else None
+    return next((a.i for a in node.attribute if a.name == name), 4) if name else None
+
+
+def _pairs(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
+    """Yield the names of quantised values that a node reads, each with that of their scales."""
+    for value, scale in _PLACES.get((canonical_domain(node.domain), node.op_type), ()):
+        if scale < len(node.input) and node.input[value] and node.input[scale]:
+            yield node.input[value], node.input[scale]
+
+
+def _magnitude_of_codes(node: onnx.NodeProto, shape: list[int], dtype: ir.DataType) -> float:
+    """Return the scale of codes for an operator of onnxruntime, which packs them into bytes."""
+    bits = code_bits(node) or 8
+    # Of MatMulNBits (N, blocks, bytes), of experts (E, N, bytes), and each expert is a product.
+    rows = shape[1:] if node.op_type == "QMoE" else shape
+    packed = 8 // bits if dtype == ir.DataType.UINT8 else 1
+    return _magnitude([*rows, packed], bits)
 
 
 def _magnitude(shape: list[int], bits: int | None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx_kvtool.runtime.verification.shrinking.call import Call
 from onnx_kvtool.runtime.verification.shrinking.sizes import Shape, Size, bind, factor, pin
 
-__all__ = ["dequantize", "mat_mul_n_bits"]
+__all__ = ["blocks_of", "codes", "dequantize", "gather_block_quantized", "mat_mul_n_bits"]
 
 
 def dequantize(call: Call) -> list[Shape | None] | None:
@@ -75,6 +75,60 @@ def mat_mul_n_bits(call: Call) -> list[Shape | None] | None:
     call.link_attribute("K", a[-1])
     call.link_attribute("N", n)
     return [[*a[:-1], n]]
+
+
+def gather_block_quantized(call: Call) -> list[Shape | None] | None:
+    """Rows of codes with scales of their blocks, as wide as the codes are when they are unpacked.
+
+    Codes that lie otherwise, or blocks that do not fill a row, keep their sizes.
+    """
+    data, indices, scales = (call.shape(index) for index in range(3))
+    block, bits = call.number("block_size"), call.number("bits")
+    if data is None or indices is None or scales is None or len(data) != len(scales):
+        return None
+    last = len(data) - 1
+    if last < 1 or call.number("gather_axis") or call.number("quantize_axis") not in (-1, last):
+        return None
+    columns = (scales[-1].number or 0) * block
+    if not columns or not 0 < bits <= 8:
+        return None
+    width = bind(columns, is_pinned=False)
+    zero = call.shape(3) if call.has(3) else None
+    if not codes(data[-1], width, bits) or not blocks_of(width, scales[-1], block, zero, bits):
+        return None
+    for one, other in zip(data[:-1], scales[:-1], strict=True):
+        one.join(other)
+    for one, other in zip(data[:-1], zero or (), strict=False):
+        one.join(other)
+    if call.is_token[1]:
+        for atom in data[0].atoms():
+            atom.what = atom.what or "tokens"
+    else:
+        pin(data[:1])
+    return [[*indices, *data[1:-1], width]]
+
+
+def codes(packed: Size, width: Size, bits: int) -> bool:
+    """Tie so many numbers to the bytes that hold them, or to themselves; return whether it fits."""
+    if packed.number == width.number:
+        packed.join(width)
+        return True
+    per_byte = 8 // bits
+    if packed.number is None or packed.number * per_byte != width.number:
+        return False
+    factor([width], [packed, bind(per_byte)])
+    return True
+
+
+def blocks_of(width: Size, count: Size, block: int, zero: Shape | None, bits: int) -> bool:
+    """Tie a width to its blocks and their zero points; return whether they fit."""
+    if count.number is None or count.number * block != width.number:
+        return False
+    _name(count)
+    factor([width], [count, bind(block)])
+    if zero and not codes(zero[-1], count, bits):
+        pin([count, zero[-1]])  # the last byte is not filled
+    return True
 
 
 def _of_blocks(values: Shape, n: Size, blocks: Size, bits: int, *, is_packed: bool) -> bool:

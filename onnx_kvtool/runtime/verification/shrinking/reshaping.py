@@ -217,7 +217,7 @@ def split(call: Call) -> list[Shape | None] | None:
 
 
 def slice_(call: Call) -> list[Shape | None] | None:
-    """One of several equal parts is a size of its own; what else is cut stays as it is."""
+    """One of two halves is a size of its own, and so is each other element; else all is kept."""
     shape, axes = call.shape(0), call.constant(3)
     starts, ends = call.constant(1), call.constant(2)
     if shape is None or axes is None or not all(-len(shape) <= a < len(shape) for a in axes):
@@ -227,8 +227,9 @@ def slice_(call: Call) -> list[Shape | None] | None:
     linked: tuple[dict[int, Size], dict[int, Size]] = ({}, {})
     for element, axis in enumerate(axes):
         part = None
-        if starts is not None and ends is not None and steps is not None and steps[element] == 1:
-            part = _part(result[axis], starts[element], ends[element], element, linked)
+        if starts is not None and ends is not None and steps is not None:
+            cut = starts[element], ends[element], steps[element]
+            part = _part(result[axis], cut, element, linked)
         if part is None:
             pin([result[axis]])
         result[axis] = bind(None) if part is None else part
@@ -238,18 +239,26 @@ def slice_(call: Call) -> list[Shape | None] | None:
 
 
 def _part(
-    size: Size, start: int, end: int, element: int, linked: tuple[dict[int, Size], dict[int, Size]]
+    size: Size,
+    cut: tuple[int, int, int],
+    element: int,
+    linked: tuple[dict[int, Size], dict[int, Size]],
 ) -> Size | None:
-    """Return the size of one of two halves; None for anything else."""
-    whole = size.number
+    """Return the size of one of two halves, or of each other element; None for anything else."""
+    whole, (start, end, step) = size.number, cut
     if whole is None or whole % 2 or size.is_one:
         return None
     half = whole // 2
-    if (start, min(end, whole)) not in ((0, half), (half, whole)):
+    if (start, min(end, whole), step) not in (
+        (0, half, 1),
+        (half, whole, 1),
+        (0, whole, 2),
+        (1, whole, 2),
+    ):
         return None
     part = bind(half, is_pinned=False)
-    factor([size], [bind(2), part])
-    if start == half:
+    factor([size], [bind(2), part] if step == 1 else [part, bind(2)])
+    if step == 1 and start == half:
         linked[0][element] = part
     if end == half:
         linked[1][element] = part

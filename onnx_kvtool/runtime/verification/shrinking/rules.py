@@ -23,7 +23,16 @@ from onnx_kvtool.runtime.verification.shrinking.attending import (
     tensor_scatter,
 )
 from onnx_kvtool.runtime.verification.shrinking.call import Call
-from onnx_kvtool.runtime.verification.shrinking.quantised import dequantize, mat_mul_n_bits
+from onnx_kvtool.runtime.verification.shrinking.experts import (
+    mixture_of_experts,
+    quantized_mixture_of_experts,
+    top_k,
+)
+from onnx_kvtool.runtime.verification.shrinking.quantised import (
+    dequantize,
+    gather_block_quantized,
+    mat_mul_n_bits,
+)
 from onnx_kvtool.runtime.verification.shrinking.reshaping import (
     concat,
     expand,
@@ -102,6 +111,20 @@ def _gather(call: Call) -> list[Shape | None] | None:
     else:
         pin(data[axis : axis + 1])
     return [[*data[:axis], *indices, *data[axis + 1 :]]]
+
+
+def _gather_elements(call: Call) -> list[Shape | None] | None:
+    """Indices have the sizes of what they are taken from, but along the axis."""
+    data, indices = call.shape(0), call.shape(1)
+    axis = call.axis(data)
+    if data is None or indices is None or axis is None or len(data) != len(indices):
+        return None
+    for place, (one, other) in enumerate(zip(data, indices, strict=True)):
+        if place == axis:
+            pin([one, other])
+        else:
+            one.join(other)
+    return [indices]
 
 
 def _transpose(call: Call) -> list[Shape | None] | None:
@@ -188,6 +211,7 @@ _OWN: Table[tuple[str, str], SizeRule] = Table(
         (("", "DequantizeLinear"), dequantize),
         (("", "Expand"), expand),
         (("", "Gather"), _gather),
+        (("", "GatherElements"), _gather_elements),
         (("", "Gemm"), _gemm),
         (("", "Identity"), _same),
         (("", "LayerNormalization"), _normalization),
@@ -210,10 +234,14 @@ _OWN: Table[tuple[str, str], SizeRule] = Table(
         (("", "SwiGLU"), _elementwise),
         (("", "TensorScatter"), tensor_scatter),
         (("", "Tile"), tile),
+        (("", "TopK"), top_k),
         (("", "Transpose"), _transpose),
         (("", "Unsqueeze"), _unsqueeze),
+        (("com.microsoft", "GatherBlockQuantized"), gather_block_quantized),
         (("com.microsoft", "GroupQueryAttention"), group_query_attention),
         (("com.microsoft", "MatMulNBits"), mat_mul_n_bits),
+        (("com.microsoft", "MoE"), mixture_of_experts),
+        (("com.microsoft", "QMoE"), quantized_mixture_of_experts),
         (("com.microsoft", "SkipLayerNormalization"), _skip_normalization),
         (("com.microsoft", "SkipSimplifiedLayerNormalization"), _skip_normalization),
     ],
