@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
 from onnx_kvtool.runtime.kernels.contrib.attention_bias import check_attention_bias
 from onnx_kvtool.runtime.kernels.contrib.grouped_cache import Lengths, read_lengths, updated
-from onnx_kvtool.runtime.kernels.contrib.grouped_heads import Heads, split_heads
+from onnx_kvtool.runtime.kernels.contrib.grouped_heads import Heads, rotated, split_heads
 from onnx_kvtool.runtime.kernels.contrib.grouped_softmax import Softmax, attended
 from onnx_kvtool.runtime.kernels.contrib.grouped_window import read_window
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
@@ -149,9 +148,9 @@ def group_query_attention(
     lengths = read_lengths(
         heads, past_key, past_value, seqlens_k, total_sequence_length, all_kept=window is None
     )
-    heads = _rotated(
-        heads, lengths, cos_cache, sin_cache, position_ids, do_rotary, rotary_interleaved
-    )
+    if do_rotary == 1:
+        places = _positions(heads, lengths, cos_cache, position_ids)
+        heads = rotated(heads, places, cos_cache, sin_cache, rotary_interleaved)
     rows = lengths if window is None else window.located(lengths)
     keys = updated(past_key, heads.key, rows)
     values = updated(past_value, heads.value, rows)
@@ -178,49 +177,21 @@ def _smooth(smooth_softmax: int, heads: int) -> Array | None:
     return np.zeros(heads, np.float32) if smooth_softmax == 1 else None
 
 
-def _rotated(
-    heads: Heads,
-    lengths: Lengths,
-    cos_cache: Array | None,
-    sin_cache: Array | None,
-    position_ids: Array | None,
-    do_rotary: int | None,
-    interleaved: int | None,
-) -> Heads:
-    """Return the heads with query and key rotated, if that is asked for."""
-    if do_rotary != 1:
-        return heads
-    if cos_cache is None or sin_cache is None:
-        raise KernelError("`do_rotary` is 1, but `cos_cache` or `sin_cache` is absent")
-    if cos_cache.ndim != 2:
-        raise KernelError(f"`cos_cache` has shape {cos_cache.shape}, expected two dimensions")
+def _positions(
+    heads: Heads, lengths: Lengths, cos_cache: Array | None, position_ids: Array | None
+) -> Array:
+    """Return the position of each new row, by which it is rotated: (B, L)."""
     batch, _, length, _ = heads.query.shape
-    if cos_cache.shape[0] < lengths.total:
+    if cos_cache is not None and len(cos_cache) < lengths.total:
         raise KernelError(
-            f"`cos_cache` has {cos_cache.shape[0]} rows, expected at least {lengths.total}, the "
+            f"`cos_cache` has {len(cos_cache)} rows, expected at least {lengths.total}, the "
             "`total_sequence_length`"
         )
-    if position_ids is not None:
-        check_shape("position_ids", position_ids.shape, (batch, length), "(batch, new rows)")
     rows = np.arange(length)
-    positions: Array
     if position_ids is None:
-        positions = lengths.past[:, None] + rows
-    elif lengths.is_prompt:
-        first = int(position_ids[0, 0]) if position_ids.size else 0
-        positions = np.broadcast_to(first + rows, (batch, length))
-    else:
-        positions = position_ids
-    query, key = (
-        rotary_embedding_23(
-            x,
-            cos_cache,
-            sin_cache,
-            positions,
-            interleaved=int(interleaved == 1),
-            num_heads=None,
-            rotary_embedding_dim=2 * cos_cache.shape[1],
-        )[0]
-        for x in (heads.query, heads.key)
-    )
-    return Heads(query, key, heads.value)
+        return np.asarray(lengths.past[:, None] + rows)
+    check_shape("position_ids", position_ids.shape, (batch, length), "(batch, new rows)")
+    if not lengths.is_prompt:
+        return position_ids
+    first = int(position_ids[0, 0]) if position_ids.size else 0
+    return np.broadcast_to(first + rows, (batch, length))

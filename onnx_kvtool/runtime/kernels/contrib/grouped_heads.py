@@ -1,14 +1,15 @@
-"""The heads of GroupQueryAttention."""
+"""The heads of GroupQueryAttention and SparseAttention."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
 
-__all__ = ["Heads", "split_heads"]
+__all__ = ["Heads", "rotated", "split_heads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,41 @@ def split_heads(
             for rows, count in ((query, heads), (key, kv_heads), (value, kv_heads))
         )
     )
+
+
+def rotated(
+    heads: Heads,
+    positions: Array,
+    cos_cache: Array | None,
+    sin_cache: Array | None,
+    interleaved: int | None,
+) -> Heads:
+    """Return the heads with the first R elements of query and key rotated.
+
+    Args:
+        heads: The heads.
+        positions: (B, L), of the new rows.
+        cos_cache: (M, R / 2).
+        sin_cache: (M, R / 2).
+        interleaved: Whether neighbours are rotated, not halves; None for no.
+
+    Raises:
+        KernelError: If a cache is absent, or as for `rotary_embedding_23`.
+    """
+    if cos_cache is None or sin_cache is None:
+        raise KernelError("`do_rotary` is 1, but `cos_cache` or `sin_cache` is absent")
+    if cos_cache.ndim != 2:
+        raise KernelError(f"`cos_cache` has shape {cos_cache.shape}, expected two dimensions")
+    query, key = (
+        rotary_embedding_23(
+            x,
+            cos_cache,
+            sin_cache,
+            positions,
+            interleaved=int(interleaved == 1),
+            num_heads=None,
+            rotary_embedding_dim=2 * cos_cache.shape[1],
+        )[0]
+        for x in (heads.query, heads.key)
+    )
+    return Heads(query, key, heads.value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
-from onnx_kvtool.runtime.kernels.contrib.grouped_heads import split_heads
+from onnx_kvtool.runtime.kernels.contrib.grouped_heads import rotated, split_heads
 from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
@@ -75,21 +74,11 @@ def sparse_attention(
     valid = key_total_sequence_lengths.astype(np.int64)
     is_prompt = int(total_sequence_length.reshape(-1)[0]) == length
     places = np.arange(length) + (np.zeros_like(valid) if is_prompt else valid - length)[:, None]
-    rows, keys = heads.query, heads.key
     if do_rotary == 1:
-        if cos_cache is None or sin_cache is None:
-            raise KernelError("`do_rotary` is 1, but `cos_cache` or `sin_cache` is absent")
-        turned = {
-            "interleaved": int(rotary_interleaved == 1),
-            "num_heads": None,
-            "rotary_embedding_dim": 2 * cos_cache.shape[1],
-        }
-        rows, keys = (
-            rotary_embedding_23(x, cos_cache, sin_cache, places, **turned)[0] for x in (rows, keys)
-        )
+        heads = rotated(heads, places, cos_cache, sin_cache, rotary_interleaved)
     present_key, present_value = past_key.copy(), past_value.copy()
     for index in range(batch):
-        present_key[index][:, places[index]] = keys[index]
+        present_key[index][:, places[index]] = heads.key[index]
         present_value[index][:, places[index]] = heads.value[index]
     shown = _shown(block_row_indices, block_col_indices, sparse_block_size)
     factor = np.float32(scale or size**-0.5)
@@ -99,7 +88,8 @@ def sparse_attention(
         last = min(present_key.shape[2], shown.shape[1])
         seen = shown[head % len(shown)][places[index], :last]
         seen = seen & (np.arange(last) <= places[index][:, None])
-        scores = widened(rows[index, head]) @ widened(present_key[index, group, :last]).T * factor
+        keys = widened(present_key[index, group, :last])
+        scores = widened(heads.query[index, head]) @ keys.T * factor
         output[index, :, head] = _softmax(scores, seen) @ widened(
             present_value[index, group, :last]
         )
