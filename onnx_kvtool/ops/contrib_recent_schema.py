@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.ops.contrib_facts import HALVES, INTEGER, NUMBER, REQUIRED, TEXT, facts
+from onnx_kvtool.ops.contrib_facts import (
+    FLOAT,
+    HALVES,
+    INTEGER,
+    INTEGERS,
+    NUMBER,
+    REQUIRED,
+    TEXT,
+    facts,
+)
 
 __all__ = ["RECENT"]
 
@@ -41,6 +50,12 @@ RECENT = (
         epsilon=(NUMBER, 1e-5),
     ),
     facts(
+        "GemmaRotaryEmbedding",
+        "emb:U q:T q_rot:T k:T k_rot:T",
+        "output1:T output2:T",
+        {"T": "tensor(float16)", "U": FLOAT},
+    ),
+    facts(
         "HyperConnectionLowRankMix",
         "streams:T norm_scale:T down_weight:T up_weight:T inject_weight:T prev_block_output?:T "
         "prev_post_gate?:T",
@@ -67,6 +82,19 @@ RECENT = (
         _MIXED,
         reduction_scale=(NUMBER, 1.0),
         **_BRANCHES,
+    ),
+    facts(
+        "MRotaryEmbedding",
+        "input:T position_ids:M cos_cache:T sin_cache:T",
+        "output:T",
+        {"T": HALVES, "M": "tensor(int64)"},
+        interleaved=INTEGER,
+        is_packed_batching=INTEGER,
+        mrope_layout=INTEGER,
+        mrope_section=(INTEGERS, REQUIRED),
+        num_heads=INTEGER,
+        rotary_embedding_dim=INTEGER,
+        scale=NUMBER,
     ),
     facts("ScaledSiLU", "X:T scale?:M", "Y:T", _MIXED, alpha=(NUMBER, 1.0)),
     facts(

@@ -1,17 +1,23 @@
-"""RotaryEmbedding of `com.microsoft`, from which that of ONNX came."""
+"""RotaryEmbedding of `com.microsoft`, from which that of ONNX came, and its relatives."""
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.contrib.rule import only, refuse_value
+from onnx_kvtool.rewrite.contrib.heads import known_size
+from onnx_kvtool.rewrite.contrib.packed import known_type
+from onnx_kvtool.rewrite.contrib.rule import Builder, only, refuse_value
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import cast, unsqueeze
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.sizes import positions, size
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["rotary_embedding"]
+__all__ = ["gemma_rotary_embedding", "m_rotary_embedding", "rotary_embedding"]
+
+_D = ir.DataType
 
 
 def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
@@ -57,6 +63,96 @@ def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
         dtype=x.dtype or ir.DataType.UNDEFINED,
     )
     return only(result)
+
+
+def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+    """Write MRotaryEmbedding as RotaryEmbedding-23, whose angles are put together before.
+
+    Each of the three positions of a token has its columns of the caches. What is put together is
+    shared by all nodes with the same positions, caches and sections.
+    """
+    x, cos = view.required("input"), view.required("cos_cache")
+    dims, section = dims_of(x), view.attribute("mrope_section")
+    heads, layout = view.attribute("num_heads") or 0, view.attribute("mrope_layout") or 0
+    scale = view.attribute("scale")
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{x.name}`, 3 or 4 as its heads are joined or not, is unknown",
+            help="declare its shape",
+        )
+    half = known_size(cos, -1, "the last dimension of `cos_cache` of `MRotaryEmbedding`")
+    assert isinstance(section, tuple)
+    sections = [size for size in section if isinstance(size, int)]
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != half or layout not in (0, 1):
+        raise Refusal(
+            "contrib-form",
+            f"`mrope_section` of `MRotaryEmbedding` is {sections} with a `mrope_layout` of "
+            f"{layout}, expected three sizes that add up to {half}, and a layout of 0 or 1",
+        )
+    if len(dims) == 3 and not heads:
+        raise Refusal("contrib-form", "`MRotaryEmbedding` of joined heads has no `num_heads`")
+    owners = _owners(sections, in_turns=layout == 1)
+    factor = scale if isinstance(scale, float) else 1.0
+    angles = (
+        _angles(em, view.required(name), view.required("position_ids"), owners, factor)
+        for name in ("cos_cache", "sin_cache")
+    )
+    attributes = {
+        "interleaved": 1 if view.attribute("interleaved") == 1 else 0,
+        "rotary_embedding_dim": view.attribute("rotary_embedding_dim") or 0,
+        **({"num_heads": heads} if len(dims) == 3 else {}),
+    }
+    return only(Builder(em, known_type(x))("RotaryEmbedding", x, *angles, attributes=attributes))
+
+
+def _owners(sections: list[int], *, in_turns: bool) -> tuple[int, ...]:
+    """Return which of three positions each column of the caches belongs to."""
+    if not in_turns:
+        return tuple(np.repeat(range(3), sections).tolist())
+    owners = np.zeros(sum(sections), int)
+    for at in (1, 2):
+        owners[at : 3 * sections[at] : 3] = at
+    return tuple(owners.tolist())
+
+
+def _angles(
+    em: Emitter, cache: ir.Value, places: ir.Value, owners: tuple[int, ...], factor: float
+) -> ir.Value:
+    """Return the elements of a cache for each token, column by column: (B, L, R / 2)."""
+    op, half = Builder(em, known_type(cache)), len(owners)
+    index = Builder(em, _D.INT64)
+
+    def elements() -> ir.Value:
+        """Return where they stand in the cache if it is flat."""
+        columns = em.constant(list(owners), "columns")
+        rows = index("Gather", places, columns, attributes={"axis": 0})
+        rows = index("Transpose", rows, attributes={"perm": [1, 2, 0]})
+        starts = index("Mul", rows, em.constant(half, "width"))
+        return index("Add", starts, em.constant(np.arange(half), "columns"), hint="elements")
+
+    def build() -> ir.Value:
+        flat = op("Reshape", cache, em.constant([-1], "shape"), hint="flat")
+        found = op("Gather", flat, em.once(("elements", places, owners), elements), hint="angles")
+        if factor == 1.0:
+            return found
+        number = em.constant(np.array(factor, np.float32), "scale")
+        wide = Builder(em, _D.FLOAT)("Mul", cast(em, found, _D.FLOAT), number, hint="scaled")
+        return cast(em, wide, op.dtype)
+
+    return em.once(("angles", cache, places, owners, factor), build)
+
+
+def gemma_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+    """Write GemmaRotaryEmbedding as Sin and Cos of float32, rounded, Mul and Add."""
+    dtype, emb = known_type(view.required("q")), view.required("emb")
+    op, wide = Builder(em, dtype), Builder(em, _D.FLOAT)
+    sin, cos = (unsqueeze(em, cast(em, wide(name, emb), dtype), [1]) for name in ("Sin", "Cos"))
+    query, key = (
+        op("Add", op("Mul", view.required(name), cos), op("Mul", view.required(turned), sin))
+        for name, turned in (("q", "q_rot"), ("k", "k_rot"))
+    )
+    return Replacement((query, key))
 
 
 def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:

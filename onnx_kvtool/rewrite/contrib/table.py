@@ -35,7 +35,11 @@ from onnx_kvtool.rewrite.contrib.relative_position import (
     gated_relative_position_bias,
     relative_position_bias,
 )
-from onnx_kvtool.rewrite.contrib.rotary import rotary_embedding
+from onnx_kvtool.rewrite.contrib.rotary import (
+    gemma_rotary_embedding,
+    m_rotary_embedding,
+    rotary_embedding,
+)
 from onnx_kvtool.rewrite.contrib.rule import ContribRule
 from onnx_kvtool.rewrite.contrib.sparse_attention import sparse_attention
 
@@ -82,6 +86,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized),
             ContribRule("GatherND", renamed.gather_nd),
             ContribRule("Gelu", activation.gelu),
+            ContribRule("GemmaRotaryEmbedding", gemma_rotary_embedding),
             ContribRule("GemmFastGelu", activation.gemm_fast_gelu),
             ContribRule("GridSample", renamed.grid_sample),
             ContribRule("GroupNorm", picture.group_norm),
@@ -92,6 +97,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("IsAllFinite", older.is_all_finite),
             ContribRule("LinearAttention", linear_attention),
             ContribRule("LinearAttentionGate", linear_attention_gate),
+            ContribRule("MRotaryEmbedding", m_rotary_embedding),
             ContribRule("MatMulBnb4", mat_mul_bnb4),
             ContribRule("MatMulInteger16", older.mat_mul_integer_16),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),

@@ -32,7 +32,7 @@ _PLUGIN = "is a plugin of TensorRT"
 
 _GROUPS = {
     DOMAIN: {
-        _FUSED: "FusedMatMulActivation GemmFloat8 GemmaRotaryEmbedding MatMulNBitsMlp "
+        _FUSED: "FusedMatMulActivation GemmFloat8 MatMulNBitsMlp "
         "MatMulNBitsQLoRA MatMulNBitsQkv NhwcFusedConv RMSNormRotary RouterGateUpProj",
         _GPU: "DecoderAttention DecoderMaskedSelfAttention LongformerAttention MoEPacked",
         "is a transform of which text and kernel give different numbers of elements": "Irfft",
@@ -54,7 +54,7 @@ _GROUPS = {
         "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),
-        _RECENT: "MRotaryEmbedding MoEGroupRouter",
+        _RECENT: "MoEGroupRouter",
         _OLD: "ConvTransposeWithDynamicPads CropAndResize Inverse MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",

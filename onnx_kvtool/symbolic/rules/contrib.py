@@ -105,6 +105,11 @@ def low_rank_mix(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (mixed, (*shape[:-1], integer(site.integer("num_branches"))), shape)
 
 
+def gemma_rotary_embedding(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """GemmaRotaryEmbedding: the shapes of query and key."""
+    return (site.shape(1), site.shape(3))
+
+
 def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
     shape = site.shape(0)
@@ -263,6 +268,7 @@ CONTRIB: Table[str, Contrib] = Table(
         ("FusedMatMul", Contrib(fused_mat_mul)),
         ("GatedRelativePositionBias", Contrib(gated_relative_position_bias)),
         ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
+        ("GemmaRotaryEmbedding", Contrib(gemma_rotary_embedding, {0: (1,), 1: (3,)})),
         ("GemmFastGelu", Contrib(mat_mul(1))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
         ("HyperConnectionLowRankMix", Contrib(low_rank_mix)),

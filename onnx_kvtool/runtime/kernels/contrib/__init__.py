@@ -104,7 +104,11 @@ from onnx_kvtool.runtime.kernels.contrib.relative_position import (
     gated_relative_position_bias,
     relative_position_bias,
 )
-from onnx_kvtool.runtime.kernels.contrib.rotary_embedding import rotary_embedding
+from onnx_kvtool.runtime.kernels.contrib.rotary_embedding import (
+    gemma_rotary_embedding,
+    m_rotary_embedding,
+    rotary_embedding,
+)
 from onnx_kvtool.runtime.kernels.contrib.sparse_attention import sparse_attention
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
@@ -140,6 +144,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "GatherBlockQuantized"), Kernel(1, gather_block_quantized)),
     ((DOMAIN, "GatherND"), Kernel(1, gather_nd)),
     ((DOMAIN, "Gelu"), Kernel(1, gelu)),
+    ((DOMAIN, "GemmaRotaryEmbedding"), Kernel(1, gemma_rotary_embedding)),
     ((DOMAIN, "GemmFastGelu"), Kernel(1, gemm_fast_gelu)),
     ((DOMAIN, "GridSample"), Kernel(1, grid_sample)),
     ((DOMAIN, "GroupNorm"), Kernel(1, group_norm)),
@@ -150,6 +155,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "IsAllFinite"), Kernel(1, is_all_finite)),
     ((DOMAIN, "LinearAttention"), Kernel(1, linear_attention)),
     ((DOMAIN, "LinearAttentionGate"), Kernel(1, linear_attention_gate)),
+    ((DOMAIN, "MRotaryEmbedding"), Kernel(1, m_rotary_embedding)),
     ((DOMAIN, "MatMulBnb4"), Kernel(1, mat_mul_bnb4)),
     ((DOMAIN, "MatMulInteger16"), Kernel(1, mat_mul_integer_16)),
     ((DOMAIN, "MatMulIntegerToFloat"), Kernel(1, mat_mul_integer_to_float)),
