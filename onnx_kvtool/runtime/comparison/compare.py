@@ -20,6 +20,7 @@ __all__ = [
     "Tolerance",
     "bits_differ",
     "compare",
+    "compare_form",
     "largest",
     "tolerance_of",
 ]
@@ -180,6 +181,17 @@ def compare(
     count = int(np.count_nonzero(broken))
     reason = f"output `{name}` {mismatch} ({count} of {differs.size} elements differ)"
     return OutputDifference(name, False, False, largest, mismatch, reason)
+
+
+def compare_form(name: str, expected: Array, actual: Array) -> OutputDifference:
+    """Compare shape and dtype of two values of the output `name`, whose elements are random.
+
+    `max_abs_diff` is None unless all bits agree.
+    """
+    found = compare(name, expected, actual, exact=True)
+    if found.within or found.first_mismatch is None:
+        return found
+    return OutputDifference(name, False, True, None)
 
 
 def largest(values: Array, left_out: bool | Mask = False) -> float:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from onnx_kvtool.runtime.comparison.compare import Mask, Mismatch, OutputDifference, compare
+from onnx_kvtool.runtime.comparison.compare import (
+    Mask,
+    Mismatch,
+    OutputDifference,
+    compare,
+    compare_form,
+)
 from onnx_kvtool.runtime.comparison.kept import kept_rows
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.comparison.noise import Noise
@@ -68,6 +74,7 @@ class Account:
             there is none.
         left_out: Number of cases for which there was no time.
         dead: Rows of padding that were not compared, over all runs.
+        random: Outputs of which values differed that random numbers go into.
         end: What came of a step past the end of fixed caches; None where there is no such step.
     """
 
@@ -80,6 +87,7 @@ class Account:
     unsteady: str | None = None
     left_out: int = 0
     dead: int = 0
+    random: set[str] = field(default_factory=set)
     end: str | None = None
 
 
@@ -160,6 +168,9 @@ class Judge:
         run = None if self._twins is None else self._twins.run(inputs)
         for name, value in led.items():
             seen = self.account.outputs.setdefault(name, OutputAccount())
+            if name in self._measure.random:
+                self._compare_random(name, inputs, (value, found[name]), seen, where)
+                continue
             if run is not None and not self._judge_twins(name, run, seen, where):
                 continue
             a, b = (found[name], value) if self._is_swapped else (value, found[name])
@@ -172,6 +183,15 @@ class Judge:
             if name not in self._measure.moved and difference.max_abs_diff is not None:
                 largest = max(self.account.max_abs_diff, difference.max_abs_diff)
                 self.account.max_abs_diff = largest
+
+    def _compare_random(
+        self, name: str, inputs: Arrays, pair: tuple[Array, Array], seen: OutputAccount, where: str
+    ) -> None:
+        """Compare type and shape of an output that random numbers go into."""
+        difference = compare_form(name, *(reversed(pair) if self._is_swapped else pair))
+        if difference.within and not difference.bit_equal:
+            self.account.random.add(name)
+        self._note(seen, difference, inputs, where)
 
     def _judge_twins(self, name: str, run: TwinRun, seen: OutputAccount, where: str) -> bool:
         """Compare an output of the twins; return whether there is a point in going on with it."""

@@ -21,6 +21,7 @@ class Measure:
             every output has to agree.
         rtol: Relative tolerance that the user asked for; None for that of the types.
         atol: Absolute tolerance that the user asked for; None for that of the types.
+        random: Outputs that random numbers go into: their types and shapes are compared alone.
     """
 
     moved: frozenset[str]
@@ -28,6 +29,7 @@ class Measure:
     exact: bool = False
     rtol: float | None = None
     atol: float | None = None
+    random: frozenset[str] = frozenset()
 
     @property
     def is_given(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onnx_kvtool.runtime.comparison.compare import compare
+from onnx_kvtool.runtime.comparison.compare import compare, compare_form
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.evaluation.report import Comparison
@@ -61,13 +61,17 @@ class Versus:
                     f"compared"
                 )
         tolerance = self.measure.of(expected)
-        found = compare(
-            before.name,
-            expected,
-            actual,
-            exact=before.name in self.measure.moved,
-            rtol=tolerance.rtol,
-            atol=tolerance.atol,
+        found = (
+            compare_form(before.name, expected, actual)
+            if before.name in self.measure.random
+            else compare(
+                before.name,
+                expected,
+                actual,
+                exact=before.name in self.measure.moved,
+                rtol=tolerance.rtol,
+                atol=tolerance.atol,
+            )
         )
         if not found.within:
             self._different.add(before.name)

@@ -133,6 +133,7 @@ class _Comparison:
             exact=self._likeness is not None,
             rtol=settings.rtol,
             atol=settings.atol,
+            random=a.random | b.random,
         )
         self._pair = (
             NarrowPair(a, b, settings, runtime)
@@ -238,6 +239,9 @@ class _Comparison:
             notes += self._grown.notes(account)
         elif account.dead and self._a.plan is not None:
             notes.append(padding_note(self._a.plan, account))
+        if account.random:
+            names = ", ".join(f"`{name}`" for name in sorted(account.random))
+            notes.append(f"only types and shapes are compared of what is random: {names}")
         notes += [
             f"run without padding: `{name}` is taken to be 1 throughout"
             for name in sorted(self._settings.unpadded)

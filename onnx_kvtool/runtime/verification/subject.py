@@ -17,6 +17,7 @@ from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.runtime.comparison.compare import Tolerance, tolerance_of
 from onnx_kvtool.runtime.comparison.movement import moved_outputs
 from onnx_kvtool.runtime.comparison.noise import coarsest_type
+from onnx_kvtool.runtime.comparison.randomness import random_values
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_of, narrowed
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
@@ -45,6 +46,7 @@ class Subject:
         refusals: Why a runtime is not asked to load it; nothing for one that may try.
         casts: Nodes at the front of its main graph that widen weights and are not the user's.
         host: What stands between the inputs of a comparison and its own; None for nothing.
+        random: Values of its main graph that random numbers go into, by name.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Subject:
     refusals: Mapping[RuntimeName, RuntimeUnavailable] = field(repr=False)
     casts: int = 0
     host: Host | None = field(default=None, repr=False)
+    random: frozenset[str] = field(default=frozenset(), repr=False)
     _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
         default_factory=dict, repr=False
     )
@@ -153,6 +156,7 @@ def capture(model: ir.Model, name: str) -> Subject:
         plan=known,
         undrawable=undrawable,
         moved=moved_outputs(model),
+        random=random_values(model),
         coarsest=coarsest_type(model),
         weights=_weights(model.graph.initializers.values()),
         operators=tuple(node.op_type for node in model.graph),
