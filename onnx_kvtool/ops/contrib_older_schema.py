@@ -7,12 +7,14 @@ from onnx_kvtool.ops.contrib_facts import (
     FLOATS,
     INTEGER,
     INTEGERS,
+    NUMBER,
+    NUMBERS,
     REQUIRED,
     TEXT,
     facts,
 )
 
-__all__ = ["OLDER"]
+__all__ = ["EXPERIMENTAL", "OLDER"]
 
 _BOOL, _LONG = "tensor(bool)", "tensor(int64)"
 _REALS = f"{FLOAT} tensor(float16) tensor(double)"
@@ -28,6 +30,26 @@ OLDER = (
     ),
     facts("ComplexMul", "A:T B:T", "C:T", {"T": _REALS}),
     facts("ComplexMulConj", "A:T B:T", "C:T", {"T": _REALS}),
+    facts(
+        "ConvTransposeWithDynamicPads",
+        f"X:T W:T Pads?:{_LONG} B?:T",
+        "Y:T",
+        {"T": _REALS},
+        auto_pad=(TEXT, "NOTSET"),
+        dilations=INTEGERS,
+        group=(INTEGER, 1),
+        kernel_shape=INTEGERS,
+        output_padding=INTEGERS,
+        strides=INTEGERS,
+    ),
+    facts(
+        "CropAndResize",
+        "X:T1 rois:T1 batch_indices:T2 crop_size:T2",
+        "Y:T1",
+        {"T1": _REALS, "T2": "tensor(int32)"},
+        extrapolation_value=(NUMBER, 0.0),
+        mode=(TEXT, "bilinear"),
+    ),
     facts("ExpandDims", "X:T axis:tensor(int32)", "Y:T", {"T": _ANY}),
     facts("GatherND", "data:T indices:Tind", "output:T", {"T": _ANY, "Tind": _INDICES}),
     facts(
@@ -114,3 +136,19 @@ OLDER = (
     facts("Unique", "x:T", f"y:T idx:{_LONG} counts:{_LONG}", {"T": _ANY}),
 )
 """Of `com.microsoft`, in the order of the names."""
+
+EXPERIMENTAL = (
+    facts("Affine", "X:T", "Y:T", {"T": _REALS}, alpha=(NUMBER, 1.0), beta=(NUMBER, 0.0)),
+    facts("Crop", "input:T", "output:T", {"T": _REALS}, border=INTEGERS, scale=INTEGERS),
+    facts(
+        "DynamicSlice",
+        "data:T starts:Tind ends:Tind axes?:Tind",
+        "output:T",
+        {"T": _ANY, "Tind": _INDICES},
+    ),
+    facts("ImageScaler", "input:T", "output:T", {"T": _REALS}, bias=NUMBERS, scale=(NUMBER, 1.0)),
+    facts("ParametricSoftplus", "X:T", "Y:T", {"T": _REALS}, alpha=NUMBER, beta=NUMBER),
+    facts("Scale", "input:T", "output:T", {"T": _REALS}, scale=(NUMBER, 1.0)),
+    facts("ScaledTanh", "input:T", "output:T", {"T": _REALS}, alpha=NUMBER, beta=NUMBER),
+)
+"""Of the default domain, where onnxruntime knows them below opset 10."""

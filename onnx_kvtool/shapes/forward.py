@@ -12,7 +12,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.misdeclared import is_misdeclared
 from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
-from onnx_kvtool.ops.contrib_schema import DOMAIN
+from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.element_type import contradiction, dtype_name
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode
@@ -261,11 +261,8 @@ class Forward:
         return _paired(types, shapes)
 
     def _contrib(self, node: ir.Node) -> Contrib | None:
-        if node.domain == DOMAIN or (
-            node.domain == "" and node.op_type == "SimplifiedLayerNormalization"
-        ):
-            return CONTRIB.get(node.op_type)
-        return None
+        known = contrib_facts(node.domain, node.op_type) is not None
+        return CONTRIB.get(node.op_type) if known else None
 
     def _of_other_domain(self, site: ShapeSite, context: GraphContext) -> Sequence[Outcome]:
         """Return what onnx's rule says of an operator of another domain of ONNX."""

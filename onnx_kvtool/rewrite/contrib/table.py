@@ -9,6 +9,8 @@ from onnx_kvtool.rewrite.contrib import (
     block_quantized,
     branches,
     codes,
+    cropped,
+    experimental,
     gated,
     normalization,
     older,
@@ -54,6 +56,13 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule(
                 "SimplifiedLayerNormalization", normalization.simplified_layer_normalization
             ),
+            ContribRule("Affine", experimental.affine),
+            ContribRule("Crop", experimental.crop),
+            ContribRule("DynamicSlice", experimental.dynamic_slice),
+            ContribRule("ImageScaler", experimental.image_scaler),
+            ContribRule("ParametricSoftplus", experimental.parametric_softplus),
+            ContribRule("Scale", experimental.scale),
+            ContribRule("ScaledTanh", experimental.scaled_tanh),
         )
     ]
     + [
@@ -70,6 +79,8 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("ComplexMul", older.complex_mul),
             ContribRule("ComplexMulConj", older.complex_mul_conj),
             ContribRule("BranchwiseRMSNorm", branches.branchwise_rms_norm),
+            ContribRule("ConvTransposeWithDynamicPads", cropped.conv_transpose_with_dynamic_pads),
+            ContribRule("CropAndResize", cropped.crop_and_resize),
             ContribRule("DecoderMaskedMultiHeadAttention", decoder_masked_multi_head_attention),
             ContribRule("DequantizeLinear", codes.dequantize_linear),
             ContribRule("DynamicQuantizeMatMul", quantized_product.dynamic_quantize_mat_mul),

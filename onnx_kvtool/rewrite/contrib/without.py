@@ -27,7 +27,9 @@ _RECENT = "came with hybrid decoders of onnxruntime-genai, and has no rule yet"
 _OLD = "was what exporters wrote while ONNX had no operator for it, and has no rule"
 _DEVICE = "holds a program for one device"
 _COPY = "is put in by onnxruntime when it loads a model for several devices"
-_EXPERIMENTAL = "was an experimental operator of ONNX before version 1.5"
+_EXPERIMENTAL = (
+    "was an experimental operator of ONNX before version 1.5, of which onnxruntime has no kernel"
+)
 _PLUGIN = "is a plugin of TensorRT"
 
 _GROUPS = {
@@ -55,14 +57,13 @@ _GROUPS = {
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),
         _RECENT: "MoEGroupRouter",
-        _OLD: "ConvTransposeWithDynamicPads CropAndResize Inverse MaxpoolWithMask",
+        _OLD: "Inverse MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",
     },
     "": {
         _COPY: "MemcpyFromHost MemcpyToHost",
-        _EXPERIMENTAL: "Affine Crop DynamicSlice GRUUnit GivenTensorFill ImageScaler "
-        "ParametricSoftplus Scale ScaledTanh",
+        _EXPERIMENTAL: "GRUUnit GivenTensorFill",
         _PLUGIN: "DisentangledAttention_TRT EfficientNMS_TRT MultilevelCropAndResize_TRT "
         "PyramidROIAlign_TRT",
     },

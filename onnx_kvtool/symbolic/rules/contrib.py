@@ -26,11 +26,8 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
 from onnx_kvtool.symbolic.rules.contrib_states import causal_conv_with_state, linear_attention
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
-from onnx_kvtool.symbolic.rules.padding import pad
 from onnx_kvtool.symbolic.rules.reduction import normalized, reduce
-from onnx_kvtool.symbolic.rules.select import gather_nd
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
-from onnx_kvtool.symbolic.rules.sources import scalar
 from onnx_kvtool.symbolic.rules.windows import conv, pool_of_any_layout
 from onnx_kvtool.symbolic.sizes import Shape
 
@@ -311,25 +308,10 @@ CONTRIB: Table[str, Contrib] = Table(
         ("SwiGLU", Contrib(swiglu)),
         ("TransposeMatMul", Contrib(fused_mat_mul)),
         ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
-        ("CDist", Contrib(contrib_older.c_dist)),
         ("ComplexMul", Contrib(coded(0, 1))),
         ("ComplexMulConj", Contrib(coded(0, 1))),
-        ("ExpandDims", Contrib(contrib_older.expand_dims)),
-        ("GatherND", Contrib(gather_nd)),
-        ("GridSample", Contrib(contrib_older.grid_sample)),
-        ("IsAllFinite", Contrib(scalar, {0: ir.DataType.BOOL})),
-        ("MatMulInteger16", Contrib(mat_mul(1), {0: ir.DataType.INT32})),
         ("MulInteger", Contrib(coded(0, 2), {0: ir.DataType.INT32})),
-        ("Pad", Contrib(pad)),
-        ("Range", Contrib(contrib_older.range_)),
-        ("ReduceSumInteger", Contrib(reduce, {0: ()})),
-        ("Rfft", Contrib(contrib_older.rfft)),
-        ("TorchEmbedding", Contrib(contrib_older.torch_embedding)),
-        ("UnfoldTensor", Contrib(contrib_older.unfold_tensor)),
-        (
-            "Unique",
-            Contrib(contrib_older.unique, {1: ir.DataType.INT64, 2: ir.DataType.INT64}),
-        ),
+        *((op, Contrib(rule, types)) for op, rule, types in contrib_older.LINES),
     ],
 )
-"""By operator of `com.microsoft`; SimplifiedLayerNormalization stands in the default domain too."""
+"""By operator of `com.microsoft`; some stand in the default domain too, or there alone."""

@@ -1,26 +1,26 @@
-"""Operators of `com.microsoft` that exporters wrote while ONNX had none."""
+"""Operators that exporters wrote while ONNX had none, and experimental ones that it had."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import onnx_ir as ir
 
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import ONE, Expr, integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.elementwise import like
+from onnx_kvtool.symbolic.rules.linear import mat_mul
+from onnx_kvtool.symbolic.rules.padding import pad
+from onnx_kvtool.symbolic.rules.reduction import reduce
+from onnx_kvtool.symbolic.rules.select import gather_nd
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.slicing import slice_
 from onnx_kvtool.symbolic.rules.sources import range_ as range_of_three
+from onnx_kvtool.symbolic.rules.sources import scalar
 from onnx_kvtool.symbolic.sizes import Shape
 
-__all__ = [
-    "c_dist",
-    "expand_dims",
-    "grid_sample",
-    "range_",
-    "rfft",
-    "torch_embedding",
-    "unfold_tensor",
-    "unique",
-]
+__all__ = ["LINES"]
 
 
 def c_dist(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -28,6 +28,35 @@ def c_dist(site: ShapeSite) -> Sequence[Shape | Unknown]:
     a, b = _of_rank(site, 0, 2), _of_rank(site, 1, 2)
     site.same(a[1], b[1], 1, 1, "length of the rows")
     return ((a[0], b[0]),)
+
+
+def conv_transpose_with_dynamic_pads(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """ConvTransposeWithDynamicPads: as many filters as there are; how large, its pads say."""
+    shape, filters = site.shape(0), site.shape(1)
+    if len(shape) != len(filters) or len(shape) < 3:
+        raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
+    places = (site.lost(axis, "it depends on its pads") for axis in range(2, len(shape)))
+    return ((shape[0], filters[1] * site.integer("group"), *places),)
+
+
+def crop(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """Crop: the height and the width without the border, or those of `scale`."""
+    shape, border, scale = _of_rank(site, 0, 4), *map(site.listed, ("border", "scale"))
+    if scale:
+        return ((*shape[:2], *map(integer, scale)),)
+    if border is None or len(border) != 4:
+        raise Unknown("malformed", "`border` is no four numbers")
+    left, top, right, bottom = map(integer, border)
+    return ((*shape[:2], shape[2] - top - bottom, shape[3] - left - right),)
+
+
+def crop_and_resize(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """CropAndResize: a picture for each box, of the size that is asked for."""
+    boxes, x, wanted = _of_rank(site, 1, 2), _of_rank(site, 0, 4), site.value(3)
+    sizes: Sequence[Expr] | None = site.elements(wanted)
+    if sizes is None or len(sizes) != 2:
+        sizes = [site.lost(axis, site.cause_of(wanted)) for axis in (2, 3)]
+    return ((boxes[0], x[1], *sizes),)
 
 
 def expand_dims(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -89,3 +118,30 @@ def _of_rank(site: ShapeSite, index: int, rank: int) -> Shape:
         name = site.value(index).name
         raise Unknown("malformed", f"`{name}` is of rank {len(shape)}, expected {rank}")
     return shape
+
+
+_INT32, _INT64 = ir.DataType.INT32, ir.DataType.INT64
+_NONE: Mapping[int, tuple[int, ...] | ir.DataType] = {}
+
+LINES: Sequence[tuple[str, ShapeRule, Mapping[int, tuple[int, ...] | ir.DataType]]] = (
+    ("CDist", c_dist, _NONE),
+    ("ConvTransposeWithDynamicPads", conv_transpose_with_dynamic_pads, _NONE),
+    ("CropAndResize", crop_and_resize, _NONE),
+    ("ExpandDims", expand_dims, _NONE),
+    ("GatherND", gather_nd, _NONE),
+    ("GridSample", grid_sample, _NONE),
+    ("IsAllFinite", scalar, {0: ir.DataType.BOOL}),
+    ("MatMulInteger16", mat_mul(1), {0: _INT32}),
+    ("Pad", pad, _NONE),
+    ("Range", range_, _NONE),
+    ("ReduceSumInteger", reduce, {0: ()}),
+    ("Rfft", rfft, _NONE),
+    ("TorchEmbedding", torch_embedding, _NONE),
+    ("UnfoldTensor", unfold_tensor, _NONE),
+    ("Unique", unique, {1: _INT64, 2: _INT64}),
+    *((op, like(0), _NONE) for op in ("Affine", "ImageScaler", "ParametricSoftplus")),
+    *((op, like(0), _NONE) for op in ("Scale", "ScaledTanh")),
+    ("Crop", crop, _NONE),
+    ("DynamicSlice", slice_, _NONE),
+)
+"""Of each operator the rule, and the types of outputs that have not that of input 0."""

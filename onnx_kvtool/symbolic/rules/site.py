@@ -11,6 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.contrib_schema import contrib_facts, default_of
+from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.atoms import Dimension, Element, Extent
 from onnx_kvtool.symbolic.expression import Expr
@@ -79,8 +80,10 @@ class ShapeSite:
             MalformedNode: If the schema does not allow the node.
         """
         if self._view is None:
-            domain = self.node.domain
-            facts = contrib_facts(domain, self.node.op_type) if domain else None
+            # LayerNormalization is onnxruntime's where ONNX has none yet, and reads the same.
+            domain, op_type = self.node.domain, self.node.op_type
+            is_own = domain or op_facts(op_type, self.opset) is None
+            facts = contrib_facts(domain, op_type) if is_own else None
             self._view = NodeView(self.node, self.opset, facts)
         return self._view
 

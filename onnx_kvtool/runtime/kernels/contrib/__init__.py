@@ -7,6 +7,7 @@ such operator, or none yet.
 from __future__ import annotations
 
 from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
+from onnx_kvtool.runtime.kernels.contrib import experimental
 from onnx_kvtool.runtime.kernels.contrib.attention import attention, q_attention
 from onnx_kvtool.runtime.kernels.contrib.branches import (
     branchwise_rms_norm,
@@ -16,6 +17,10 @@ from onnx_kvtool.runtime.kernels.contrib.branches import (
     hyper_connection_pre_mix,
 )
 from onnx_kvtool.runtime.kernels.contrib.causal_conv import causal_conv_with_state
+from onnx_kvtool.runtime.kernels.contrib.cropped import (
+    conv_transpose_with_dynamic_pads,
+    crop_and_resize,
+)
 from onnx_kvtool.runtime.kernels.contrib.embed_layer_normalization import (
     embed_layer_normalization,
     q_embed_layer_normalization,
@@ -117,6 +122,13 @@ __all__ = ["CONTRIB_LINES"]
 CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     (("", "LayerNormalization"), Kernel(1, layer_normalization)),
     (("", "SimplifiedLayerNormalization"), Kernel(1, simplified_layer_normalization)),
+    (("", "Affine"), Kernel(1, experimental.affine)),
+    (("", "Crop"), Kernel(1, experimental.crop)),
+    (("", "DynamicSlice"), Kernel(1, experimental.dynamic_slice)),
+    (("", "ImageScaler"), Kernel(1, experimental.image_scaler)),
+    (("", "ParametricSoftplus"), Kernel(1, experimental.parametric_softplus)),
+    (("", "Scale"), Kernel(1, experimental.scale_)),
+    (("", "ScaledTanh"), Kernel(1, experimental.scaled_tanh)),
     ((DOMAIN, "Attention"), Kernel(1, attention)),
     ((DOMAIN, "BiasAdd"), Kernel(1, bias_add)),
     ((DOMAIN, "BiasDropout"), Kernel(1, bias_dropout)),
@@ -128,6 +140,8 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "ComplexMul"), Kernel(1, complex_mul)),
     ((DOMAIN, "ComplexMulConj"), Kernel(1, complex_mul_conj)),
     ((DOMAIN, "BranchwiseRMSNorm"), Kernel(1, branchwise_rms_norm)),
+    ((DOMAIN, "ConvTransposeWithDynamicPads"), Kernel(1, conv_transpose_with_dynamic_pads)),
+    ((DOMAIN, "CropAndResize"), Kernel(1, crop_and_resize)),
     ((DOMAIN, "DecoderMaskedMultiHeadAttention"), Kernel(1, decoder_masked_multi_head_attention)),
     ((DOMAIN, "DequantizeLinear"), Kernel(1, dequantize_linear)),
     ((DOMAIN, "DynamicQuantizeMatMul"), Kernel(1, dynamic_quantize_mat_mul)),

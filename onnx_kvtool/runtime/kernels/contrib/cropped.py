@@ -1,0 +1,148 @@
+"""Pictures that are cut as an input says: CropAndResize, ConvTransposeWithDynamicPads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
+from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.kernel import Array
+
+__all__ = ["conv_transpose_with_dynamic_pads", "crop_and_resize"]
+
+_Ints = Sequence[int] | None
+
+
+def conv_transpose_with_dynamic_pads(
+    X: Array,
+    W: Array,
+    Pads: Array | None = None,
+    B: Array | None = None,
+    *,
+    auto_pad: str,
+    dilations: _Ints,
+    group: int,
+    kernel_shape: _Ints,
+    output_padding: _Ints,
+    strides: _Ints,
+) -> tuple[Array]:
+    """Add each element of (N, C, ...), times filters (C, M / group, ...), to what it touches.
+
+    Args:
+        X: The data.
+        W: The filters.
+        Pads: What is cut off in front of all axes, and behind: (2 k,), int64, not negative.
+        B: (M,); None for zero.
+        auto_pad: NOTSET.
+        dilations: Gaps between elements of a filter; None for 1.
+        group: Groups of channels.
+        kernel_shape: That of the filters, or None.
+        output_padding: What is added behind; None for 0.
+        strides: How far apart the elements are put; None for 1.
+
+    Raises:
+        KernelError: If the shapes do not fit; without pads.
+    """
+    refuse_value("auto_pad", auto_pad, "NOTSET")
+    rank = X.ndim - 2
+    ones = (1,) * rank
+    if rank < 1 or W.ndim != X.ndim or len(W) != X.shape[1] or group < 1 or len(W) % group:
+        raise KernelError(f"`X` and `W` have shapes {X.shape} and {W.shape}, {group} groups")
+    bounds = [] if Pads is None else [int(pad) for pad in Pads.reshape(-1)]
+    if len(bounds) != 2 * rank or min(bounds) < 0:
+        raise KernelError(f"`Pads` is {Pads}, expected {2 * rank} numbers, none of them negative")
+    refuse_value("kernel_shape", kernel_shape, None, W.shape[2:])
+    steps, gaps = strides or ones, dilations or ones
+    more = output_padding or (0,) * rank
+    sizes = [
+        (size - 1) * step + (k - 1) * gap + 1 + extra
+        for size, step, k, gap, extra in zip(
+            X.shape[2:], steps, W.shape[2:], gaps, more, strict=True
+        )
+    ]
+    x, w = widened(X), widened(W)
+    parts = []
+    for data, filters in zip(np.split(x, group, 1), np.split(w, group, 0), strict=True):
+        y = np.zeros((len(X), W.shape[1], *sizes), x.dtype)
+        for place in itertools.product(*map(range, W.shape[2:])):
+            touched = [
+                slice(at * gap, at * gap + (size - 1) * step + 1, step)
+                for at, gap, size, step in zip(place, gaps, X.shape[2:], steps, strict=True)
+            ]
+            factor = np.moveaxis(filters, (0, 1), (-2, -1))[place]
+            y[(slice(None), slice(None), *touched)] += np.einsum("nc...,cm->nm...", data, factor)
+        parts.append(y)
+    y = np.concatenate(parts, axis=1)
+    cut = (
+        slice(front, size - behind)
+        for front, behind, size in zip(bounds[:rank], bounds[rank:], sizes, strict=True)
+    )
+    y = y[(slice(None), slice(None), *cut)]
+    if 0 in y.shape[2:]:
+        raise KernelError(f"`Pads` {bounds} leave nothing of {sizes}")
+    return (narrowed(y if B is None else y + widened(B).reshape(-1, *ones), X.dtype),)
+
+
+def crop_and_resize(
+    X: Array,
+    rois: Array,
+    batch_indices: Array,
+    crop_size: Array,
+    *,
+    extrapolation_value: float,
+    mode: str,
+) -> tuple[Array]:
+    """Cut boxes out of pictures and bring them to one size.
+
+    Args:
+        X: (N, C, H, W).
+        rois: (R, 4): y1, x1, y2, x2, 0 and 1 being the first and last pixel.
+        batch_indices: (R,): which picture.
+        crop_size: Height and width of the result.
+        extrapolation_value: Of points outside, and such as are no numbers.
+        mode: `bilinear` or `nearest`, of two the second.
+
+    Returns:
+        (R, C, h, w).
+
+    Raises:
+        KernelError: For another mode, shape, picture, or a size below 1.
+    """
+    refuse_value("mode", mode, "bilinear", "nearest")
+    if X.ndim != 4 or rois.shape != (len(batch_indices), 4) or crop_size.shape != (2,):
+        raise KernelError(f"`X` and `rois` have shapes {X.shape} and {rois.shape}")
+    height, width = (int(size) for size in crop_size)
+    if not all(0 <= int(n) < len(X) for n in batch_indices) or min(height, width) < 1:
+        raise KernelError("`batch_indices` name no picture, or `crop_size` is below 1")
+    found = np.full((len(rois), X.shape[1], height, width), extrapolation_value, np.float64)
+    x = widened(X).astype(np.float64)
+    for number, (box, picture) in enumerate(zip(widened(rois), batch_indices, strict=True)):
+        places = [
+            _places(box[way], box[way + 2], size, count)
+            for way, (size, count) in enumerate(zip(X.shape[2:], (height, width), strict=True))
+        ]
+        for (i, y), (j, z) in itertools.product(*map(enumerate, places)):
+            if 0 <= y <= X.shape[2] - 1 and 0 <= z <= X.shape[3] - 1:
+                found[number, :, i, j] = _point(x[picture], float(y), float(z), mode)
+    return (narrowed(found, X.dtype),)
+
+
+def _places(start: Any, end: Any, size: int, count: int) -> npt.NDArray[np.float64]:
+    """Return `count` points from one pixel to another, or the one in the middle."""
+    first, last = float(start) * (size - 1), float(end) * (size - 1)
+    return np.linspace(first, last, count) if count > 1 else np.array([(first + last) / 2])
+
+
+def _point(picture: npt.NDArray[np.float64], y: float, x: float, mode: str) -> Array:
+    """Return all channels of (C, H, W) at a point."""
+    if mode == "nearest":
+        return np.asarray(picture[:, int(y + 0.5), int(x + 0.5)])
+    (y0, y1), (x0, x1) = ((int(np.floor(at)), int(np.ceil(at))) for at in (y, x))
+    rows = np.array([1 - (y - y0), y - y0]) @ picture[:, [y0, y1]][:, :, [x0, x1]]
+    return np.asarray(rows @ np.array([1 - (x - x0), x - x0]))
