@@ -5,18 +5,30 @@ A fact that is unknown strikes: what may be computed wrongly is rewritten.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 import onnx_ir.convenience as ir_convenience
 
+from onnx_kvtool.analysis.element_conditions import (
+    given_out,
+    mixed_sizes,
+    negative_indices,
+    no_value,
+    shape_of_values,
+)
+from onnx_kvtool.analysis.size_conditions import (
+    beyond,
+    merged_names,
+    undivided,
+    unlike,
+    unlike_branches,
+)
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.contrib_schema import DOMAIN, contrib_facts, default_of, is_contrib
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
-from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
 
@@ -29,8 +41,21 @@ if TYPE_CHECKING:
 __all__ = ["CONDITIONS", "OF_CONSTANTS", "OF_SHAPES", "OF_TYPES", "Condition", "stranger"]
 
 LocalName = tuple[str, str]
-OF_SHAPES = frozenset({"dynamic-input", "undivided", "renamed"})
-"""Conditions that ask for shapes which nobody else needs."""
+OF_SHAPES = frozenset(
+    {
+        "dynamic-input",
+        "undivided",
+        "unlike",
+        "unlike-branches",
+        "mixed-sizes",
+        "given-out",
+        "beyond",
+    }
+)
+"""Conditions that ask for shapes which nobody else needs; a finished model is judged by them."""
+
+OF_SOURCE = frozenset({"negative-indices"})
+"""Conditions that ask for what kvtool's own nodes keep to, and those of the source may not."""
 
 OF_CONSTANTS = frozenset({"no-elements"})
 """Conditions that ask for nothing but the node and its constants, which functions have as well."""
@@ -180,14 +205,6 @@ def _dynamic_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bo
     return folder.integers(axes) is None
 
 
-def _dynamic_pads(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    view = NodeView(node, opset)
-    if "pads" in view.facts.attributes:
-        return False
-    pads = view.input("pads")
-    return pads is not None and folder.integers(pads) is None
-
-
 def _not_constant(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     """Whether an input is given at run time, or computed from what is."""
     assert limit.operand is not None
@@ -203,52 +220,6 @@ def _not_constant(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bo
 def _dynamic_input(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     dims = dims_of(node.inputs[0])
     return dims is None or not all(isinstance(dim, int) for dim in dims)
-
-
-def _shape_of_values(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    """Whether the second input follows from more than shapes and constants; a long way counts."""
-    before, steps = [node.inputs[1]], 0
-    while before and steps < _LONG_WAY:
-        value = before.pop()
-        if value is None or value.const_value is not None:
-            continue
-        producer = value.producer()
-        if producer is None:
-            return True
-        if Trait.GIVES_SIZES not in traits(producer):
-            before += producer.inputs
-        steps += 1
-    return bool(before)
-
-
-def _undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    """Whether a -1 stands for sizes that no number of known elements is a multiple of."""
-    dims, sizes = dims_of(node.inputs[0]), folder.integers(node.inputs[1])
-    if dims is None or sizes is None or -1 not in sizes:
-        return False
-    copied = {axis for axis, size in enumerate(sizes) if size == 0}
-    rest = [dim for axis, dim in enumerate(dims) if axis not in copied]
-    known = math.prod(dim for dim in rest if isinstance(dim, int))
-    wanted = math.prod(int(size) for size in sizes if size > 0)
-    if None in rest:
-        return wanted != 1
-    return not all(isinstance(dim, int) for dim in rest) and known % wanted != 0
-
-
-def _renamed(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    """Whether Expand made the indices, and a dimension has another name in the updates.
-
-    Either may be 1 then, so that the indices have a shape which only a run tells. Where a name was
-    lost, as where sizes are computed, the release may well know that both are one.
-    """
-    indices, updates = node.inputs[1], dims_of(node.inputs[2])
-    expand = None if indices is None else indices.producer()
-    if expand is None or expand.op_type != "Expand" or not is_standard(expand):
-        return False
-    given = dims_of(expand.inputs[0])
-    pairs = zip(reversed(given or ()), reversed(updates or ()), strict=False)
-    named = [pair for pair in pairs if all(isinstance(dim, str) for dim in pair)]
-    return any(one != other for one, other in named)
 
 
 def _attribute(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -415,12 +386,18 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("reduction", _reduction),
         ("extremes", _extremes),
         ("dynamic-axes", _dynamic_axes),
-        ("dynamic-pads", _dynamic_pads),
         ("not-constant", _not_constant),
         ("dynamic-input", _dynamic_input),
-        ("shape-of-values", _shape_of_values),
-        ("undivided", _undivided),
-        ("renamed", _renamed),
+        ("shape-of-values", shape_of_values),
+        ("undivided", undivided),
+        ("merged-names", merged_names),
+        ("unlike", unlike),
+        ("unlike-branches", unlike_branches),
+        ("mixed-sizes", mixed_sizes),
+        ("given-out", given_out),
+        ("negative-indices", negative_indices),
+        ("no-value", no_value),
+        ("beyond", beyond),
         ("attribute", _attribute),
         ("constant-batches", _constant_batches),
         ("nonpad", _nonpad),

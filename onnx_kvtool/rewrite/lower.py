@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -38,6 +39,7 @@ from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import Annotations, annotate
+from onnx_kvtool.shapes.inference import inferred
 from onnx_kvtool.targets.release import Release
 
 __all__ = ["legalise"]
@@ -223,11 +225,8 @@ def _finish(model: ir.Model, plan: _Plan, outcome: Outcome) -> None:
         outcome.refused += judge(model, plan.target)
     if plan.limits is not None:
         # What new nodes give has no shape yet, which some limits ask for.
-        asks = plan.limits.asks_for_shapes
-        annotations = annotate(model, fully=True) if asks else None
-        outcome.refused += plan.limits.judge(model, plan.target)
-        if annotations is not None:
-            annotations.remove()
+        with inferred(model) if plan.limits.asks_for_shapes else nullcontext():
+            outcome.refused += plan.limits.judge(model, plan.target)
 
 
 def _leave_out_inner_shapes(model: ir.Model) -> None:

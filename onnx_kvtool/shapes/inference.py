@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -10,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.core.origin import origin
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
@@ -21,7 +22,7 @@ from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 from onnx_kvtool.symbolic.sizes import shape_words
 from onnx_kvtool.symbolic.words import text
 
-__all__ = ["Inference", "infer_model"]
+__all__ = ["Inference", "infer_model", "inferred"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,19 @@ def infer_model(
         notes=[*([] if told.failure is None else [told.failure]), *_assumptions(run)],
     )
     return Inference(report, run)
+
+
+@contextmanager
+def inferred(model: ir.Model) -> Iterator[Inference]:
+    """Let the values of a model have all types and shapes that are found, and then their own."""
+    before = [(value, value.type, value.shape) for value in values(model)]
+    found = infer_model(model)
+    found.annotate(frozen=True)
+    try:
+        yield found
+    finally:
+        for value, type_, shape in before:
+            value.type, value.shape = type_, shape
 
 
 def _refused(run: Forward, refused: Iterable[tuple[ir.Node, str]]) -> list[Conflict]:

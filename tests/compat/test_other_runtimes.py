@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.targets.target import find_target
 from tests.compat.decoders import STEPS, allowed, comparing
 from tests.compat.environments import RuntimeFailed, run_in
 from tests.compat.fixtures import difference, limit_of, lowered_file
 from tests.compat.forms import BATCHES, forms
+from tests.targets.size_cases import SIZE_CASES
 
 pytestmark = pytest.mark.compat
 
@@ -54,6 +58,54 @@ def test_a_mask_lowered_for_a_runtime_is_the_recorded_one(runtime: str, tmp_path
     fixture, release = "mobius_block_bias_int64_2d", find_target(runtime).release
     model = lowered_file(fixture, runtime, tmp_path)
     assert difference(fixture, model, runtime, release.version) <= limit_of(fixture)
+
+
+_NUMBERS = {"a": 2, "b": 3, "c": 5, "d": 4, "m": 2, "n": 2, "s": 14, "w": 7}
+"""Sizes of the names in the cases."""
+
+_ELEMENTS: dict[tuple[str, str], list[int]] = {
+    ("reshape-values", "s"): [3, 4],
+    ("constants-Split.split", "s"): [2, 4],
+    ("slice-start-values", "o"): [3],
+    ("slice-end-values", "e"): [3],
+}
+"""What inputs hold that are told sizes; 3 elsewhere."""
+
+
+@pytest.mark.parametrize(("name", "struck", "free"), SIZE_CASES, ids=lambda one: one)
+def test_what_a_limit_of_tract_strikes_it_does_not_compute(
+    name: str, struck: str, free: str, tmp_path: Path
+) -> None:
+    """As it is, without kvtool; and it computes what the limit spares."""
+    release = find_target("tract").release
+    for text, is_right in ((struck, False), (free, True)):
+        model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 18]> ' + text)
+        feeds = {value.name: _given(name, value) for value in model.graph.input}
+        expected = ReferenceEvaluator(model).run(None, feeds)
+        path = tmp_path / "model.onnx"
+        onnx.save(model, path)
+        try:
+            found = run_in("tract", release.version, path, feeds)
+        except RuntimeFailed:
+            assert not is_right
+            continue
+        pairs = zip(found, expected, strict=True)
+        assert is_right == all(
+            a.shape == e.shape and np.allclose(a, e, rtol=0, atol=1e-4) for a, e in pairs
+        )
+
+
+def _given(name: str, value: onnx.ValueInfoProto) -> np.ndarray:
+    rng, type_ = np.random.default_rng(3), value.type.tensor_type
+    shape = [_NUMBERS.get(dim.dim_param, dim.dim_value) for dim in type_.shape.dim]
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(type_.elem_type)
+    if (name, value.name) in _ELEMENTS:
+        return np.array(_ELEMENTS[name, value.name])
+    if value.name in ("s", "d") and dtype == np.int64:
+        return np.full(shape, 3)
+    if dtype == np.float32:
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(0, 2, shape).astype(dtype)
 
 
 @pytest.mark.parametrize("runtime", ["tract", "onnxruntime-node", "opencv", "tinygrad"])

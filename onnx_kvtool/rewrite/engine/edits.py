@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
@@ -130,31 +129,6 @@ def replace_node(node: ir.Node, em: Emitter, replacement: Replacement) -> list[i
         new_values=new,
     )
     return nodes
-
-
-def set_apart(node: ir.Node, em: Emitter) -> Replacement:
-    """Emit a node again, behind an Identity of what it reads first.
-
-    A runtime that looks for a pattern of nodes then does not find it, and no result changes.
-    """
-    data = node.inputs[0]
-    undefined = ir.DataType.UNDEFINED
-    apart = em.op("Identity", data, dtype=undefined if data is None else data.dtype or undefined)
-    attributes = {name: given.value for name, given in node.attributes.items()}
-    dtypes = [value.dtype or undefined for value in node.outputs]
-    again = em.multi(node.op_type, apart, *node.inputs[1:], attributes=attributes, dtypes=dtypes)
-    return Replacement(tuple(again))
-
-
-def fill_shape(node: ir.Node, em: Emitter) -> Replacement | None:
-    """Emit a Constant without elements as a ConstantOfShape; None where it has another form."""
-    tensor = ir.convenience.get_const_tensor(node.outputs[0])
-    if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
-        return None
-    zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)
-    shape = em.constant(tensor.shape.numpy(), "shape")
-    filled = em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=tensor.dtype)
-    return Replacement((filled,))
 
 
 def copy_metadata(node: ir.Node, emitted: Sequence[ir.Node]) -> None:

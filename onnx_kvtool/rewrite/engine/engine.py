@@ -21,16 +21,16 @@ from onnx_kvtool.rewrite.engine.dtypes import detour_element_type
 from onnx_kvtool.rewrite.engine.edits import (
     can_relabel,
     copy_metadata,
-    fill_shape,
     relabel,
     replace_node,
-    set_apart,
 )
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
 from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
 from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.rewrite.engine.release_limits import Stage
+from onnx_kvtool.rewrite.engine.remedies import REMEDIES
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement, RewriteRule
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.symbolic.knowledge import Lost
@@ -119,16 +119,18 @@ class Engine:
         except (Refusal, MalformedNode) as error:
             self._refuse(node, Location.of(path, node, index), error)
 
-    def _struck(self, context: LoweringContext, node: ir.Node) -> Problem | None:
+    def _struck(
+        self, context: LoweringContext, node: ir.Node, stage: Stage = "source"
+    ) -> Problem | None:
         """Return why the release must not be given a node that the opset has."""
         if context.limits is None:
             return None
-        return context.limits.problem(node, context.opset_of(node), context.folder)
+        return context.limits.problem(node, context.opset_of(node), context.folder, stage)
 
     def _struck_again(self, context: LoweringContext, node: ir.Node, em: Emitter) -> Problem | None:
         """Return why the release must not be given another form of `node` that was emitted."""
         forms = (new for new in em.nodes if new.op_type == node.op_type)
-        return next(filter(None, (self._struck(context, new) for new in forms)), None)
+        return next(filter(None, (self._struck(context, new, "emitted") for new in forms)), None)
 
     def _rewrite(
         self,
@@ -166,7 +168,7 @@ class Engine:
         if not part:
             self.lowered.append(Lowered(place, rule, replacement.via))
         for new in emitted:
-            struck = self._struck(self.context, new)
+            struck = self._struck(self.context, new, "emitted")
             if struck is not None:
                 self._rewrite(new, place, scope, [struck], forced=True, part=True)
                 for key in [k for k, value in scope.shared.items() if value.producer() is new]:
@@ -240,11 +242,10 @@ class Engine:
             limit = context.limits.striking(node, context.opset_of(node), context.folder)
             if limit is None:
                 return None
-            if limit.when == "behind":
-                return "set_apart", set_apart(node, em)
-            if limit.when == "no-elements":
-                filled = fill_shape(node, em)
-                return None if filled is None else ("fill_shape", filled)
+            if limit.when in REMEDIES:
+                name, remedy = REMEDIES[limit.when]
+                form = remedy(node, em, context.opset_of(node))
+                return None if form is None else (name, form)
             if limit.when in OF_TYPES:
                 detour = detour_element_type(context, node, em, limit.types)
         return None if detour is None else ("element_type", detour)

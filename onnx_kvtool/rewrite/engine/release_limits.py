@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions import CONDITIONS, OF_CONSTANTS, OF_SHAPES, stranger
+from onnx_kvtool.analysis.conditions import (
+    CONDITIONS,
+    OF_CONSTANTS,
+    OF_SHAPES,
+    OF_SOURCE,
+    stranger,
+)
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
@@ -18,7 +25,9 @@ from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.targets.release import Limit, Release
 
-__all__ = ["ReleaseLimits", "highest_opset"]
+__all__ = ["ReleaseLimits", "Stage", "highest_opset"]
+
+Stage = Literal["source", "emitted", "finished"]
 
 
 def highest_opset(model: ir.Model, release: Release, opset: int) -> tuple[int, list[str]]:
@@ -70,26 +79,38 @@ class ReleaseLimits:
         self.operators = frozenset(self._by_operator)
         self.asks_for_shapes = any(limit.when in OF_SHAPES for limit in release.limits)
 
-    def problem(self, node: ir.Node, opset: int, folder: Folder) -> Problem | None:
+    def problem(
+        self, node: ir.Node, opset: int, folder: Folder, stage: Stage = "source"
+    ) -> Problem | None:
         """Return why the release must not be given a node of the default domain; None if it may.
 
         Args:
             node: The node; types and shapes that are unknown count against it.
             opset: The opset that it was written for.
             folder: Knows the values of small integer constants.
+            stage: Whether it is a node of the source, one that was emitted, whose shapes are not
+                known yet, or one of the finished model.
 
         Raises:
             MalformedNode: If the node is not what its schema allows.
         """
-        limit = self.striking(node, opset, folder)
+        limit = self.striking(node, opset, folder, stage)
         if limit is None:
             return None
         return Problem("target-limit", f"{self.release} {limit.reason}", help=limit.help)
 
-    def striking(self, node: ir.Node, opset: int, folder: Folder) -> Limit | None:
+    def striking(
+        self, node: ir.Node, opset: int, folder: Folder, stage: Stage = "source"
+    ) -> Limit | None:
         """Return the limit for which the release must not be given a node, as `problem` does."""
-        limits = self._by_operator.get(node.op_type, ())
-        return next((one for one in limits if CONDITIONS[one.when](node, opset, one, folder)), None)
+        for limit in self._by_operator.get(node.op_type, ()):
+            if limit.when in (OF_SOURCE if stage != "source" else ()):
+                continue
+            if limit.when in OF_SHAPES and stage != "finished":
+                continue
+            if CONDITIONS[limit.when](node, opset, limit, folder):
+                return limit
+        return None
 
     def concerns(self, node: ir.Node, opset: int) -> bool:
         """Return whether a limit may strike a node of a function, whose types are not known."""
@@ -131,7 +152,7 @@ class ReleaseLimits:
         """Return every node of a finished model, at `opset`, that the release must not be given."""
         folder = Folder()
         found = (
-            (path, index, node, self.problem(node, opset, folder))
+            (path, index, node, self.problem(node, opset, folder, "finished"))
             for path, index, node in nodes(model)
             if node.domain == "" and node.op_type in self.operators
         )

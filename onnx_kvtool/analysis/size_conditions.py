@@ -1,0 +1,225 @@
+"""Conditions of `targets/runtimes.toml` on sizes that have names in the place of numbers.
+
+They are for runtimes that work shapes out before anything runs: what holds for sizes has to follow
+from their text. A value of which no shape is known spares: those of a finished model are inferred.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.sizes import names_in, normal
+
+if TYPE_CHECKING:
+    from onnx_kvtool.analysis.constants import Folder
+    from onnx_kvtool.targets.release import Limit
+
+__all__ = ["beyond", "merged_names", "undivided", "unlike", "unlike_branches"]
+
+_TO_THE_END = (1 << 31) - 1
+"""A bound of Slice that no size reaches, as exporters write it."""
+
+Pair = tuple[Dim, Dim]
+
+
+def undivided(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether it takes more than names to see that a Reshape keeps the number of elements.
+
+    That is so where -1 stands for what is left of a sum, or of sizes that have no common divisor
+    with the known ones, and where sizes are called otherwise than those of the operand.
+    """
+    dims = dims_of(node.inputs[0])
+    asked = None if dims is None else _asked(node, opset, folder)
+    if dims is None or asked is None or all(isinstance(dim, int) for dim in dims):
+        return False
+    copied, wanted, is_open = asked
+    rest = [dim for axis, dim in enumerate(dims) if axis not in copied]
+    known, number = (math.prod(d for d in ones if isinstance(d, int)) for ones in (rest, wanted))
+    if is_open and None in rest:
+        return wanted != [1] * len(wanted)
+    if None in rest or None in wanted:
+        return True
+    given, named = (
+        Counter(normal(d) for d in ones if isinstance(d, str)) for ones in (rest, wanted)
+    )
+    if not is_open:
+        return _product(rest) != _product(wanted)
+    left = given - named
+    if named - given or (left and known % number != 0):
+        return True
+    if any(len(names_in(dim)) > 1 for dim in named):
+        return bool(left)
+    return bool(named) and any(not _is_sum(str(dim)) for dim in left)
+
+
+def _asked(node: ir.Node, opset: int, folder: Folder) -> tuple[set[int], list[Dim], bool] | None:
+    """Return which axes a Reshape copies, the other sizes, and whether one of them is -1.
+
+    None where nothing is known of the shape, and nothing of the result.
+    """
+    view = NodeView(node, opset)
+    if "shape" in view.facts.attributes:
+        return None
+    shape, given = folder.partial(node.inputs[1]), dims_of(node.outputs[0])
+    if shape is None and given is None:
+        return None
+    rank = len(given or ()) if shape is None else shape.numbers.size
+    if given is not None and len(given) != rank:
+        return None
+    numbers: list[int | None] = [None] * rank
+    if shape is not None:
+        pairs = zip(shape.numbers.ravel(), shape.known.ravel(), strict=True)
+        numbers = [int(size) if is_known else None for size, is_known in pairs]
+    literal = "allowzero" in view.facts.attributes and view.integer("allowzero") == 1
+    copied = {axis for axis, size in enumerate(numbers) if size == 0 and not literal}
+    wanted = [
+        (None if given is None else given[axis]) if size is None else size
+        for axis, size in enumerate(numbers)
+        if axis not in copied and size != -1
+    ]
+    return copied, wanted, -1 in numbers
+
+
+def _product(dims: Sequence[Dim]) -> int | str:
+    return normal(" * ".join(f"({dim})" for dim in dims) or "1")
+
+
+def _is_sum(text: str) -> bool:
+    return not any(mark in text for mark in "/(%*")
+
+
+def merged_names(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether Flatten reads more than one dimension that is no number."""
+    dims = dims_of(node.inputs[0])
+    return dims is not None and sum(not isinstance(dim, int) for dim in dims) > 1
+
+
+def unlike(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether sizes that have to be one are neither the same number nor the same name."""
+    return any(
+        one is not None and other is not None and _normal(one) != _normal(other)
+        for one, other in _PAIRS[node.op_type](node, opset)
+    )
+
+
+def _normal(dim: int | str) -> int | str:
+    return normal(dim) if isinstance(dim, str) else dim
+
+
+def _of_concat(node: ir.Node, opset: int) -> Iterator[Pair]:
+    axis = NodeView(node, opset).integer("axis")
+    shapes = [dims for value in node.inputs if (dims := dims_of(value)) is not None]
+    for dims in shapes[1:]:
+        if len(dims) == len(shapes[0]):
+            pairs = enumerate(zip(shapes[0], dims, strict=True))
+            yield from (pair for at, pair in pairs if at != axis % len(dims))
+
+
+def _of_scatter_elements(node: ir.Node, opset: int) -> Iterator[Pair]:
+    """Yield the sizes of indices and updates, and the names that Expand gave indices others for.
+
+    Either may be 1 then, so that the indices have a shape which only a run tells.
+    """
+    indices, updates = node.inputs[1], dims_of(node.inputs[2]) or ()
+    yield from zip(dims_of(indices) or (), updates, strict=False)
+    expand = None if indices is None else indices.producer()
+    if expand is not None and expand.op_type == "Expand" and is_standard(expand):
+        given = dims_of(expand.inputs[0]) or ()
+        pairs = zip(reversed(given), reversed(updates), strict=False)
+        yield from (pair for pair in pairs if all(isinstance(dim, str) for dim in pair))
+
+
+def _of_mat_mul(node: ir.Node, opset: int) -> Iterator[Pair]:
+    """Yield sizes of batches that are broadcast."""
+    one, other = (dims_of(value) or () for value in node.inputs[:2])
+    yield from _broadcast(one[:-2], other[:-2])
+
+
+def _broadcast(one: Sequence[Dim], other: Sequence[Dim]) -> Iterator[Pair]:
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    yield from (pair for pair in pairs if 1 not in pair)
+
+
+def _of_channels(node: ir.Node, opset: int) -> Iterator[Pair]:
+    """Yield the channels of an image and those of weights, or of a scale."""
+    data, weight = (dims_of(value) or () for value in node.inputs[:2])
+    if len(data) < 2 or not weight:
+        return
+    channels = weight[0]
+    if node.op_type == "Conv":
+        groups = NodeView(node, opset).integer("group")
+        channels = weight[1] * groups if isinstance(weight[1], int) else None
+    yield data[1], channels
+
+
+def _of_gemm(node: ir.Node, opset: int) -> Iterator[Pair]:
+    view = NodeView(node, opset)
+    one, other = (dims_of(value) or () for value in node.inputs[:2])
+    if len(one) == len(other) == 2:
+        a, b = view.integer("transA") != 0, view.integer("transB") != 0
+        yield one[0 if a else 1], other[1 if b else 0]
+
+
+def _of_last(node: ir.Node, opset: int) -> Iterator[Pair]:
+    """Yield the sizes that a scale, or a slope, is broadcast over."""
+    one, other = (dims_of(value) or () for value in node.inputs[:2])
+    yield from _broadcast(one, other)
+
+
+_PAIRS = {
+    "BatchNormalization": _of_channels,
+    "Concat": _of_concat,
+    "Conv": _of_channels,
+    "ConvTranspose": _of_channels,
+    "Gemm": _of_gemm,
+    "InstanceNormalization": _of_channels,
+    "LayerNormalization": _of_last,
+    "MatMul": _of_mat_mul,
+    "PRelu": _of_last,
+    "ScatterElements": _of_scatter_elements,
+}
+"""What yields the sizes of an operator that have to be one."""
+
+
+def unlike_branches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the branches of an If give shapes that are not called the same."""
+    branches = [graph.outputs for _, graph in subgraphs(node)]
+    if len(branches) != 2:
+        return False
+    for one, other in zip(*branches, strict=False):
+        a, b = dims_of(one), dims_of(other)
+        if a is None or b is None:
+            continue
+        if len(a) != len(b) or any(
+            x is None or y is None or _normal(x) != _normal(y) for x, y in zip(a, b, strict=True)
+        ):
+            return True
+    return False
+
+
+def beyond(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether a number bounds a Slice of a dimension that may be shorter."""
+    view, dims = NodeView(node, opset), dims_of(node.inputs[0])
+    if dims is None or "starts" in view.facts.attributes:
+        return False
+    starts, ends = (folder.partial(view.input(name)) for name in ("starts", "ends"))
+    given = view.input("axes")
+    axes = range(len(dims)) if given is None else folder.integers(given)
+    if axes is None:
+        return False
+    is_open = [not isinstance(dims[axis], int) for axis in axes]
+    return any(
+        known and is_unknown and 1 < abs(int(number)) < _TO_THE_END
+        for bounds in (starts, ends)
+        if bounds is not None
+        for number, known, is_unknown in zip(bounds.numbers, bounds.known, is_open, strict=False)
+    )

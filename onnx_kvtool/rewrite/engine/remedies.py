@@ -1,0 +1,110 @@
+"""Other forms of one node, for limits of releases that have a remedy of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import where
+from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["REMEDIES"]
+
+
+def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+    """Emit a node again, behind an Identity of what it reads first.
+
+    A runtime that looks for a pattern of nodes then does not find it, and no result changes.
+    """
+    data = node.inputs[0]
+    undefined = ir.DataType.UNDEFINED
+    apart = em.op("Identity", data, dtype=undefined if data is None else data.dtype or undefined)
+    attributes = {name: given.value for name, given in node.attributes.items()}
+    dtypes = [value.dtype or undefined for value in node.outputs]
+    again = em.multi(node.op_type, apart, *node.inputs[1:], attributes=attributes, dtypes=dtypes)
+    return Replacement(tuple(again))
+
+
+def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a Constant without elements as a ConstantOfShape; None where it has another form."""
+    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
+        return None
+    zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)
+    shape = em.constant(tensor.shape.numpy(), "shape")
+    filled = em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=tensor.dtype)
+    return Replacement((filled,))
+
+
+def _with_value(node: ir.Node, em: Emitter, opset: int) -> Replacement:
+    """Emit a ConstantOfShape with the zero of float32 that it has for a default."""
+    zero = {"value": ir.Tensor(np.zeros(1, np.float32))}
+    dtype = ir.DataType.FLOAT
+    return Replacement((em.op("ConstantOfShape", node.inputs[0], attributes=zero, dtype=dtype),))
+
+
+def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a Flatten as a Reshape to two sizes; None where neither of them is known.
+
+    One is a number, or the first dimension, and what it leaves is the other one.
+    """
+    data, dims = node.inputs[0], dims_of(node.inputs[0])
+    if data is None or dims is None:
+        return None
+    axis = NodeView(node, opset).integer("axis")
+    axis += len(dims) if axis < 0 else 0
+    before, behind = dims[:axis], dims[axis:]
+    rows, columns = (
+        math.prod(d for d in side if isinstance(d, int))
+        if all(isinstance(d, int) for d in side)
+        else 0
+        for side in (before, behind)
+    )
+    if columns:
+        shape = [-1, columns]
+    elif rows:
+        shape = [rows, -1]
+    elif len(before) == 1:
+        shape = [0, -1]
+    else:
+        return None
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    return Replacement((em.op("Reshape", data, em.constant(shape, "shape"), dtype=dtype),))
+
+
+def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit GatherND or ScatterND with indices that count from the front; None for unknown sizes."""
+    view = NodeView(node, opset)
+    data, indices = view.required("data"), view.required("indices")
+    dims, length = dims_of(data), (dims_of(indices) or (None,))[-1]
+    batch = view.integer("batch_dims") if "batch_dims" in view.facts.attributes else 0
+    if dims is None or not isinstance(length, int):
+        return None
+    sizes = [dim for dim in dims[batch : batch + length] if isinstance(dim, int)]
+    if len(sizes) != length:
+        return None
+    below = em.op("Less", indices, em.constant(0, "zero"), dtype=ir.DataType.BOOL)
+    turned = em.op("Add", indices, em.constant(sizes, "sizes"))
+    counted = where(em, below, turned, indices, hint="from_the_front")
+    attributes = {name: given.value for name, given in node.attributes.items()}
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    others = (data, counted, *node.inputs[2:])
+    return Replacement((em.op(node.op_type, *others, attributes=attributes, dtype=dtype),))
+
+
+Remedy = Callable[[ir.Node, Emitter, int], Replacement | None]
+
+REMEDIES: Mapping[str, tuple[str, Remedy]] = {
+    "behind": ("set_apart", _set_apart),
+    "merged-names": ("reshape", _as_reshape),
+    "negative-indices": ("from_the_front", _from_the_front),
+    "no-value": ("with_value", _with_value),
+    "no-elements": ("fill_shape", _fill_shape),
+}
+"""What the report calls the remedy of a condition, and what emits it: None where it does not do."""
