@@ -41,5 +41,17 @@ STATES = (
         "decay:T beta?:T",
         {"T": HALVES, "TF": FLOAT},
     ),
+    facts(
+        "VarlenCausalConvWithState",
+        "input:T weight:T cumulative_sequence_length:M bias?:T initial_state:T capture_count?:M "
+        "kernel_delta?:T previous_mask?:T",
+        "output:T final_state:T state_update?:T",
+        {"T": HALVES, "M": "tensor(int32)"},
+        activation=(TEXT, "none"),
+        delta_offset=(INTEGER, 0),
+        dilation=(INTEGER, 1),
+        group_size=(INTEGER, 1),
+        state_update_capacity=(INTEGER, 0),
+    ),
 )
 """Of `com.microsoft`, in the order of the names."""

@@ -21,7 +21,10 @@ from onnx_kvtool.rewrite.contrib import (
 )
 from onnx_kvtool.rewrite.contrib.attention import attention, q_attention
 from onnx_kvtool.rewrite.contrib.bnb4 import mat_mul_bnb4
-from onnx_kvtool.rewrite.contrib.causal_conv import causal_conv_with_state
+from onnx_kvtool.rewrite.contrib.causal_conv import (
+    causal_conv_with_state,
+    varlen_causal_conv_with_state,
+)
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.rewrite.contrib.linear_attention import linear_attention
 from onnx_kvtool.rewrite.contrib.mixture import (
@@ -155,6 +158,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("Trilu", renamed.trilu),
             ContribRule("UnfoldTensor", older.unfold_tensor),
             ContribRule("Unique", renamed.unique),
+            ContribRule("VarlenCausalConvWithState", varlen_causal_conv_with_state),
         )
     ],
 )

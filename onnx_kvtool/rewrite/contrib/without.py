@@ -52,7 +52,7 @@ _GROUPS = {
         _TEXT: "BifurcationDetector DynamicTimeWarping MurmurHash3 NGramHashMapping "
         "NGramRepeatBlock SpeculativePrefixCommit Tokenizer VarlenNGramHashMapping "
         "WordConvEmbedding",
-        _RECURRENT: "AttnLSTM DynamicQuantizeLSTM GatedDeltaNet VarlenCausalConvWithState",
+        _RECURRENT: "AttnLSTM DynamicQuantizeLSTM GatedDeltaNet",
         "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),

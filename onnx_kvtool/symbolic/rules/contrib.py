@@ -23,7 +23,11 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
     multi_head_attention,
     sparse_attention,
 )
-from onnx_kvtool.symbolic.rules.contrib_states import causal_conv_with_state, linear_attention
+from onnx_kvtool.symbolic.rules.contrib_states import (
+    causal_conv_with_state,
+    linear_attention,
+    varlen_causal_conv_with_state,
+)
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
 from onnx_kvtool.symbolic.rules.reduction import normalized, reduce
@@ -308,6 +312,7 @@ CONTRIB: Table[str, Contrib] = Table(
         ("SwiGLU", Contrib(swiglu)),
         ("TransposeMatMul", Contrib(fused_mat_mul)),
         ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
+        ("VarlenCausalConvWithState", Contrib(varlen_causal_conv_with_state)),
         ("ComplexMul", Contrib(coded(0, 1))),
         ("ComplexMulConj", Contrib(coded(0, 1))),
         ("MulInteger", Contrib(coded(0, 2), {0: ir.DataType.INT32})),

@@ -9,7 +9,7 @@ from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
-__all__ = ["causal_conv_with_state", "linear_attention"]
+__all__ = ["causal_conv_with_state", "linear_attention", "varlen_causal_conv_with_state"]
 
 
 def causal_conv_with_state(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -41,3 +41,11 @@ def linear_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
         raise Unknown("no-expression", "the head size is no whole part of the width")
     output = (*query[:2], width * max(asking, states))
     return (output, (query[0], integer(states), size, width))
+
+
+def varlen_causal_conv_with_state(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """VarlenCausalConvWithState: rows as they came, the states, and room for rows of each."""
+    shape, state = site.shape(0), site.shape(4)
+    if len(shape) != 2 or len(state) != 3:
+        raise Unknown("malformed", "input or state are not of rank 2 and 3")
+    return (shape, state, (state[0], integer(site.integer("state_update_capacity")), shape[1]))

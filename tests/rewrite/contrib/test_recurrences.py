@@ -255,3 +255,65 @@ def test_linear_attention_is_refused(name: str) -> None:
     assert words in refusal("LinearAttention", inputs, ("y", "present"), **given_)
     with pytest.raises(RunFailed):
         ours("LinearAttention", inputs, ("y", "present"), **given_)
+
+
+@some
+@given(
+    opset=OPSETS,
+    dtype=REALS,
+    activation=st.sampled_from(["none", "silu"]),
+    taps=st.sampled_from([1, 2, 4]),
+    dilation=st.sampled_from([1, 3]),
+    bounds=st.sampled_from([(0, 2, 7), (0, 1, 2, 3), (0, 5), (0, 0, 7), (0, 7, 7)]),
+    has_bias=st.booleans(),
+    slots=st.sampled_from([0, 3]),
+    is_symbolic=st.booleans(),
+)
+def test_varlen_causal_conv_with_state(
+    opset: int,
+    dtype: Any,
+    activation: str,
+    taps: int,
+    dilation: int,
+    bounds: tuple[int, ...],
+    has_bias: bool,
+    slots: int,
+    is_symbolic: bool,
+) -> None:
+    count, channels = len(bounds) - 1, 6
+    inputs = {
+        "x": normal(bounds[-1], channels, dtype=dtype),
+        "weight": normal(channels, 1, taps, dtype=dtype),
+        "bounds": np.array(bounds, np.int32),
+        "bias": normal(channels, dtype=dtype) if has_bias else None,
+        "state": normal(count, channels, (taps - 1) * dilation, dtype=dtype),
+        "captured": np.arange(-1, 9, 4)[:count].astype(np.int32) if slots else None,
+    }
+    dims: dict[str, Dims] = {"x": ["tokens", channels], "bounds": ["bounds"]}
+    if slots:
+        dims["captured"] = ["batch"]
+    demand_same(
+        "VarlenCausalConvWithState",
+        inputs,
+        ("y", "final", "update") if slots else ("y", "final"),
+        at=opset,
+        dims=dims if is_symbolic else None,
+        activation=activation,
+        dilation=dilation,
+        state_update_capacity=slots,
+    )
+
+
+def test_weights_of_each_token_are_refused() -> None:
+    inputs = {
+        "x": normal(7, 6),
+        "weight": normal(6, 1, 2),
+        "bounds": np.array([0, 2, 7], np.int32),
+        "bias": None,
+        "state": normal(2, 6, 1),
+        "captured": None,
+        "delta": normal(7, 2, 6),
+        "mask": normal(7, 1),
+    }
+    said = refusal("VarlenCausalConvWithState", inputs, ("y", "final"))
+    assert "`kernel_delta`" in said

@@ -16,7 +16,10 @@ from onnx_kvtool.runtime.kernels.contrib.branches import (
     hyper_connection_post_mix,
     hyper_connection_pre_mix,
 )
-from onnx_kvtool.runtime.kernels.contrib.causal_conv import causal_conv_with_state
+from onnx_kvtool.runtime.kernels.contrib.causal_conv import (
+    causal_conv_with_state,
+    varlen_causal_conv_with_state,
+)
 from onnx_kvtool.runtime.kernels.contrib.cropped import (
     conv_transpose_with_dynamic_pads,
     crop_and_resize,
@@ -213,5 +216,6 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "Trilu"), Kernel(1, trilu)),
     ((DOMAIN, "UnfoldTensor"), Kernel(1, unfold_tensor)),
     ((DOMAIN, "Unique"), Kernel(1, unique)),
+    ((DOMAIN, "VarlenCausalConvWithState"), Kernel(1, varlen_causal_conv_with_state)),
 )
 """Operators that onnx does not define, by domain and name, with their kernels; one version each."""
