@@ -54,7 +54,10 @@ def facts(
     """
     formals = [_formals(text, types) for text in (inputs, outputs)]
     # Absent ones before the last that is needed still count.
-    fewest = [max(i for i, f in enumerate(side, start=1) if not f.optional) for side in formals]
+    fewest = [
+        max((i for i, f in enumerate(side, start=1) if not f.optional), default=0)
+        for side in formals
+    ]
     return OpFacts(
         op_type=op_type,
         since_version=1,

@@ -45,6 +45,7 @@ from onnx_kvtool.rewrite.contrib.rotary import (
     m_rotary_embedding,
     rotary_embedding,
 )
+from onnx_kvtool.rewrite.contrib.router import moe_group_router, router_gate_up_proj
 from onnx_kvtool.rewrite.contrib.rule import ContribRule
 from onnx_kvtool.rewrite.contrib.sparse_attention import sparse_attention
 
@@ -118,6 +119,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits),
             ContribRule("MoE", mixture_of_experts),
             ContribRule("MulInteger", older.mul_integer),
+            ContribRule("MoEGroupRouter", moe_group_router),
             ContribRule("MultiHeadAttention", multi_head_attention),
             ContribRule("NhwcConv", product.nhwc_conv),
             ContribRule("NhwcMaxPool", picture.nhwc_max_pool),
@@ -144,6 +146,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("RelativePositionBias", relative_position_bias),
             ContribRule("Rfft", older.rfft),
             ContribRule("RotaryEmbedding", rotary_embedding),
+            ContribRule("RouterGateUpProj", router_gate_up_proj),
             ContribRule("ScaledSiLU", gated.scaled_silu),
             ContribRule("SkipGroupNorm", picture.skip_group_norm),
             ContribRule("SkipLayerNormalization", normalization.skip_layer_normalization),

@@ -23,7 +23,6 @@ _RECURRENT = (
     "keeps the state of a recurrence or a convolution, which has no rule, though onnxruntime has a "
     "kernel for CPUs"
 )
-_RECENT = "came with hybrid decoders of onnxruntime-genai, and has no rule yet"
 _OLD = "was what exporters wrote while ONNX had no operator for it, and has no rule"
 _DEVICE = "holds a program for one device"
 _COPY = "is put in by onnxruntime when it loads a model for several devices"
@@ -35,7 +34,7 @@ _PLUGIN = "is a plugin of TensorRT"
 _GROUPS = {
     DOMAIN: {
         _FUSED: "FusedMatMulActivation GemmFloat8 MatMulNBitsMlp "
-        "MatMulNBitsQLoRA MatMulNBitsQkv NhwcFusedConv RMSNormRotary RouterGateUpProj",
+        "MatMulNBitsQLoRA MatMulNBitsQkv NhwcFusedConv RMSNormRotary",
         _GPU: "DecoderAttention DecoderMaskedSelfAttention LongformerAttention MoEPacked",
         "is a transform of which text and kernel give different numbers of elements": "Irfft",
         _TRAINING: "BitmaskBiasDropout BitmaskDropout",
@@ -56,7 +55,6 @@ _GROUPS = {
         "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),
-        _RECENT: "MoEGroupRouter",
         _OLD: "Inverse MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",

@@ -6,6 +6,7 @@ what it leaves open is said at the rule. The operators have since_version 1.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -109,6 +110,24 @@ def low_rank_mix(site: ShapeSite) -> Sequence[Shape | Unknown]:
 def gemma_rotary_embedding(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """GemmaRotaryEmbedding: the shapes of query and key."""
     return (site.shape(1), site.shape(3))
+
+
+def moe_group_router(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """MoEGroupRouter: (T, E) three times."""
+    (experts,), shape = site.shape(1), site.shape(0)
+    tokens = functools.reduce(lambda a, b: a * b, shape[:-1], integer(1))
+    return ((tokens, experts),) * 3
+
+
+def router_gate_up_proj(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """RouterGateUpProj: the first columns of a product, and half of the others."""
+    front, weight, first = site.shape(0)[:-1], site.shape(1), integer(site.integer("router_size"))
+    if len(weight) != 2:
+        raise Unknown("malformed", "`RouterGateUpProj` takes a matrix")
+    half = exact_quotient(weight[1] - first, integer(2))
+    if half is None:
+        raise Unknown("no-expression", "half of the columns is no expression")
+    return ((*front, first), (*front, half))
 
 
 def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -279,6 +298,8 @@ CONTRIB: Table[str, Contrib] = Table(
         ("MatMulBnb4", Contrib(mat_mul_bnb4)),
         ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),
         ("MatMulNBits", Contrib(mat_mul_nbits)),
+        ("MoEGroupRouter", Contrib(moe_group_router, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT})),
+        ("RouterGateUpProj", Contrib(router_gate_up_proj)),
         ("MultiHeadAttention", Contrib(multi_head_attention)),
         ("NhwcConv", Contrib(conv(filters_last=True))),
         ("NhwcMaxPool", Contrib(pool_of_any_layout)),

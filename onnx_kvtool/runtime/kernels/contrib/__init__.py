@@ -117,6 +117,7 @@ from onnx_kvtool.runtime.kernels.contrib.rotary_embedding import (
     m_rotary_embedding,
     rotary_embedding,
 )
+from onnx_kvtool.runtime.kernels.contrib.router import mo_e_group_router, router_gate_up_proj
 from onnx_kvtool.runtime.kernels.contrib.sparse_attention import sparse_attention
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
@@ -179,6 +180,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "MatMulNBits"), Kernel(1, mat_mul_n_bits)),
     ((DOMAIN, "MoE"), Kernel(1, mo_e)),
     ((DOMAIN, "MulInteger"), Kernel(1, mul_integer)),
+    ((DOMAIN, "MoEGroupRouter"), Kernel(1, mo_e_group_router)),
     ((DOMAIN, "MultiHeadAttention"), Kernel(1, multi_head_attention)),
     ((DOMAIN, "NhwcConv"), Kernel(1, nhwc_conv)),
     ((DOMAIN, "NhwcMaxPool"), Kernel(1, nhwc_max_pool)),
@@ -205,6 +207,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "RelativePositionBias"), Kernel(1, relative_position_bias)),
     ((DOMAIN, "Rfft"), Kernel(1, rfft)),
     ((DOMAIN, "RotaryEmbedding"), Kernel(1, rotary_embedding)),
+    ((DOMAIN, "RouterGateUpProj"), Kernel(1, router_gate_up_proj)),
     ((DOMAIN, "ScaledSiLU"), Kernel(1, scaled_si_lu)),
     ((DOMAIN, "SkipGroupNorm"), Kernel(1, skip_group_norm)),
     ((DOMAIN, "SkipLayerNormalization"), Kernel(1, skip_layer_normalization)),
