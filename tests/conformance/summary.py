@@ -101,7 +101,7 @@ What could be written if more were known before the model runs:
 
 What could be written, and is not:
 
-- Below 11, Resize of integers by shares; at 9 NonMaxSuppression and RoiAlign.
+- Below 11, Resize of integers by shares.
 """
 
 _HEAD = """# Conformance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +11,13 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.forms import cast, reduce, where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.early.again import count_up
 from onnx_kvtool.rewrite.lowering.sampling import Numbers
 from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["lower_roi_align_16"]
+__all__ = ["Pool", "lower_roi_align_16", "sides_of"]
 
 _BOOL = ir.DataType.BOOL
 _WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
@@ -30,7 +32,7 @@ def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> 
         y = start + bin * (size / bins) + (sample + 0.5) * (size / bins) / samples
 
     An If looks at the boxes; below opset 11, where its branches have to give equal shapes, every
-    sample becomes a box. Refuses `half_pixel` below 10, where there is no RoiAlign.
+    sample becomes a box.
     """
     view = NodeView(node, context.opset_of(node))
     mode = view.string("coordinate_transformation_mode")
@@ -45,22 +47,22 @@ def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     if mode == "output_half_pixel":
         made = em.op("RoiAlign", data, rois, batch, attributes=attributes, dtype=dtype)
         return Replacement((made,))
-    if em.opset < 10:
-        raise Refusal("new-operator", "`RoiAlign` came with opset 10", lowest_opset=10)
     numbers = Numbers(em, dtype if dtype in _WIDE else ir.DataType.FLOAT)
     wide = cast(em, data, numbers.dtype)
     scale = view.attribute("spatial_scale")
     assert isinstance(scale, (int, float))
     scaled = numbers.op("Mul", cast(em, rois, numbers.dtype), float(scale))
     boxes = numbers.op("Sub", scaled, 0.5)  # (R, 4): x1, y1, x2, y2
-    pool = _Pool(
+    pool = Pool(
         numbers,
         wide,
         boxes,
+        sides_of(numbers, boxes),
         batch,
         (view.integer("output_height"), view.integer("output_width")),
         view.integer("sampling_ratio"),
         view.string("mode"),
+        _boxes_around,
     )
     if not em.branches:
         result = pool.sampled()
@@ -94,7 +96,7 @@ def lower_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> 
 def _all_large(numbers: Numbers, boxes: ir.Value) -> ir.Value:
     """Return whether no box is smaller than one pixel, either way: ()."""
     em = numbers.em
-    sides = _sides(numbers, boxes)
+    sides = sides_of(numbers, boxes)
     small = em.op("Less", sides, numbers.constant(1), dtype=_BOOL)
     # A box of sizes that are no numbers is small: what becomes of it, the samples decide.
     none = em.op("Not", em.op("Equal", sides, sides, dtype=_BOOL), dtype=_BOOL)
@@ -104,7 +106,7 @@ def _all_large(numbers: Numbers, boxes: ir.Value) -> ir.Value:
     return em.op("Less", count, half, dtype=_BOOL)
 
 
-def _sides(numbers: Numbers, boxes: ir.Value) -> ir.Value:
+def sides_of(numbers: Numbers, boxes: ir.Value) -> ir.Value:
     """Return the width and height of boxes: (R, 2)."""
     first, last = (_columns(numbers, boxes, columns) for columns in ([0, 1], [2, 3]))
     return numbers.op("Sub", last, first)
@@ -139,30 +141,35 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pool:
+class Pool:
     """RoiAlign of boxes of any size.
 
     Attributes:
         numbers: The type.
         data: (N, C, H, W).
         boxes: (R, 4): x1, y1, x2, y2 in pixels, shifted.
+        sides: (R, 2): width and height of the boxes.
         batch: (R,), int64.
         bins: Rows and columns of the result.
         ratio: Samples of a bin along each axis; 0 for as many as a bin has pixels.
         mode: `avg` or `max`.
+        read: Returns the pixels, in all channels, at points of pictures, from the pool, `y` and
+            `x`, each (P, 1), and the picture of each point, (P,): (P, C) or (P, C, 1, 1).
     """
 
     numbers: Numbers
     data: ir.Value
     boxes: ir.Value
+    sides: ir.Value
     batch: ir.Value
     bins: tuple[int, int]
     ratio: int
     mode: str
+    read: Callable[[Pool, ir.Value, ir.Value, ir.Value], ir.Value]
 
     def sampled(self) -> ir.Value:
         """Return the result: (R, C, oh, ow)."""
-        em, numbers, dtype = self.numbers.em, self.numbers, self.numbers.dtype
+        em, dtype = self.numbers.em, self.numbers.dtype
         rows, columns = self._line(1, self.bins[0], 1), self._line(0, self.bins[1], 3)
         sizes = [
             em.constant([self.bins[0]]),
@@ -177,16 +184,14 @@ class _Pool:
 
         one = em.constant([1])
         whole = shape(one, one)
-        y, x = (em.op("Expand", line.place, whole, dtype=dtype) for line in (rows, columns))
-        points = em.op("Concat", x, y, x, y, attributes={"axis": 5}, dtype=dtype, hint="points")
-        boxes = numbers.op("Add", points, numbers.constant([-0.5, -0.5, 0.5, 0.5]))
-        flat = em.op("Reshape", boxes, em.constant([-1, 4], "shape"), dtype=dtype)
+        rows_of = em.constant([-1, 1], "shape")
+        y, x = (
+            em.op("Reshape", em.op("Expand", line.place, whole, dtype=dtype), rows_of, dtype=dtype)
+            for line in (rows, columns)
+        )
         spread = em.op("Reshape", self.batch, em.constant([-1, 1, 1, 1, 1], "shape"))
         pictures = em.op("Reshape", em.op("Expand", spread, shape(one)), em.constant([-1]))
-        attributes: dict[str, AttributeValue] = {"mode": self.mode, "sampling_ratio": 1}
-        found = em.op(
-            "RoiAlign", self.data, flat, pictures, attributes=attributes, dtype=dtype
-        )  # (R * oh * samples * ow * samples, C, 1, 1)
+        found = self.read(self, y, x, pictures)  # of R * oh * samples * ow * samples points
         channels = size(em, (dims_of(self.data) or (None,) * 4)[1], self.data, 1)
         count = em.op("Reshape", channels, one, hint="channels")
         values = em.op("Reshape", found, shape(em.constant([-1]), count), dtype=dtype)
@@ -210,8 +215,8 @@ class _Pool:
             return em.op("Reshape", value, em.constant(shape, "shape"), dtype=dtype)
 
         start = shaped(_columns(numbers, self.boxes, [column]), (0, -1))
-        end = shaped(_columns(numbers, self.boxes, [column + 2]), (0, -1))
-        one_bin = numbers.op("Div", numbers.op("Sub", end, start), bins)
+        side = shaped(_columns(numbers, self.sides, [column]), (0, -1))
+        one_bin = numbers.op("Div", side, bins)
         count = counts = None
         if self.ratio > 0:
             samples = em.constant([self.ratio])
@@ -226,7 +231,10 @@ class _Pool:
             most = reduce(em, "ReduceMax", listed, [0], keepdims=False)
             whole = cast(em, most, ir.DataType.INT64)
             samples = em.op("Reshape", whole, em.constant([1]), hint="samples")
-            steps = em.op("Range", em.constant(0), whole, em.constant(1), hint="numbered")
+            if em.opset < 11:
+                steps = count_up(em, samples)
+            else:
+                steps = em.op("Range", em.constant(0), whole, em.constant(1), hint="numbered")
             numbered = cast(em, steps, dtype)
             divisor = numbers.op("Max", count, 1)
         numbered = shaped(numbered, (place + 1, -1))
@@ -259,3 +267,12 @@ class _Pool:
         largest = reduce(em, "ReduceMax", kept, axes, keepdims=False)
         is_sampled = numbers.is_greater(total, numbers.constant(0))
         return where(em, is_sampled, largest, numbers.constant(0))
+
+
+def _boxes_around(pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
+    """Return the pixels at points: of a box of one pixel around each."""
+    em, numbers = pool.numbers.em, pool.numbers
+    points = em.op("Concat", x, y, x, y, attributes={"axis": 1}, dtype=numbers.dtype, hint="points")
+    boxes = numbers.op("Add", points, numbers.constant([-0.5, -0.5, 0.5, 0.5]))
+    attributes: dict[str, AttributeValue] = {"mode": pool.mode, "sampling_ratio": 1}
+    return em.op("RoiAlign", pool.data, boxes, pictures, attributes=attributes, dtype=numbers.dtype)

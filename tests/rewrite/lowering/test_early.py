@@ -19,6 +19,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.runtime import onnxruntime
 from tests.grids import search
+from tests.rewrite.lowering.early_boxes import DRAWN_BOXES
 from tests.rewrite.lowering.early_draws import DRAWN, Array, Case, Draw
 from tests.rewrite.lowering.single import check, one_node, refusal
 
@@ -373,6 +374,7 @@ def _bit_shift(draw: st.DrawFn, rng: np.random.Generator) -> Case:
 
 _DRAWN: dict[str, Draw] = {
     **DRAWN,
+    **DRAWN_BOXES,
     "BitShift": _bit_shift,
     "Clip": _clip,
     "CumSum": _cum_sum,
@@ -423,7 +425,7 @@ def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, t
     case = data.draw(st.composite(lambda draw: _DRAWN[name](draw, rng))(), label="case")
     dims: dict[str, Any] = {}
     if symbolic and not case.is_fixed:
-        for value in ("data", "x", "X", "A", "input"):
+        for value in ("data", "x", "X", "A", "input", "boxes", "scores"):
             if (array := case.inputs.get(value)) is not None and value not in case.constants:
                 dims[value] = [f"{value}{axis}" for axis in range(array.ndim)]
         if name == "DepthToSpace" or (name == "TopK" and _needs_size(case, target)):

@@ -36,6 +36,7 @@ from onnx_kvtool.rewrite.lowering.early.products import (
     lower_q_linear_conv_10,
     lower_q_linear_mat_mul_10,
 )
+from onnx_kvtool.rewrite.lowering.early.regions import lower_roi_align_10
 from onnx_kvtool.rewrite.lowering.early.remainder import lower_mod_10
 from onnx_kvtool.rewrite.lowering.early.reversing import lower_reverse_sequence_10
 from onnx_kvtool.rewrite.lowering.early.shaping import (
@@ -44,6 +45,7 @@ from onnx_kvtool.rewrite.lowering.early.shaping import (
     lower_resize_11,
 )
 from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10
+from onnx_kvtool.rewrite.lowering.early.suppression import lower_non_max_suppression_10
 from onnx_kvtool.rewrite.lowering.early.top_k import lower_top_k_10, lower_top_k_11
 from onnx_kvtool.rewrite.lowering.early.unique import lower_unique_11
 from onnx_kvtool.rewrite.lowering.early.windows import lower_conv_transpose_11
@@ -92,10 +94,15 @@ _TO_9: Mapping[str, Lowering] = Table(
         ("MatMulInteger", Lowering("mat_mul_integer", 10, lower_mat_mul_integer_10)),
         ("MaxPool", Lowering("pool", 10, lower_pool_22)),
         ("Mod", Lowering("mod", 10, lower_mod_10)),
+        (
+            "NonMaxSuppression",
+            Lowering("non_max_suppression", 10, lower_non_max_suppression_10),
+        ),
         ("QLinearConv", Lowering("q_linear_conv", 10, lower_q_linear_conv_10)),
         ("QLinearMatMul", Lowering("q_linear_mat_mul", 10, lower_q_linear_mat_mul_10)),
         ("QuantizeLinear", Lowering("quantize_linear", 10, lower_quantize_linear_10)),
         ("ReverseSequence", Lowering("reverse_sequence", 10, lower_reverse_sequence_10)),
+        ("RoiAlign", Lowering("roi_align", 10, lower_roi_align_10)),
         ("Slice", Lowering("slice", 10, lower_slice_10)),
         ("ThresholdedRelu", Lowering("thresholded_relu", 10, lower_thresholded_relu_10)),
         ("TopK", Lowering("top_k", 10, lower_top_k_10)),

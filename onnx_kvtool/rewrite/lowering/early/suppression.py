@@ -1,0 +1,203 @@
+"""NonMaxSuppression-10, for opset 9."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
+from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.lowering.early.again import clamped, count_up, known_rank, product
+
+__all__ = ["lower_non_max_suppression_10"]
+
+_D = ir.DataType
+_BOOL, _INT64, _FLOAT = _D.BOOL, _D.INT64, _D.FLOAT
+
+
+def lower_non_max_suppression_10(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Take the best box of each class in a Loop, and drop those that overlap it too much.
+
+    Each round is one of all batches and classes, and there are at most as many as there are boxes.
+    Of equal scores the first is the best. Boxes without an area overlap nothing, as onnxruntime has
+    it.
+
+    Refuses an unknown rank.
+    """
+    view = NodeView(node, context.opset_of(node))
+    scores = view.required("scores")
+    dims = known_rank(scores, "NonMaxSuppression", 10)
+    batch, classes, count = (product(em, scores, dims, [axis]) for axis in range(3))
+    sides = _sides(em, view)
+    rounds = _rounds(em, view.input("max_output_boxes_per_class"), count)
+    search = _Search(em, scores, sides, batch, count, _one(em, view.input("iou_threshold"), 0.0))
+    threshold, every = view.input("score_threshold"), em.constant(np.array([True]), "all")
+    if threshold is None:
+        shape = em.op("Concat", batch, classes, count, attributes={"axis": 0}, hint="shape")
+        alive = em.op("Expand", every, shape, dtype=_BOOL, hint="alive")
+    else:
+        alive = em.op("Greater", scores, _one(em, threshold, 0.0), dtype=_BOOL, hint="alive")
+    chosen, is_some = search.run(rounds, alive)  # (K, B, C, 1)
+    return Replacement((_listed(em, chosen, is_some),))
+
+
+def _one(em: Emitter, value: ir.Value | None, default: float) -> ir.Value:
+    """Return a float32 number of one dimension: (1,)."""
+    if value is None:
+        return em.constant(np.array([default], np.float32), "threshold")
+    return em.op("Reshape", value, em.constant([1], "one"), dtype=_FLOAT, hint="threshold")
+
+
+def _rounds(em: Emitter, most: ir.Value | None, count: ir.Value) -> ir.Value:
+    """Return how many boxes a class may have: (), int64; none where nothing is said."""
+    if most is None:
+        return em.constant(0, "rounds")
+    asked = em.op("Reshape", most, em.constant([1], "one"), hint="asked")
+    held = clamped(em, asked, em.constant([0], "zero"), count)
+    return em.op("Reshape", held, em.constant([], "scalar"), hint="rounds")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """Where boxes begin and end, each (B, N), float32."""
+
+    left: ir.Value
+    top: ir.Value
+    right: ir.Value
+    bottom: ir.Value
+    area: ir.Value
+
+    def all(self) -> tuple[ir.Value, ...]:
+        """Return all of it."""
+        return self.left, self.top, self.right, self.bottom, self.area
+
+
+def _sides(em: Emitter, view: NodeView) -> _Sides:
+    boxes = view.required("boxes")
+    columns = [
+        em.op("Gather", boxes, em.constant(i, "column"), attributes={"axis": 2}, dtype=_FLOAT)
+        for i in range(4)
+    ]
+
+    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=_FLOAT)
+
+    if view.integer("center_point_box"):
+        two = em.constant(np.array(2, np.float32), "two")
+        halves = [op("Div", size, two) for size in columns[2:]]
+        left, top = (op("Sub", at, half) for at, half in zip(columns[:2], halves, strict=True))
+        right, bottom = (op("Add", at, half) for at, half in zip(columns[:2], halves, strict=True))
+    else:
+        (left, right), (top, bottom) = (
+            (op("Min", columns[i], columns[i + 2]), op("Max", columns[i], columns[i + 2]))
+            for i in (1, 0)
+        )
+    area = op("Mul", op("Sub", right, left), op("Sub", bottom, top))
+    return _Sides(left, top, right, bottom, area)
+
+
+class _Search:
+    """One round after the other.
+
+    Args:
+        em: Where to build.
+        scores: (B, C, N), float32.
+        sides: Of the boxes.
+        batch: B: (1,), int64.
+        count: N: (1,), int64.
+        threshold: The share of overlap that is too much: (1,), float32.
+    """
+
+    def __init__(
+        self,
+        em: Emitter,
+        scores: ir.Value,
+        sides: _Sides,
+        batch: ir.Value,
+        count: ir.Value,
+        threshold: ir.Value,
+    ) -> None:
+        self._em, self._threshold = em, threshold
+        lowest = em.constant(np.array(np.finfo(np.float32).min), "lowest")
+        self._scores = em.op("Max", scores, lowest, dtype=_FLOAT, hint="scores")
+        self._places = count_up(em, count)  # (N,)
+        first = em.op("Mul", count_up(em, batch), count, hint="first_boxes")
+        self._first = unsqueeze(em, first, [1, 2])  # (B, 1, 1)
+        self._others = _Sides(*(unsqueeze(em, side, [1]) for side in sides.all()))  # (B, 1, N)
+        columns = [unsqueeze(em, side, [2]) for side in sides.all()]
+        table = em.op("Concat", *columns, attributes={"axis": 2}, dtype=_FLOAT, hint="sides")
+        self._table = em.op("Reshape", table, em.constant([-1, 5], "shape"), dtype=_FLOAT)
+
+    def run(self, rounds: ir.Value, alive: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the best box of each round, and whether there is one: (K, B, C, 1)."""
+        em, fresh = self._em, self._em.scope.names.fresh
+        turn = ir.Value(name=fresh("round"), type=ir.TensorType(_INT64), shape=ir.Shape([]))
+        goes = ir.Value(name=fresh("goes_on"), type=ir.TensorType(_BOOL), shape=ir.Shape([]))
+        state = ir.Value(name=fresh("alive"), type=ir.TensorType(_BOOL), shape=ir.Shape([None] * 3))
+        attributes: dict[str, AttributeValue] = {
+            "body": em.nested(lambda: self._round(state), [turn, goes, state], hint="rounds")
+        }
+        start = rounds, em.constant(np.array(True), "goes_on"), alive
+        dtypes = [_BOOL, _INT64, _BOOL]
+        _, chosen, is_some = em.multi("Loop", *start, attributes=attributes, dtypes=dtypes)
+        return chosen, is_some
+
+    def _is(self, op_type: str, *inputs: ir.Value) -> ir.Value:
+        return self._em.op(op_type, *inputs, dtype=_BOOL)
+
+    def _round(self, alive: ir.Value) -> list[ir.Value]:
+        em = self._em
+        nothing = em.constant(np.array(-np.inf, np.float32), "nothing")
+        left = where(em, alive, self._scores, nothing, "left")
+        best = em.op("ArgMax", left, attributes={"axis": 2, "keepdims": 1}, hint="best")
+        is_some = self._is("Greater", reduce(em, "ReduceMax", left, [2]), nothing)
+        number = em.op("Add", best, self._first, hint="number")
+        chosen = em.op("Gather", self._table, number, attributes={"axis": 0}, dtype=_FLOAT)
+        found = _Sides(
+            *(
+                em.op("Gather", chosen, em.constant(i), attributes={"axis": 3}, dtype=_FLOAT)
+                for i in range(5)
+            )
+        )  # (B, C, 1)
+        dropped = self._is("Or", self._overlaps(found), self._is("Equal", self._places, best))
+        after = self._is("And", alive, self._is("Not", dropped))
+        any_left = reduce(em, "ReduceMax", cast(em, after, _FLOAT), [0, 1, 2], keepdims=False)
+        half = em.constant(np.array(0.5, np.float32), "half")
+        return [self._is("Greater", any_left, half), after, best, is_some]
+
+    def _overlaps(self, found: _Sides) -> ir.Value:
+        """Return which boxes overlap those that were found by too much: (B, C, N)."""
+        em, others = self._em, self._others
+
+        def op(op_type: str, *inputs: ir.Value) -> ir.Value:
+            return em.op(op_type, *inputs, dtype=_FLOAT)
+
+        width = op("Sub", op("Min", found.right, others.right), op("Max", found.left, others.left))
+        height = op("Sub", op("Min", found.bottom, others.bottom), op("Max", found.top, others.top))
+        both = op("Mul", width, height)
+        whole = op("Sub", op("Add", found.area, others.area), both)
+        zero = em.constant(np.array(0, np.float32), "zero")
+        result = self._is("Greater", op("Div", both, whole), self._threshold)
+        for size in (width, height, both, found.area, others.area, whole):
+            result = self._is("And", result, self._is("Greater", size, zero))
+        return result
+
+
+def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
+    """Return batch, class and box of each round that found one: (n, 3), int64."""
+    attributes: dict[str, AttributeValue] = {"perm": [1, 2, 0, 3]}
+    chosen = em.op("Transpose", chosen, attributes=attributes)
+    marks = em.op("Transpose", cast(em, is_some, _INT64), attributes=attributes, hint="marks")
+    flat = em.constant([-1], "flat")
+    places = em.op("NonZero", marks, hint="places")  # (4, n)
+    rows = em.op("NonZero", em.op("Reshape", marks, flat), hint="rows")  # (1, n)
+    boxes = em.op("Gather", em.op("Reshape", chosen, flat), rows, hint="boxes")
+    first = em.op("Gather", places, em.constant([0, 1], "columns"), hint="batch_and_class")
+    listed = em.op("Concat", first, boxes, attributes={"axis": 0}, hint="listed")
+    return em.op("Transpose", listed, attributes={"perm": [1, 0]})
