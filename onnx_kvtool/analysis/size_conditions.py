@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 from onnx_kvtool.symbolic.sizes import names_in, normal
 
@@ -105,6 +105,10 @@ def merged_names(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> boo
 
 def unlike(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     """Whether sizes that have to be one are neither the same number nor the same name."""
+    try:
+        NodeView(node, opset)
+    except MalformedNode:  # which is refused for that
+        return False
     return any(
         one is not None and other is not None and _normal(one) != _normal(other)
         for one, other in _PAIRS[node.op_type](node, opset)
