@@ -19,7 +19,7 @@ _WIDE = (ir.DataType.INT64, ir.DataType.UINT64)
 _OF_64_BITS = ("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Mod")
 """Operators whose arithmetic needs numbers beyond int32; the names of its nodes begin so."""
 
-OF_THE_SOURCE = frozenset({"readers", "Constant", "Pad value", "Pad axes", "Squeeze"})
+OF_THE_SOURCE = frozenset({"readers", "Constant", "Pad value", "Pad axes", "Squeeze", "bytes"})
 """Forms that the nodes of the source are brought to as well."""
 
 
@@ -132,6 +132,18 @@ def _sizes(node: ir.Node, own: Collection[str]) -> Iterator[str]:
                 yield f"looks {dim} up"
 
 
+def _bytes(node: ir.Node, own: Collection[str]) -> Iterator[str]:
+    held = [value.const_value for value in node.inputs if value is not None]
+    held += [one.as_tensor() for one in node.attributes.values() if one.type == _TENSOR]
+    for tensor in held:
+        if not isinstance(tensor, ir.TensorProtoTensor) or tensor.raw.HasField("raw_data"):
+            continue
+        if not tensor.size or tensor.dtype in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
+            yield f"holds {tensor.dtype.name} of {tuple(tensor.shape)} as no bytes"
+
+
+_TENSOR = ir.AttributeType.TENSOR
+
 FORMS: dict[str, Callable[[ir.Node, Collection[str]], Iterator[str]]] = {
     "Where": _where,
     "int32": _int32,
@@ -141,6 +153,7 @@ FORMS: dict[str, Callable[[ir.Node, Collection[str]], Iterator[str]]] = {
     "Pad axes": _pad_axes,
     "Squeeze": _squeeze,
     "sizes": _sizes,
+    "bytes": _bytes,
 }
 """By the name of a form in the table of the page: what says where a node does not have it."""
 

@@ -17,6 +17,7 @@ from onnx_kvtool.analysis.element_conditions import (
     no_value,
     shape_of_values,
 )
+from onnx_kvtool.analysis.form_conditions import FORM_CONDITIONS
 from onnx_kvtool.analysis.size_conditions import (
     beyond,
     merged_names,
@@ -412,5 +413,6 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("uncounted-heads", _uncounted_heads),
         ("no-plain-4d", _no_plain_4d),
         ("no-kv-cache-update", _no_kv_cache_update),
+        *FORM_CONDITIONS,
     ],
 )

@@ -110,6 +110,9 @@ class Release:
         contrib: Operators that ONNX does not define, of `com.microsoft` or put into the default
             domain, that it imports; None where all are, or nothing is known.
         narrower: Those of which it knows less than the newest onnxruntime, by name.
+        types: Element types that it has, as they are called in lower case; None where nothing is
+            known.
+        plugins: Whether operators of custom domains can be added to it.
         notes: Remarks for people.
     """
 
@@ -130,6 +133,8 @@ class Release:
     static: str | None = None
     functions: bool = True
     narrower: Mapping[str, Known] = field(default_factory=dict)
+    types: frozenset[str] | None = None
+    plugins: bool = True
 
     @property
     def number(self) -> Number:
@@ -149,7 +154,7 @@ class Release:
             return True
         if domain in ("", "com.microsoft"):
             return op_type in known
-        return not is_onnxruntimes(domain)
+        return self.plugins and not is_onnxruntimes(domain)
 
     def __str__(self) -> str:
         return f"{self.runtime} {self.version}"

@@ -123,6 +123,8 @@ def _release(
         static=line.get("static"),
         functions=line.get("functions", True),
         narrower=_known(line, steps),
+        plugins=line.get("plugins", True),
+        types=frozenset(line["types"]) if "types" in line else None,
     )
 
 

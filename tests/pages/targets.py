@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from onnx_kvtool.rewrite.engine.expand import has_body
+from onnx_kvtool.rewrite.engine.remedies import REMEDIES
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.targets.release import Limit, Release
 from onnx_kvtool.targets.releases import releases
@@ -183,7 +184,7 @@ def _remedy(limit: Limit) -> str:
     """Return what becomes of a node that a limit strikes."""
     if limit.lower_opset:
         return f"chooses opset {limit.since - 1}"
-    ways = []
+    ways = ["writes another form"] if limit.when in REMEDIES else []
     rule = LOWERINGS.get(limit.operator)
     if rule is not None and rule.removes:
         ways.append(f"applies rule `{rule.name}`")

@@ -159,7 +159,8 @@ class Engine:
         except BaseException:
             em.discard()
             raise
-        em.fold(self.context.folder.integers, replacement.outputs)
+        if replacement.folds:
+            em.fold(self.context.folder.integers, replacement.outputs)
         emitted = replace_node(node, em, replacement)
         if self.faithful:
             copy_metadata(node, emitted)

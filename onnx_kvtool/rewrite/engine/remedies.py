@@ -11,6 +11,14 @@ import onnx_ir as ir
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import where
+from onnx_kvtool.rewrite.engine.other_forms import (
+    constant_scalar,
+    counted_axes,
+    padded,
+    recast,
+    set_indices_apart,
+    written_to_copy,
+)
 from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
@@ -102,9 +110,15 @@ Remedy = Callable[[ir.Node, Emitter, int], Replacement | None]
 
 REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "behind": ("set_apart", _set_apart),
+    "constant-indices": ("set_apart", set_indices_apart),
+    "in-place": ("copy", written_to_copy),
     "merged-names": ("reshape", _as_reshape),
+    "narrow-range": ("recast", recast),
+    "negative-axes": ("axes", counted_axes),
     "negative-indices": ("from_the_front", _from_the_front),
     "no-value": ("with_value", _with_value),
     "no-elements": ("fill_shape", _fill_shape),
+    "same-padding": ("pads", padded),
+    "scalar": ("constant", constant_scalar),
 }
 """What the report calls the remedy of a condition, and what emits it: None where it does not do."""

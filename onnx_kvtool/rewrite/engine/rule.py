@@ -93,10 +93,12 @@ class Replacement:
     Attributes:
         outputs: One value per output of the node; None for an output that nobody reads.
         via: The form that was chosen, where the rule has several.
+        folds: Whether a constant may take the place of a node whose result is known.
     """
 
     outputs: tuple[ir.Value | None, ...]
     via: str | None = None
+    folds: bool = True
 
 
 class RewriteRule(Protocol):

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.walk import contents, nodes, subgraphs
+from onnx_kvtool.core.walk import contents, graphs, nodes, subgraphs
 from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.dead import remove_dead
@@ -32,6 +32,7 @@ def keep_to_dialect(
     """Write what a lowered model holds in the portable dialect, in place; no result changes.
 
     - Constant holds `value`, whatever it held (a sparse tensor stays).
+    - A tensor without elements, or of floats of 16 bits, is held as raw bytes.
     - A node whose results nobody reads is removed, unless another domain may mean more by it than
       its results.
     - The value of Pad is a scalar where it is a constant of one element; Pad names no axes where
@@ -54,6 +55,11 @@ def keep_to_dialect(
         for node in listed:
             if node not in spared:
                 _write_value(node)
+                _write_bytes_of_attributes(node)
+    for _, graph in graphs(model):
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                value.const_value = _as_bytes(value.const_value)
     pure = not any(
         _means_more(node) and node.op_identifier() not in model.functions
         for function in model.functions.values()
@@ -102,6 +108,34 @@ def _write_value(node: ir.Node) -> None:
     if tensor is not None:
         del node.attributes[name]
         node.attributes["value"] = ir.AttrTensor("value", tensor)
+
+
+def _write_bytes_of_attributes(node: ir.Node) -> None:
+    for name, attribute in node.attributes.items():
+        if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+            tensor = attribute.as_tensor()
+            held = _as_bytes(tensor)
+            if held is not tensor:
+                node.attributes[name] = ir.AttrTensor(name, held, attribute.doc_string)
+
+
+def _as_bytes(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """Return a tensor that a file holds as raw bytes, where it may hold something else."""
+    if not isinstance(tensor, ir.TensorProtoTensor) or tensor.dtype == ir.DataType.STRING:
+        return tensor
+    if tensor.raw.HasField("raw_data") or (tensor.size and tensor.dtype not in _HALVES):
+        return tensor
+    return ir.Tensor(
+        tensor.numpy(),
+        dtype=tensor.dtype,
+        name=tensor.name,
+        doc_string=tensor.doc_string,
+        metadata_props=dict(tensor.metadata_props),
+    )
+
+
+_HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+"""Types whose patterns stand in fields for integers, where they are not raw bytes."""
 
 
 class _Pass:

@@ -42,7 +42,7 @@ def lower_quantize_linear(context: LoweringContext, node: ir.Node, em: Emitter) 
     quotient_type = _named(view, "precision") or scale.dtype
     _take("QuantizeLinear", quotient_type, _FLOATS, em.opset)
     layout = layout_of(em, view, x, scale)
-    if quotient_type == scale.dtype == x.dtype:
+    if context.keep_fused and quotient_type == scale.dtype == x.dtype:
         kept = _kept_quantize(em, view, stored)
         if kept is not None:
             return Replacement((kept,))

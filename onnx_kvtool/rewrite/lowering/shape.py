@@ -1,4 +1,4 @@
-"""Shape-15 with `start` and `end`, for opsets below 15."""
+"""Shape-15 with `start` and `end`, for opsets below 15, and Size for releases without it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 
-__all__ = ["lower_shape_15"]
+__all__ = ["lower_shape_15", "lower_size"]
 
 _END = 2**31 - 1
 """Beyond every rank; Slice clamps it."""
@@ -26,3 +26,9 @@ def lower_shape_15(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     shape = em.op("Shape", view.required("data"))
     part = em.op("Slice", shape, em.constant([start], "start"), em.constant([last], "end"))
     return Replacement((part,))
+
+
+def lower_size(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Emit ReduceProd(Shape(data)), which is 1 for a scalar: the product of nothing."""
+    shape = em.op("Shape", NodeView(node, context.opset_of(node)).required("data"))
+    return Replacement((em.op("ReduceProd", shape, attributes={"keepdims": 0}),))

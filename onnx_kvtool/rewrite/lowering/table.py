@@ -49,7 +49,7 @@ from onnx_kvtool.rewrite.lowering.rms_normalization import lower_rms_normalizati
 from onnx_kvtool.rewrite.lowering.roi_align import lower_roi_align_16
 from onnx_kvtool.rewrite.lowering.rotary_embedding import lower_rotary_embedding_23
 from onnx_kvtool.rewrite.lowering.scatter_reduction import lower_scatter_18
-from onnx_kvtool.rewrite.lowering.shape import lower_shape_15
+from onnx_kvtool.rewrite.lowering.shape import lower_shape_15, lower_size
 from onnx_kvtool.rewrite.lowering.softmax import lower_softmax_13
 from onnx_kvtool.rewrite.lowering.split import lower_split_18
 from onnx_kvtool.rewrite.lowering.squeeze import lower_squeeze_13, lower_unsqueeze_13
@@ -153,7 +153,10 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("OptionalHasElement", Lowering("optional", 18, lower_optional_has_element_18)),
         ("Pad", Lowering("pad", 19, lower_pad_19, reads=11)),
         ("Pow", Lowering("pow", 12, lower_pow_12)),
-        ("QuantizeLinear", Lowering("quantize_linear", 25, lower_quantize_linear, reads=13)),
+        (
+            "QuantizeLinear",
+            Lowering("quantize_linear", 25, lower_quantize_linear, removes=True, reads=13),
+        ),
         ("RMSNormalization", Lowering("rms_normalization", 23, lower_rms_normalization_23, True)),
         ("RNN", Lowering("recurrent", 14, lower_recurrent_14)),
         ("ReduceL2", Lowering("reduce", 18, lower_reduce_20, reads=18)),
@@ -171,8 +174,9 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("ScatterElements", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
         ("ScatterND", Lowering("scatter_reduction", 18, lower_scatter_18, reads=16)),
         ("Shape", Lowering("shape", 15, lower_shape_15)),
+        ("Size", Lowering("size", 1, lower_size, removes=True)),
         ("Softmax", Lowering("softmax", 13, lower_softmax_13)),
-        ("Split", Lowering("split", 18, lower_split_18, reads=13)),
+        ("Split", Lowering("split", 18, lower_split_18, removes=True, reads=13)),
         ("Squeeze", Lowering("squeeze", 13, lower_squeeze_13)),
         ("TensorScatter", Lowering("tensor_scatter", 24, lower_tensor_scatter_24, removes=True)),
         ("Trilu", Lowering("trilu", 14, lower_trilu_14)),

@@ -52,6 +52,10 @@ def test_fixtures_keep_to_the_dialect(opset: int, name: str) -> None:
 
 
 _BROKEN = {
+    "bytes": """
+        g (float[n, 3] x) => (float[m, 3] out) <float[0, 3] e = {}> {
+            [kvtool] out = Concat <axis = 0> (x, e)
+        }""",
     "Where": """
         g (bool[2,1,1] c, float[2,3,5] x, float[1,3,1] y) => (float[2,3,5] out) {
             [kvtool] out = Where (c, x, y)
@@ -196,3 +200,20 @@ def test_a_call_of_a_function_that_computes_alone_is_left_out_where_nobody_reads
         verify=False,
     )
     assert [node.outputs[0].name for node in impure.graph] == ["y", "dead"]
+
+
+def test_tensors_that_poor_readers_mistake_are_written_as_raw_bytes() -> None:
+    """Without elements no field would be set; patterns of 16 bits stand in one for integers."""
+    text = """<ir_version: 8, opset_import: ["": 18]>
+        g (float16[n, 3] x) => (float16[m, 3] y) <float16[2, 3] h, float16[0, 3] e>
+        { y = Concat <axis = 0> (x, h, e) }"""
+    source = onnx.parser.parse_model(text)
+    del source.graph.initializer[:]
+    patterns = [15360, 48128, 31744, 32768, 1, 0]  # 1, -1, infinity, -0, the least number, 0
+    for name, dims, held in (("h", [2, 3], patterns), ("e", [0, 3], [])):
+        source.graph.initializer.add(name=name, dims=dims, data_type=10, int32_data=held)
+    lowered, _ = lower(ir.from_proto(source), opset=13, verify=False)
+    tensors = {one.name: one for one in onnx.load_from_string(serialize(lowered)).graph.initializer}
+    assert all(one.HasField("raw_data") and not one.int32_data for one in tensors.values())
+    assert np.frombuffer(tensors["h"].raw_data, np.uint16).tolist() == patterns
+    assert list(tensors["e"].dims) == [0, 3]

@@ -1,0 +1,167 @@
+"""Conditions of `targets/runtimes.toml` that ask for attributes, axes, constants and readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.analysis.constants import Folder
+    from onnx_kvtool.targets.release import Limit
+
+__all__ = ["FORM_CONDITIONS"]
+
+
+def _in_place(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether others see what is written into the data, or an update can be lost.
+
+    Nobody else sees the result of the copy that stands before it. Indices are looked at one after
+    the other along their first axis: of a single index there is no such axis, and of updates that
+    one step combines with the data, one at each place is left.
+    """
+    view = NodeView(node, opset)
+    data, dims = view.required("data"), dims_of(view.required("indices"))
+    reduces = "reduction" in view.facts.attributes and view.string("reduction") != "none"
+    if (dims is not None and len(dims) == 1) or (reduces and (dims is None or len(dims) != 2)):
+        return True
+    return data.is_graph_output() or len(data.uses()) != 1 or not _is_fresh(data)
+
+
+def _is_fresh(value: ir.Value) -> bool:
+    """Return whether it is what a write gives, or a product with a constant that none else reads.
+
+    A Cast of such a product is one too; that to its own type may be left out by a runtime.
+    """
+    producer = value.producer()
+    if producer is None or not is_standard(producer):
+        return False
+    if producer.op_type == "Cast" and (given := producer.inputs[0]) is not None:
+        return (
+            given.dtype not in (None, value.dtype) and len(given.uses()) == 1 and _is_fresh(given)
+        )
+    if producer.op_type == "Mul" and (factor := producer.inputs[1]) is not None:
+        is_constant = factor.const_value is not None and not factor.is_graph_input()
+        return is_constant and dims_of(factor) == (1,) and len(factor.uses()) == 1
+    return producer.op_type == "ScatterND"
+
+
+def _constant_indices(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the second input is a constant of several dimensions, or of no elements."""
+    indices = node.inputs[1]
+    if indices is None:
+        return False
+    producer = indices.producer()
+    is_constant = producer is not None and producer.op_type == "Constant"
+    if not is_constant and (indices.const_value is None or indices.is_graph_input()):
+        return False
+    dims = dims_of(indices)
+    return dims is None or len(dims) > 1 or dims == (0,)
+
+
+def _same_padding(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether `auto_pad` is SAME, and a window has gaps or is smaller than its step."""
+    view = NodeView(node, opset)
+    if not view.string("auto_pad").startswith("SAME"):
+        return False
+    dilations = view.attribute("dilations") if "dilations" in view.facts.attributes else None
+    if any(step != 1 for step in _numbers(dilations)):
+        return True
+    strides = _numbers(view.attribute("strides"))
+    kernel: Sequence[Dim] = _numbers(view.attribute("kernel_shape"))
+    if not kernel:
+        kernel = (dims_of(node.inputs[1]) or ())[2:] if len(node.inputs) > 1 else ()
+    if all(step == 1 for step in strides):
+        return False
+    return len(kernel) != len(strides) or not all(
+        isinstance(size, int) and step <= size for step, size in zip(strides, kernel, strict=True)
+    )
+
+
+def _numbers(given: object) -> tuple[int, ...]:
+    return tuple(int(one) for one in given) if isinstance(given, list | tuple) else ()
+
+
+def _uneven(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether Split counts its outputs, and they may be of unequal sizes."""
+    view = NodeView(node, opset)
+    if "num_outputs" not in view.facts.attributes or view.input("split") is not None:
+        return False
+    dims, axis = dims_of(view.required("input")), view.integer("axis")
+    size = None if dims is None or not -len(dims) <= axis < len(dims) else dims[axis]
+    return not isinstance(size, int) or size % len(node.outputs) != 0
+
+
+def _negative_axes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether several axes are named, and one of them from the end."""
+    view = NodeView(node, opset)
+    if "axes" in view.facts.attributes:
+        axes = _numbers(view.attribute("axes"))
+    else:
+        given = view.input("axes")
+        known = folder.integers(given)
+        if given is not None and known is None:
+            dims = dims_of(given)
+            return dims is None or dims != (1,)
+        axes = () if known is None else tuple(int(axis) for axis in known.ravel())
+    return len(axes) > 1 and min(axes) < 0
+
+
+def _narrow_range(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether it gives int64, and something else than a Cast to it reads it."""
+    output = node.outputs[0]
+    if output.dtype is None or output.dtype.name != "INT64":
+        return output.dtype is None
+    return output.is_graph_output() or not all(
+        use.node.op_type == "Cast" and use.node.outputs[0].dtype == output.dtype
+        for use in output.uses()
+    )
+
+
+def _to_bytes(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the result is of uint8, or of an unknown type."""
+    given = node.outputs[0].dtype
+    return given is None or given.name == "UINT8"
+
+
+def _diagonal(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    return NodeView(node, opset).integer("k") != 0
+
+
+def _inner_axis(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the axis may be another one than the last."""
+    dims = dims_of(node.inputs[0])
+    axis = NodeView(node, opset).integer("axis")
+    return axis != -1 and (dims is None or axis % max(len(dims), 1) != len(dims) - 1)
+
+
+def _of_integers(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the first input is of integers, or of an unknown type."""
+    dtype = None if node.inputs[0] is None else node.inputs[0].dtype
+    return dtype is None or dtype.is_integer()
+
+
+def _scalar(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the first input, a shape, is known to be that of a scalar."""
+    return dims_of(node.inputs[0]) == (0,)
+
+
+FORM_CONDITIONS = (
+    ("in-place", _in_place),
+    ("constant-indices", _constant_indices),
+    ("same-padding", _same_padding),
+    ("uneven", _uneven),
+    ("negative-axes", _negative_axes),
+    ("narrow-range", _narrow_range),
+    ("to-bytes", _to_bytes),
+    ("diagonal", _diagonal),
+    ("inner-axis", _inner_axis),
+    ("of-integers", _of_integers),
+    ("scalar", _scalar),
+)
+"""Lines of `CONDITIONS` in `analysis/conditions.py`."""
