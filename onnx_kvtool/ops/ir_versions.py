@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-__all__ = ["FIRST_IR", "FUNCTIONS", "OVERLOADS"]
+__all__ = ["CONSTANTS", "FIRST_IR", "FUNCTIONS", "OVERLOADS"]
 
 _D = ir.DataType
 
@@ -19,6 +19,9 @@ FIRST_IR: Mapping[ir.DataType, int] = {
     **dict.fromkeys((_D.FLOAT6E2M3, _D.FLOAT6E3M2), 14),
 }
 """IR version that brought each element type; those that are missing are as old as ONNX itself."""
+
+CONSTANTS = 4
+"""IR version from which on an initializer need not be an input of its graph."""
 
 FUNCTIONS = 8
 """IR version that brought model-local functions."""

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import contents, graphs, tensors
-from onnx_kvtool.ops.ir_versions import FIRST_IR
+from onnx_kvtool.ops.ir_versions import CONSTANTS, FIRST_IR
 
 __all__ = [
     "forget_unused",
@@ -35,8 +35,8 @@ def ir_version_of(opset: int) -> int:
 def ir_version_for(model: ir.Model, opset: int, highest: int | None = None) -> int:
     """Return the IR version of a model that comes to an opset.
 
-    It never rises, and is not above the one that was released with the opset. Runtimes enforce it
-    apart from the opset.
+    It never rises, but for `stamp`, and is not above the one that was released with the opset.
+    Runtimes enforce it apart from the opset.
 
     Args:
         model: The model as it was.
@@ -87,6 +87,8 @@ def _forget(imports: dict[str, int], used: Collection[str], meant: Callable[[str
 def stamp(model: ir.Model, opset: int, ir_version: int, *, functions: bool = True) -> list[str]:
     """Write opset and IR version, and strip what the IR version lacks, in place.
 
+    Constants that are no inputs, as new ones are, raise the IR version to the one that has such.
+
     Args:
         model: The model.
         opset: Version of the default domain.
@@ -94,13 +96,21 @@ def stamp(model: ir.Model, opset: int, ir_version: int, *, functions: bool = Tru
         functions: Whether the nodes of functions are of that opset too; else they keep their own.
 
     Returns:
-        What was left out, for people.
+        What was left out or is not as asked, for people.
     """
     own = {key: dict(function.opset_imports) for key, function in model.functions.items()}
     set_versions(model, opset, ir_version)
     for key, imports in own.items() if not functions else ():
         model.functions[key].opset_imports.update(imports)
-    return strip(model)
+    if ir_version >= CONSTANTS or not any(map(_has_constants, model.graphs())):
+        return strip(model)
+    model.ir_version = CONSTANTS
+    note = f"IR version {CONSTANTS} instead of {ir_version}, which has no constants beside inputs"
+    return [note, *strip(model)]
+
+
+def _has_constants(graph: ir.Graph) -> bool:
+    return not all(value.is_graph_input() for value in graph.initializers.values())
 
 
 def set_versions(model: ir.Model, opset: int, ir_version: int) -> None:

@@ -75,3 +75,18 @@ def test_a_constant_of_such_a_type_is_refused() -> None:
     assert [r.code for r in refused.value.report.refused] == ["ir-version"]
     result, _ = lower(ir.from_proto(source), opset=19, verify=False)
     onnx.checker.check_model(ir.to_proto(result))
+
+
+@pytest.mark.parametrize(("opset", "declared"), [(7, 3), (8, 3), (9, 3), (9, 4)])
+def test_a_constant_beside_the_inputs_raises_an_ir_version_without_such(
+    opset: int, declared: int
+) -> None:
+    node = helper.make_node("Scale", ["x"], ["y"], scale=2.0)
+    ends = [value(name, T.FLOAT, [2, 3]) for name in "xy"]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    imports = [helper.make_opsetid("", opset)]
+    proto = helper.make_model(graph, opset_imports=imports, ir_version=declared)
+    result, report = lower(ir.from_proto(proto), opset=17, contrib="standard")
+    assert (result.ir_version, result.opset_imports[""]) == (4, opset)
+    assert [n.op_type for n in result.graph] == ["Mul"]
+    assert ("IR version 4 instead of 3" in " ".join(report.notes)) == (declared == 3)
