@@ -51,6 +51,7 @@ OF_SHAPES = frozenset(
         "mixed-sizes",
         "given-out",
         "beyond",
+        "vector-batches",
     }
 )
 """Conditions that ask for shapes which nobody else needs; a finished model is judged by them."""
@@ -139,6 +140,18 @@ def _absent(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     """Whether an input is left out, and the element type is not spared."""
     assert limit.operand is not None
     return NodeView(node, opset).input(limit.operand) is None and _type_of(node) not in limit.types
+
+
+def _present(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether an optional input is given."""
+    assert limit.operand is not None
+    return NodeView(node, opset).input(limit.operand) is not None
+
+
+def _vector_batches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether a vector is certainly multiplied by several matrices: new nodes have no shape yet."""
+    ranks = [len(dims) for value in node.inputs if (dims := dims_of(value)) is not None]
+    return len(ranks) == 2 and min(ranks) == 1 and max(ranks) > 2
 
 
 def _several_inputs(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
@@ -378,6 +391,8 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("other-element-type", _other_element_type),
         ("absent-bound", _absent_bound),
         ("absent", _absent),
+        ("present", _present),
+        ("vector-batches", _vector_batches),
         ("several-inputs", _several_inputs),
         ("behind", _behind),
         ("computed", _computed),

@@ -164,6 +164,22 @@ def half_extremes(op_type: str) -> onnx.ModelProto:
     return _model(nodes, shapes, ["Y", "Z"], 18, [first])
 
 
+def quotients() -> onnx.ModelProto:
+    """Return quotients of bytes whose highest bit is set, between Casts from and to float."""
+    constants = [
+        onnx.numpy_helper.from_array(np.float32(200), "high"),
+        onnx.numpy_helper.from_array(np.uint8(3), "three"),
+    ]
+    nodes = [
+        helper.make_node("Sign", ["X"], ["sign"]),
+        helper.make_node("Add", ["sign", "high"], ["number"]),
+        helper.make_node("Cast", ["number"], ["byte"], to=T.UINT8),
+        helper.make_node("Div", ["byte", "three"], ["quotient"], name="div"),
+        helper.make_node("Cast", ["quotient"], ["Y"], to=T.FLOAT),
+    ]
+    return _model(nodes, {"X": [H, D]}, ["Y"], 18, constants)
+
+
 def _model(
     nodes: list[onnx.NodeProto],
     shapes: Mapping[str, Sequence[int | str]],
@@ -234,6 +250,7 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "reduce-min-infinite": lambda: lost_infinity("ReduceMin", np.inf),
     "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),
     "empty-constant": empty_branch,
+    "div-unsigned": quotients,
 }
 """Limit -> model, whose native form a release with that limit refuses or computes wrongly."""
 

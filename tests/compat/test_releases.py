@@ -36,7 +36,11 @@ RELEASES: list[tuple[str, str | None]] = [
 ]
 
 
-LIMITED: list[tuple[str, str | None]] = [*RELEASES, ("onnxruntime", "1.19.2")]
+LIMITED: list[tuple[str, str | None]] = [
+    *RELEASES,
+    ("onnxruntime", "1.19.2"),
+    ("iree", "3.13.0"),
+]
 """Releases whose limits with a model in STRUCK are tried."""
 
 
