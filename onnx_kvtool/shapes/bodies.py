@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.walk import step_path
+from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
 
-__all__ = ["at", "body_graph", "malformed", "run_body"]
+__all__ = ["at", "body_graph", "malformed", "run_body", "run_foreign_bodies"]
 
 
 def body_graph(node: ir.Node, name: str) -> ir.Graph | None:
@@ -43,6 +44,25 @@ def run_body(
             value.type = run.knowledge.types.get(value)
     run.graph(graph, context.body(path))
     return {*graph.inputs, *list(run.values)[before:], *_defined(graph)}
+
+
+def run_foreign_bodies(run: Forward, node: ir.Node, place: Location, context: GraphContext) -> None:
+    """Go through the bodies of an operator of which nobody says what it hands them.
+
+    Types and ranks of their inputs are those that the file declares. Sizes are not: a name that
+    stands for another size in the graph around it would make these equal.
+    """
+    for name, graph in subgraphs(node):
+        for value in graph.inputs:
+            if value.type is not None:
+                run.knowledge.types[value] = value.type
+            if value.shape is not None:
+                lost = Lost(at(place, value), "body-input", "nothing says what a body is handed")
+                run.knowledge.shapes[value] = tuple(
+                    run.knowledge.unknown_size(value, axis, lost)
+                    for axis in range(len(value.shape))
+                )
+        run_body(run, graph, place, context, name)
 
 
 def _defined(graph: ir.Graph) -> set[ir.Value]:

@@ -17,6 +17,7 @@ from onnx_kvtool.ops.element_type import contradiction, dtype_name
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
+from onnx_kvtool.shapes.bodies import run_foreign_bodies
 from onnx_kvtool.shapes.control import CONTROL
 from onnx_kvtool.shapes.inferred_maps import InferredIndexMaps
 from onnx_kvtool.shapes.node_types import contrib_types, output_types
@@ -231,6 +232,8 @@ class Forward:
             return calls.call(self, node, function, context)
         if node.domain == "" and (flow := CONTROL.get(node.op_type)) is not None:
             return flow(self, node, place, context)
+        if node.domain != "" and node.attributes.data:
+            run_foreign_bodies(self, node, place, context)
         if not node.outputs:
             return []
         opset = context.opset if node.version is None else node.version

@@ -80,8 +80,6 @@ What no older operator says, whatever it costs:
   inputs or outputs are of a type that the opset lacks: these keep their types. Of bfloat16,
   `--element-type` changes them. Optionals below 15 likewise, and sequences that If, Loop or
   SequenceMap give below 13.
-- Gather, Div, Sub and Shape of unknown types stand in bodies of `ai.onnx.preview.FlexAttention`,
-  which is no operator of the default domain: it stays, and what it hands its bodies is not known.
 - Below 11, If whose branches give different shapes, sequences, and Unique of strings; at 9
   StringNormalizer.
 

@@ -90,3 +90,32 @@ def test_the_exit_code_of_infer_is_that_of_onnx() -> None:
         onnx.shape_inference.infer_shapes(ir.to_proto(model), strict_mode=True)
     _, report = kv.infer(model)
     assert report.failed and "FlexAttention requires rank-4" in report.conflicts[0].message
+
+
+def test_values_of_a_body_are_typed_by_what_its_inputs_declare() -> None:
+    """Sizes are not taken over: `S` is another size in the graph around the body."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 18, "ai.onnx.preview": 1]>
+        g (float[B, 2, S, 8] q, float[B, 2, T, 8] k) => (float[B, 2, S, 8] y) {
+            y = ai.onnx.preview.FlexAttention (q, k, k) <score_mod = body
+                (float[B, H, L, S] s) => (float[B, H, L, S] r) <int64 axis = {3}> {
+                sizes = Shape (s)
+                last = Gather (sizes, axis)
+                half = Neg (s)
+                r = Abs (half)
+            }>
+        }""")
+    inferred, _ = kv.infer(ir.from_proto(model))
+    (node,) = inferred.graph
+    found = {
+        value.name: value
+        for inner in node.attributes["score_mod"].as_graph()
+        for value in inner.outputs
+    }
+    assert [found[name].dtype for name in ("sizes", "last", "half")] == [
+        ir.DataType.INT64, ir.DataType.INT64, ir.DataType.FLOAT,
+    ]  # fmt: skip
+    assert found["half"].shape is not None
+    assert "S" not in str(found["half"].shape)
+    lowered, _ = kv.lower(ir.from_proto(model), opset=11, verify=False)
+    assert lowered.opset_imports[""] == 11
