@@ -10,6 +10,7 @@ with it as well.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,8 @@ class Host:
         self._inputs = {value.name: value for value in model.graph.input}
         outputs = {value.name for value in model.graph.output}
         presents = {
-            name: name.replace("past_key_values", "present")
-            if name.startswith("past_key_values")
+            name: re.sub(r"^past(_key_values)?\.", "present.", name)
+            if name.startswith("past")
             else f"updated_{name}"
             for name in self._inputs
         }

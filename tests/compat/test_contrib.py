@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnx_ir as ir
@@ -23,6 +23,7 @@ from onnx_kvtool.runtime.onnxruntime import Session
 from tests.compat.environments import run_in
 from tests.compat.makers import Maker, copied, fused, tool
 from tests.growing_models import Arrays, Conversation, Host
+from tests.hybrid_decoder import hybrid_decoder
 
 pytestmark = pytest.mark.compat
 
@@ -30,10 +31,22 @@ FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 GENAI = FIXTURES / "models" / "genai" / "genai_llama_fp32_cpu.onnx"
 GROWING = FIXTURES / "growing"
 
+
+def hybrid(dtype: Any) -> Maker:
+    """Return what writes a decoder of which one layer keeps a state instead of rows."""
+
+    def make(path: Path) -> None:
+        path.write_bytes(hybrid_decoder(dtype).SerializeToString())
+
+    return make
+
+
 DECODERS: dict[str, Maker] = {
     "genai": copied(GENAI),
     "genai float16": tool(GENAI, "float16"),
     "genai int4": tool(GENAI, "int4"),
+    "hybrid": hybrid(np.float32),
+    "hybrid float16": hybrid(np.float16),
     "gpt2 fused": fused(GROWING / "gpt2__optimum_op18.onnx", "gpt2"),
     "gpt_neox fused": fused(GROWING / "gpt_neox__optimum.onnx", "gpt_neox"),
     "llama fused": fused(GROWING / "llama__optimum.onnx", "gpt2"),

@@ -16,6 +16,7 @@ from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS, ContribAttention
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
 from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dims import dims_of
 
@@ -144,6 +145,8 @@ def _concat(node: ir.Node, opset: int) -> Iterator[Update]:
     new = next((v for v, b in zip(values, bases, strict=True) if b is not past), None)
     if new is None:
         return  # rolled, which is no update
+    if _is_convolved(node.outputs[0]):
+        return  # the positions that a convolution reaches back to
     whole = values[0] is past
     yield Update(
         node,
@@ -156,6 +159,20 @@ def _concat(node: ir.Node, opset: int) -> Iterator[Update]:
         reads=tuple(i for i, b in enumerate(bases) if b is past) if whole else (),
         copies="`Concat` makes a new tensor of the rows of both",
     )
+
+
+def _is_convolved(value: ir.Value, steps: int = 4) -> bool:
+    """Return whether a convolution reads a value, as it is or arranged or cast."""
+    for use in value.uses():
+        kinds = traits(use.node)
+        if use.idx != 0:
+            continue
+        if Trait.CONVOLVES in kinds:
+            return True
+        hands_on = steps > 0 and kinds.any(Trait.REARRANGES, Trait.CASTS)
+        if hands_on and _is_convolved(use.node.outputs[0], steps - 1):
+            return True
+    return False
 
 
 def _where(node: ir.Node, opset: int) -> Iterator[Update]:
