@@ -61,6 +61,7 @@ OLDER = (
         mode=(TEXT, "bilinear"),
         padding_mode=(TEXT, "zeros"),
     ),
+    facts("Inverse", "X:T", "Y:T", {"T": _REALS}),
     facts(
         "IsAllFinite",
         "input*:V",

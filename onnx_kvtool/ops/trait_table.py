@@ -205,6 +205,7 @@ _ONNXRUNTIME = (
     *_each("GatherBlockQuantized GroupQueryAttention MatMulIntegerToFloat", domain=DOMAIN),
     *_each("MatMulNBits MultiHeadAttention SparseAttention", domain=DOMAIN),
     *_each("Trilu", _T.MOVES, _T.KEEPS_SHAPE, domain=DOMAIN),
+    *_each("Inverse", _T.KEEPS_SHAPE, domain=DOMAIN),
     *_each("CDist ComplexMul ComplexMulConj ConvTransposeWithDynamicPads", domain=DOMAIN),
     *_each("CropAndResize ExpandDims GatherND GridSample", domain=DOMAIN),
     *_each("Affine ParametricSoftplus Scale ScaledTanh", _T.ELEMENTWISE),

@@ -26,6 +26,7 @@ from onnx_kvtool.rewrite.contrib.causal_conv import (
     varlen_causal_conv_with_state,
 )
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
+from onnx_kvtool.rewrite.contrib.inverse import inverse
 from onnx_kvtool.rewrite.contrib.linear_attention import linear_attention
 from onnx_kvtool.rewrite.contrib.mixture import (
     mixture_of_experts,
@@ -109,6 +110,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("HyperConnectionLowRankMix", branches.hyper_connection_low_rank_mix),
             ContribRule("HyperConnectionPostMix", branches.hyper_connection_post_mix),
             ContribRule("HyperConnectionPreMix", branches.hyper_connection_pre_mix),
+            ContribRule("Inverse", inverse),
             ContribRule("IsAllFinite", older.is_all_finite),
             ContribRule("LinearAttention", linear_attention),
             ContribRule("LinearAttentionGate", linear_attention_gate),

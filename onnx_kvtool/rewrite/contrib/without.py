@@ -23,7 +23,7 @@ _RECURRENT = (
     "keeps the state of a recurrence or a convolution, which has no rule, though onnxruntime has a "
     "kernel for CPUs"
 )
-_OLD = "was what exporters wrote while ONNX had no operator for it, and has no rule"
+_OLD = "is for internal use by its documentation, which says nothing of its mask"
 _DEVICE = "holds a program for one device"
 _COPY = "is put in by onnxruntime when it loads a model for several devices"
 _EXPERIMENTAL = (
@@ -55,7 +55,7 @@ _GROUPS = {
         "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),
-        _OLD: "Inverse MaxpoolWithMask",
+        _OLD: "MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",
     },

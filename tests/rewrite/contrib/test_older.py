@@ -187,6 +187,26 @@ def test_a_product_of_which_the_type_is_not_certain_is_refused() -> None:
     assert "uint16" in refusal("MatMulInteger16", {"A": a, "B": a})
 
 
+@some
+@given(
+    opset=OPSETS,
+    dtype=st.sampled_from([np.float32, np.float64, np.float16]),
+    size=st.sampled_from([1, 2, 3, 4, 7]),
+    batch=st.sampled_from([(), (5,), (2, 3), (0,)]),
+    known=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_inverse(
+    opset: int, dtype: Any, size: int, batch: tuple[int, ...], known: bool, seed: int
+) -> None:
+    # Rows in any order, so that rows are exchanged, and far from such that have no inverse.
+    draw = np.random.default_rng(seed)
+    near = np.eye(size)[draw.permutation(size)] * 4 + draw.uniform(-1, 1, (*batch, size, size)) / 2
+    dims: Any = None if known else {"X": [*"ABC"[: len(batch)], size, size]}
+    tolerance = 3e-2 if dtype == np.float16 else None
+    demand_same("Inverse", {"X": near.astype(dtype)}, at=opset, dims=dims, tolerance=tolerance)
+
+
 # Those without a kernel for CPUs: against the formula of the documentation
 
 
@@ -322,6 +342,14 @@ X = normal(2, 3)
             {"mode": "bicubic", "padding_mode": "border"},
             "`padding_mode`",
         ),
+        "a matrix that is too large": ("Inverse", {"X": np.eye(17)}, {}, "up to 16"),
+        "a matrix of an unknown size": (
+            "Inverse",
+            {"X": np.eye(3)},
+            {"dims": {"X": ["N", "N"]}},
+            "up to 16",
+        ),
+        "a matrix that is no square": ("Inverse", {"X": X}, {}, "a square"),
         "a normalized transform": ("Rfft", {"X": X}, {"normalized": 1}, "`normalized`"),
         "both sides of a transform": ("Rfft", {"X": X}, {"onesided": 0}, "`onesided`"),
         "more axes than there are": ("Rfft", {"X": X}, {"signal_ndim": 3}, "`signal_ndim`"),

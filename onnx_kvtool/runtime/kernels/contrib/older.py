@@ -27,6 +27,7 @@ __all__ = [
     "complex_mul_conj",
     "expand_dims",
     "gather_nd",
+    "inverse",
     "is_all_finite",
     "mat_mul_integer_16",
     "mul_integer",
@@ -93,6 +94,20 @@ def expand_dims(X: Array, axis: Array) -> tuple[Array]:
 def gather_nd(data: Array, indices: Array) -> tuple[Array]:
     """Return the slices that rows of int32 or int64 indices address; see GatherND of ONNX."""
     return standard_gather_nd(data, indices.astype(np.int64), batch_dims=0)
+
+
+def inverse(X: Array) -> tuple[Array]:
+    """Return the inverses of matrices (..., N, N).
+
+    Raises:
+        KernelError: If they are not square, or one has none; onnxruntime gives infinities.
+    """
+    if X.ndim < 2 or X.shape[-1] != X.shape[-2]:
+        raise KernelError(f"`X` has shape {X.shape}, expected square matrices")
+    try:
+        return (np.linalg.inv(X.astype(np.float64)).astype(X.dtype),)
+    except np.linalg.LinAlgError:
+        raise KernelError("a matrix of `X` has no inverse") from None
 
 
 def is_all_finite(*input: Array, isinf_only: int, isnan_only: int) -> tuple[Array]:

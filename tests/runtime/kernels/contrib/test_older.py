@@ -34,6 +34,8 @@ IMAGE, GRID = np.ones((1, 2, 3, 5), np.float32), np.zeros((1, 2, 2, 2), np.float
             "GridSample", {"X": IMAGE, "Grid": GRID}, {"mode": "linear"}, "`mode`",
         ),
         "both flags": ("IsAllFinite", {"x": X}, {"isinf_only": 1, "isnan_only": 1}, "both set"),
+        "a matrix that is no square": ("Inverse", {"X": X}, {}, "square"),
+        "a matrix without an inverse": ("Inverse", {"X": X[:, :2]}, {}, "no inverse"),
         "an uncertain type": ("MatMulInteger16", {"A": WIDE, "B": WIDE}, {}, "uint16"),
         "a normalized transform": ("Rfft", {"X": X}, {"normalized": 1}, "`normalized`"),
         "a transform of too many axes": ("Rfft", {"X": X}, {"signal_ndim": 3}, "`signal_ndim`"),
