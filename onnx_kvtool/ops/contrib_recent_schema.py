@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onnx_kvtool.ops.contrib_facts import (
     FLOAT,
+    FLOATS,
     HALVES,
     INTEGER,
     INTEGERS,
@@ -22,6 +23,11 @@ _SWIGLU = {
     "limit": (NUMBER, 0.0),
 }
 
+_BLOCKS = {
+    "accuracy_level": (INTEGER, 0),
+    "bits": (INTEGER, 4),
+    "block_size": (INTEGER, REQUIRED),
+}
 _BRANCHES = {"num_branches": (INTEGER, 0)}
 
 RECENT = (
@@ -39,6 +45,22 @@ RECENT = (
         "output:T gated_value_normed?:T",
         {"T": HALVES},
         epsilon=(NUMBER, 1e-5),
+    ),
+    facts(
+        "FusedMatMulActivation",
+        "A:T B:T",
+        "Y:T",
+        {"T": FLOATS},
+        activation=(TEXT, REQUIRED),
+        activation_alpha=NUMBER,
+        activation_axis=INTEGER,
+        activation_beta=NUMBER,
+        activation_gamma=NUMBER,
+        alpha=(NUMBER, 1.0),
+        transA=(INTEGER, 0),
+        transB=(INTEGER, 0),
+        transBatchA=(INTEGER, 0),
+        transBatchB=(INTEGER, 0),
     ),
     facts("GatedAdd", "X:T Y:T gate:T gate_weight?:T", "output:T", {"T": HALVES}),
     facts(
@@ -95,6 +117,30 @@ RECENT = (
         num_heads=INTEGER,
         rotary_embedding_dim=INTEGER,
         scale=NUMBER,
+    ),
+    facts(
+        "MatMulNBitsMlp",
+        "A:T1 skip?:T1 norm_scale?:T1 gate_B:T2 gate_scales:T1 gate_bias?:T1 up_B:T2 up_scales:T1 "
+        "up_bias?:T1",
+        "Y:T1 input_skip_bias_sum?:T1",
+        {"T1": HALVES, "T2": "tensor(uint8)"},
+        K=(INTEGER, REQUIRED),
+        N=(INTEGER, REQUIRED),
+        activation=(TEXT, REQUIRED),
+        epsilon=(NUMBER, 1e-5),
+        **_BLOCKS,
+    ),
+    facts(
+        "MatMulNBitsQkv",
+        "A:T1 skip?:T1 norm_scale:T1 q_B:T2 q_scales:T1 q_bias?:T1 k_B:T2 k_scales:T1 k_bias?:T1 "
+        "v_B:T2 v_scales:T1 v_bias?:T1",
+        "Q:T1 K:T1 V:T1 input_skip_bias_sum?:T1",
+        {"T1": HALVES, "T2": "tensor(uint8)"},
+        K=(INTEGER, REQUIRED),
+        Nkv=(INTEGER, REQUIRED),
+        Nq=(INTEGER, REQUIRED),
+        epsilon=(NUMBER, 1e-6),
+        **_BLOCKS,
     ),
     facts(
         "MoEGroupRouter",

@@ -250,7 +250,16 @@ CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
 """By domain and name: operators of `com.microsoft`, and those in the default domain."""
 
 
-BLOCKED = frozenset((DOMAIN, name) for name in ("GatherBlockQuantized", "MatMulNBits", "QMoE"))
+BLOCKED = frozenset(
+    (DOMAIN, name)
+    for name in (
+        "GatherBlockQuantized",
+        "MatMulNBits",
+        "MatMulNBitsMlp",
+        "MatMulNBitsQkv",
+        "QMoE",
+    )
+)
 """Operators on weights in blocks of codes: what they are in ONNX has a DequantizeLinear."""
 
 

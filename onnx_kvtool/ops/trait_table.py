@@ -190,6 +190,7 @@ _ONNXRUNTIME = (
     *_each("DequantizeLinear QuantizeLinear", _T.KEEPS_SHAPE, domain=DOMAIN),
     *_each("GatedAdd GatedRMSNorm MRotaryEmbedding ScaledSiLU", _T.KEEPS_SHAPE, domain=DOMAIN),
     *_each("BranchwiseRMSNorm HyperConnectionPostMix", _T.KEEPS_SHAPE, domain=DOMAIN),
+    *_each("FusedMatMulActivation MatMulNBitsMlp MatMulNBitsQkv", domain=DOMAIN),
     *_each("GemmaRotaryEmbedding MoEGroupRouter RouterGateUpProj", domain=DOMAIN),
     *_each("EngramGate HyperConnectionLowRankMix HyperConnectionPreMix SwiGLU", domain=DOMAIN),
     *_each("QLinearLeakyRelu QLinearSigmoid QLinearSoftmax", _T.KEEPS_SHAPE, domain=DOMAIN),

@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.engine.forms import cast
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["gather_block_quantized", "mat_mul_n_bits"]
+__all__ = ["block_product", "gather_block_quantized", "mat_mul_n_bits"]
 
 _D = ir.DataType
 
@@ -60,14 +60,58 @@ def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
         weights = op("Mul", centred, reshaped(em, scales, column))
         weights = reshaped(em, weights, (columns, blocks * block))
     else:
-        points = packed_zero_points(em, zero, bits, codes.dtype, (columns, blocks))
-        attributes = {"axis": 1, "block_size": block}
-        weights = op("DequantizeLinear", codes, scales, points, attributes=attributes)
+        weights = _dequantized(em, codes, scales, zero, (bits, block, columns, blocks))
     if blocks * block != width and order is None:
         weights = _columns(em, weights, width)
-    weights = op("Transpose", weights, attributes={"perm": [1, 0]})
-    result, bias = op("MatMul", a, weights), view.input("bias")
-    return only(result if bias is None else op("Add", result, bias))
+    return only(_product(op, a, weights, view.input("bias")))
+
+
+def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: int) -> ir.Value:
+    """Return one of several products of a node with weights in blocks, which have no zero points.
+
+    Args:
+        view: The node, which has `K`, `bits` and `block_size`.
+        em: Where to build.
+        a: (..., K).
+        name: What the names of the inputs begin with: `gate` of `gate_B`, `gate_scales` and so on.
+        columns: N.
+
+    Returns:
+        (..., N).
+    """
+    refuse_value(view, "bits", 2, 4, 8)
+    bits, width, block = (view.integer(part) for part in ("bits", "K", "block_size"))
+    if block < 1 or width < 1 or columns < 1:
+        raise Refusal("contrib-form", f"a size of `{view.node.op_type}` is below 1")
+    blocks = -(-width // block)
+    codes = packed_codes(em, view.required(f"{name}_B"), bits, (columns, blocks * block))
+    scales = reshaped(em, view.required(f"{name}_scales"), (columns, blocks))
+    weights = _dequantized(em, codes, scales, None, (bits, block, columns, blocks))
+    if blocks * block != width:
+        weights = _columns(em, weights, width)
+    return _product(Builder(em, known_type(a)), a, weights, view.input(f"{name}_bias"))
+
+
+def _dequantized(
+    em: Emitter,
+    codes: ir.Value,
+    scales: ir.Value,
+    zero: ir.Value | None,
+    sizes: tuple[int, int, int, int],
+) -> ir.Value:
+    """Return what codes stand for, (N, blocks * block), of sizes (bits, block, N, blocks)."""
+    bits, block, *shape = sizes
+    points = packed_zero_points(em, zero, bits, codes.dtype, (shape[0], shape[1]))
+    attributes = {"axis": 1, "block_size": block}
+    op = Builder(em, known_type(scales))
+    return op("DequantizeLinear", codes, scales, points, attributes=attributes)
+
+
+def _product(op: Builder, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
+    """Return the product with the transpose of weights (N, K), and the sum with a bias."""
+    turned = op("Transpose", weights, attributes={"perm": [1, 0]})
+    result = op("MatMul", a, turned)
+    return result if bias is None else op("Add", result, bias)
 
 
 def _reordered(

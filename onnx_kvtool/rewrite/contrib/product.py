@@ -8,12 +8,19 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.contrib.rule import Builder, only
+from onnx_kvtool.rewrite.contrib.rule import Builder, only, refuse_value
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["fused_conv", "fused_gemm", "fused_mat_mul", "nhwc_conv", "transpose_mat_mul"]
+__all__ = [
+    "fused_conv",
+    "fused_gemm",
+    "fused_mat_mul",
+    "fused_mat_mul_activation",
+    "nhwc_conv",
+    "transpose_mat_mul",
+]
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
     "Relu": (),
@@ -42,6 +49,17 @@ def fused_mat_mul(view: NodeView, em: Emitter) -> Replacement:
         for letter in "AB"
     )
     return _scaled_product(view, em, left, right)
+
+
+def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
+    """Write FusedMatMulActivation as what FusedMatMul is, and the activation.
+
+    Refuses activations along an axis.
+    """
+    refuse_value(view, "activation_axis", None)
+    (product,) = fused_mat_mul(view, em).outputs
+    assert product is not None
+    return only(_with_activation(view, em, product))
 
 
 def transpose_mat_mul(view: NodeView, em: Emitter) -> Replacement:
@@ -96,10 +114,7 @@ def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
     attributes = {name: view.attribute(name) for name in ("alpha", "beta", "transA", "transB")}
     inputs = (a, view.required("B"), view.input("C"))
     result = _op(em, a)("Gemm", *inputs, attributes=_given(attributes))
-    activation = view.attribute("activation")
-    names = _ACTIVATIONS.get(str(activation), ())
-    given = {name: view.attribute(f"activation_{name}") for name in names}
-    return only(_activated(view, em, result, activation, _given(given)))
+    return only(_with_activation(view, em, result))
 
 
 def fused_conv(view: NodeView, em: Emitter) -> Replacement:
@@ -138,6 +153,14 @@ def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
     weights = op("Transpose", w, attributes={"perm": [0, last, *range(1, last)]})
     result = op("Conv", front, weights, view.input("B"), attributes=attributes)
     return only(op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]}))
+
+
+def _with_activation(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:
+    """Return the activation of a node that has each of its numbers in an attribute."""
+    activation = view.attribute("activation")
+    names = _ACTIVATIONS.get(str(activation), ())
+    given = {name: view.attribute(f"activation_{name}") for name in names}
+    return _activated(view, em, x, activation, _given(given))
 
 
 def _activated(

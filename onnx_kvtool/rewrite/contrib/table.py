@@ -36,6 +36,7 @@ from onnx_kvtool.rewrite.contrib.multi_head_attention import (
     decoder_masked_multi_head_attention,
     multi_head_attention,
 )
+from onnx_kvtool.rewrite.contrib.n_bits_fusions import mat_mul_n_bits_mlp, mat_mul_n_bits_qkv
 from onnx_kvtool.rewrite.contrib.recurrent_gates import linear_attention_gate
 from onnx_kvtool.rewrite.contrib.relative_position import (
     gated_relative_position_bias,
@@ -97,6 +98,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("FusedGemm", product.fused_gemm),
             ContribRule("FusedMatMul", product.fused_mat_mul),
             ContribRule("GatedRelativePositionBias", gated_relative_position_bias),
+            ContribRule("FusedMatMulActivation", product.fused_mat_mul_activation),
             ContribRule("GatedAdd", gated.gated_add),
             ContribRule("GatedRMSNorm", gated.gated_rms_norm),
             ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized),
@@ -119,6 +121,8 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("MatMulInteger16", older.mat_mul_integer_16),
             ContribRule("MatMulIntegerToFloat", quantized_product.mat_mul_integer_to_float),
             ContribRule("MatMulNBits", block_quantized.mat_mul_n_bits),
+            ContribRule("MatMulNBitsMlp", mat_mul_n_bits_mlp),
+            ContribRule("MatMulNBitsQkv", mat_mul_n_bits_qkv),
             ContribRule("MoE", mixture_of_experts),
             ContribRule("MulInteger", older.mul_integer),
             ContribRule("MoEGroupRouter", moe_group_router),

@@ -140,6 +140,16 @@ def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], integer(columns)),)
 
 
+def n_bits_fusion(*names: str) -> ShapeRule:
+    """Return the rule of products of one input, whose columns attributes tell, and its sum."""
+
+    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
+        shape = site.shape(0)
+        return (*((*shape[:-1], integer(site.integer(name))) for name in names), shape)
+
+    return rule
+
+
 def fused_mat_mul(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """FusedMatMul: a MatMul of operands that are transposed first."""
     shapes = []
@@ -286,6 +296,7 @@ CONTRIB: Table[str, Contrib] = Table(
         ("FusedConv", Contrib(conv())),
         ("FusedGemm", Contrib(fused_gemm(1))),
         ("FusedMatMul", Contrib(fused_mat_mul)),
+        ("FusedMatMulActivation", Contrib(fused_mat_mul)),
         ("GatedRelativePositionBias", Contrib(gated_relative_position_bias)),
         ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
         ("GemmaRotaryEmbedding", Contrib(gemma_rotary_embedding, {0: (1,), 1: (3,)})),
@@ -297,6 +308,8 @@ CONTRIB: Table[str, Contrib] = Table(
         ("LinearAttentionGate", Contrib(like(0, 2))),
         ("MatMulBnb4", Contrib(mat_mul_bnb4)),
         ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),
+        ("MatMulNBitsMlp", Contrib(n_bits_fusion("N"))),
+        ("MatMulNBitsQkv", Contrib(n_bits_fusion("Nq", "Nkv", "Nkv"))),
         ("MatMulNBits", Contrib(mat_mul_nbits)),
         ("MoEGroupRouter", Contrib(moe_group_router, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT})),
         ("RouterGateUpProj", Contrib(router_gate_up_proj)),

@@ -34,6 +34,7 @@ from onnx_kvtool.runtime.kernels.contrib.fused import (
     bias_split_gelu,
     fused_conv,
     fused_gemm,
+    fused_mat_mul_activation,
     gemm_fast_gelu,
     transpose_mat_mul,
 )
@@ -54,6 +55,10 @@ from onnx_kvtool.runtime.kernels.contrib.mixture import mo_e, q_mo_e
 from onnx_kvtool.runtime.kernels.contrib.multi_head_attention import (
     decoder_masked_multi_head_attention,
     multi_head_attention,
+)
+from onnx_kvtool.runtime.kernels.contrib.n_bits_fusions import (
+    mat_mul_n_bits_mlp,
+    mat_mul_n_bits_qkv,
 )
 from onnx_kvtool.runtime.kernels.contrib.normalization import (
     layer_normalization,
@@ -158,6 +163,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "FusedGemm"), Kernel(1, fused_gemm)),
     ((DOMAIN, "FusedMatMul"), Kernel(1, fused_mat_mul)),
     ((DOMAIN, "GatedRelativePositionBias"), Kernel(1, gated_relative_position_bias)),
+    ((DOMAIN, "FusedMatMulActivation"), Kernel(1, fused_mat_mul_activation)),
     ((DOMAIN, "GatedAdd"), Kernel(1, gated_add)),
     ((DOMAIN, "GatedRMSNorm"), Kernel(1, gated_rms_norm)),
     ((DOMAIN, "GatherBlockQuantized"), Kernel(1, gather_block_quantized)),
@@ -180,6 +186,8 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "MatMulInteger16"), Kernel(1, mat_mul_integer_16)),
     ((DOMAIN, "MatMulIntegerToFloat"), Kernel(1, mat_mul_integer_to_float)),
     ((DOMAIN, "MatMulNBits"), Kernel(1, mat_mul_n_bits)),
+    ((DOMAIN, "MatMulNBitsMlp"), Kernel(1, mat_mul_n_bits_mlp)),
+    ((DOMAIN, "MatMulNBitsQkv"), Kernel(1, mat_mul_n_bits_qkv)),
     ((DOMAIN, "MoE"), Kernel(1, mo_e)),
     ((DOMAIN, "MulInteger"), Kernel(1, mul_integer)),
     ((DOMAIN, "MoEGroupRouter"), Kernel(1, mo_e_group_router)),

@@ -26,6 +26,7 @@ from onnx_kvtool.runtime.kernels.activation.smooth import (
     softsign_1,
 )
 from onnx_kvtool.runtime.kernels.contrib.fused_mat_mul import fused_mat_mul
+from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
 from onnx_kvtool.runtime.kernels.contrib.windows import Sliding, convolved
 from onnx_kvtool.runtime.kernels.elementwise.dropout import dropout_12
 from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
@@ -40,6 +41,7 @@ __all__ = [
     "bias_split_gelu",
     "fused_conv",
     "fused_gemm",
+    "fused_mat_mul_activation",
     "gemm_fast_gelu",
     "transpose_mat_mul",
 ]
@@ -86,6 +88,40 @@ def fused_gemm(
         KernelError: For another activation, and where `gemm_7` does.
     """
     (y,) = gemm_7(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    given = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
+    return (_activated(y, activation, {n: v for n, v in given.items() if v is not None}),)
+
+
+def fused_mat_mul_activation(
+    A: Array,
+    B: Array,
+    *,
+    activation: str,
+    activation_alpha: float | None,
+    activation_axis: int | None,
+    activation_beta: float | None,
+    activation_gamma: float | None,
+    alpha: float,
+    transA: int,
+    transB: int,
+    transBatchA: int,
+    transBatchB: int,
+) -> tuple[Array]:
+    """Return the activation of `fused_mat_mul`, as `fused_gemm` has it.
+
+    Raises:
+        KernelError: For another activation, one along an axis, and where `fused_mat_mul` does.
+    """
+    refuse_value("activation_axis", activation_axis, None)
+    (y,) = fused_mat_mul(
+        A,
+        B,
+        alpha=alpha,
+        transA=transA,
+        transB=transB,
+        transBatchA=transBatchA,
+        transBatchB=transBatchB,
+    )
     given = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
     return (_activated(y, activation, {n: v for n, v in given.items() if v is not None}),)
 
