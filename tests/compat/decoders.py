@@ -141,7 +141,8 @@ def source(decoder: str) -> bytes:
 def made(decoder: str, dims: Mapping[str, int] | None = None) -> bytes:
     """Return a decoder with fixed caches, and with `dims` of nothing but these sizes if may be.
 
-    Where `--static` refuses, as its mask grows with every step, the rest is left to `lower --dim`.
+    The length of a mask is left to `--static`, which makes it the capacity. Where it refuses, the
+    rest is left to `lower --dim`.
     """
     made = DECODERS[decoder]
     with tempfile.TemporaryDirectory() as directory:
@@ -151,9 +152,12 @@ def made(decoder: str, dims: Mapping[str, int] | None = None) -> bytes:
             return path.read_bytes()
         if dims is None:
             return serialize(kv.raise_(path, capacity=_CAPACITY, verify=False)[0])
-        graph = onnx.load(path).graph
-        own = {dim.dim_param for value in graph.input for dim in value.type.tensor_type.shape.dim}
-        given = {name: size for name, size in dims.items() if name in own}
+        own = {
+            value.name: value.type.tensor_type.shape.dim for value in onnx.load(path).graph.input
+        }
+        names = {dim.dim_param for dims in own.values() for dim in dims}
+        names -= {dim.dim_param for dim in own.get("attention_mask", [])[-1:]}
+        given = {name: size for name, size in dims.items() if name in names}
         try:
             model, _ = kv.raise_(path, capacity=_CAPACITY, dims=given, static=True, verify=False)
         except Refused:

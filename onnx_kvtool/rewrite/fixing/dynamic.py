@@ -23,6 +23,16 @@ from onnx_kvtool.symbolic.knowledge import Lost
 __all__ = ["dynamic_parts"]
 
 
+_UNKNOWN = "no `--dim` fixes it: declare its shape in the model, or export it without the node"
+_COUNTED = (
+    "no `--dim` fixes what a count of tokens says: `kvtool raise --static` of the growing decoder"
+    " writes masks as long as the capacity"
+)
+_RAISED = (
+    "no `--dim` fixes what a count of tokens says: a mask becomes as long as the capacity where no"
+    " `--dim` gives it a length"
+)
+
 _ENDS = ("starts", "ends")
 """What says how much a Slice cuts out."""
 
@@ -36,7 +46,7 @@ class _Behind:
 
 
 def dynamic_parts(
-    model: ir.Model, inference: Inference, *, growing: Collection[str] = ()
+    model: ir.Model, inference: Inference, *, growing: Collection[str] | None = None
 ) -> list[Diagnostic]:
     """Return what keeps a model from having fixed sizes throughout; empty where all are numbers.
 
@@ -46,10 +56,11 @@ def dynamic_parts(
     Args:
         model: The model, with everything folded that can be.
         inference: What is known of it.
-        growing: Names of sizes that differ from step to step, which no number can stand for.
+        growing: Names of sizes that differ from step to step, which no number can stand for, where
+            the model has just been raised.
     """
-    found = list(unfixed_inputs(model, growing))
-    found += _of_values(inference)
+    found = list(unfixed_inputs(model, growing or ()))
+    found += _of_values(model, inference, _COUNTED if growing is None else _RAISED)
     found += _of_branches(model)
     found += _of_other_types(inference)
     if not found:
@@ -58,8 +69,12 @@ def dynamic_parts(
     return found
 
 
-def _of_values(inference: Inference) -> Iterator[Diagnostic]:
-    """Yield the reasons for sizes that no `--dim` fixes, each once."""
+def _of_values(model: ir.Model, inference: Inference, counted_by: str) -> Iterator[Diagnostic]:
+    """Yield the reasons for sizes that no `--dim` fixes, each once.
+
+    `counted_by` is the remedy where an input that counts tokens is the reason.
+    """
+    counters = [f"`{value.name}`" for value in model.graph.inputs if _is_number(value)]
     reasons: dict[tuple[str, int | None, str | None, str], _Behind] = {}
     for unknown in inference.report.unknown:
         lost = unknown.lost
@@ -73,8 +88,13 @@ def _of_values(inference: Inference) -> Iterator[Diagnostic]:
         text = f"{lost.why}, so that the shape of `{first}` is not fixed"
         if len(behind.values) > 1:
             text += f", nor that of {counted(len(behind.values) - 1, 'other value')}"
-        help = "no `--dim` fixes it: declare its shape in the model, or export it without the node"
-        yield _static("dynamic-size", lost.location, text, help)
+        follows = any(name in lost.why for name in counters)
+        yield _static("dynamic-size", lost.location, text, counted_by if follows else _UNKNOWN)
+
+
+def _is_number(value: ir.Value) -> bool:
+    """Return whether an input is one integer, as what counts the tokens before a step."""
+    return value.dtype in SIZE_TYPES and dims_of(value) in ((), (1,))
 
 
 def _of_branches(model: ir.Model) -> Iterator[Diagnostic]:

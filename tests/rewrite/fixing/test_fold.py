@@ -354,6 +354,23 @@ def test_what_stays_dynamic_is_named(
     assert all(said in str(one) for one in found)
 
 
+@pytest.mark.parametrize(
+    ("growing", "said"), [(None, "raise --static"), (set(), "as long as the capacity where no")]
+)
+def test_what_a_count_of_tokens_says_has_a_remedy(growing: set[str] | None, said: str) -> None:
+    model = ir.from_proto(
+        onnx.parser.parse_model(
+            _HEAD
+            + """main (int64[1] past_length) => (int64[N] y) <int64 zero = {0}, int64 one = {1}> {
+            end = Squeeze (past_length)  y = Range (zero, end, one) }"""
+        )
+    )
+    fixed = fix_sizes(model, {})
+    assert fixed.inference is not None, fixed.refused
+    (found,) = dynamic_parts(model, fixed.inference, growing=growing)
+    assert said in (found.help or "")
+
+
 @pytest.mark.parametrize("dims", [{}, {"B": 2, "S": 3}], ids=["no sizes", "sizes"])
 def test_a_function_of_another_opset_keeps_it_where_the_model_does(dims: dict[str, int]) -> None:
     text = """<ir_version: 8, opset_import: ["" : 17, "me" : 1]>
