@@ -94,8 +94,8 @@ What could be written if more were known before the model runs:
   a number of channels, scatters with a reduction of an index that the model does not declare; the
   cases of onnx declare them.
 - ConvTranspose below 11 with `output_shape`, of an input whose sizes the model does not declare.
-- DFT below 11 along an axis that is known at run time alone: the shapes of the results differ.
-  At 9 the number of TopK, where the size of the axis is not known either.
+- At 9 TopK of a number that is known at run time alone, where the size of the axis is not known
+  either.
 
 What could be written, and is not:
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -24,10 +24,10 @@ def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
 
     input (..., N, ..., C) -> (..., ..., N * C) x matrix (N * C, K * 2) -> (..., K, ..., 2)
 
-    An axis that is known at run time only takes one If per axis.
+    An axis that is known at run time only takes one If per axis. Below 11, where both branches have
+    to give equal shapes, the transform is cut out of both, with as many components throughout.
 
-    Refuses an unknown rank; below 11 an axis that is known at run time only, where the transform
-    has another length than the signal; below 17 also a length or a number of components that is
+    Refuses an unknown rank; below 17 also a length or a number of components that is
     not known, one that makes the matrix too large, and element types other than float32 and
     float64.
     """
@@ -54,13 +54,9 @@ def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     halved = inverse and onesided and length is None
     places = [p for p in range(len(dims) - 1) if not (halved and dims[p] == 1)]
     if not em.branches and (onesided or length is not None):
-        raise Refusal(
-            "dynamic-input",
-            "the axis of DFT is known at run time only, and so is the shape of the result, which "
-            "an If cannot give before opset 11",
-            help="make the axis constant",
-            lowest_opset=11,
-        )
+        marks = axis_marks(em, view.required("axis"), len(dims))
+        matrices = {p: _matrix(context, data, dims, p, length, inverse, onesided) for p in places}
+        return Replacement((_cut(em, marks, data, matrices, len(dims)),))
     form = None if onesided or length is not None else (*dims[:-1], 2)
     return Replacement((_chosen(em, view.required("axis"), len(dims), places, transform, form),))
 
@@ -87,6 +83,46 @@ def _chosen(
 
 def _at(transform: Callable[[int], ir.Value], place: int, otherwise: ir.Value) -> ir.Value:
     return transform(place)
+
+
+def _cut(
+    em: Emitter,
+    marks: ir.Value,
+    data: ir.Value,
+    matrices: Mapping[int, NDArray[np.float64]],
+    rank: int,
+) -> ir.Value:
+    """Return the transform along the axis that is marked, of which the length changes.
+
+    Along every axis the transform is made of what the axes before gave: that is the signal still,
+    unless one of them was meant. All have the components that the signal or the result has more of.
+    """
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    parts, components = next((m.shape[1], m.shape[3]) for m in matrices.values())
+
+    def with_parts(value: ir.Value, given: int, wanted: int) -> ir.Value:
+        if given == wanted:
+            return value
+        if given < wanted:  # what is added is cut off again, and means nothing
+            both, attributes = [value, value], {"axis": rank - 1}
+            return em.op("Concat", *both, attributes=attributes, dtype=dtype, hint="widened")
+        first = em.constant(list(range(wanted)), "components")
+        return em.op("Gather", value, first, attributes={"axis": rank - 1}, dtype=dtype)
+
+    most = max(parts, components)
+    result = with_parts(data, parts, most)
+    if result is not data:
+        result.shape = ir.Shape([*(dims_of(data) or ())[:-1], most])
+    for place, matrix in matrices.items():
+
+        def transform(
+            value: ir.Value, place: int = place, matrix: NDArray[np.float64] = matrix
+        ) -> ir.Value:
+            product = _product(em, with_parts(value, most, parts), rank, place, matrix)
+            return with_parts(product, components, most)
+
+        result = switch(em, marks, place, result, transform, size=matrix.shape[2])
+    return with_parts(result, most, components)
 
 
 def _axis(context: LoweringContext, view: NodeView, rank: int) -> int | None:

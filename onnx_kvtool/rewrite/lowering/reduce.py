@@ -195,7 +195,7 @@ def _at_run_time(
             lambda value, attributes=attributes: em.op(  # type: ignore[misc]
                 op, value, attributes=attributes, dtype=dtype
             ),
-            is_reduced=True,
+            size=1,
         )
     if noop and op in _OF_ONE:  # there may have been no axis, and more than once is as once
         reduced = em.op(_OF_ONE[op], reduced, dtype=dtype)

@@ -51,7 +51,7 @@ def switch(
     value: ir.Value,
     apply: Callable[[ir.Value], ir.Value],
     *,
-    is_reduced: bool = False,
+    size: int | None = None,
 ) -> ir.Value:
     """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If.
 
@@ -64,11 +64,11 @@ def switch(
         axis: The axis.
         value: The value.
         apply: What is done with it; the other sizes stay.
-        is_reduced: Whether the size of the axis is 1 then; else it stays.
+        size: The size of the axis then; None where it stays what it is.
     """
     dtype = value.dtype or ir.DataType.UNDEFINED
     if not em.branches:
-        return _cut_out(em, marks, axis, value, apply(value), is_reduced)
+        return _cut_out(em, marks, axis, value, apply(value), size)
     mark = em.op("Gather", marks, em.constant(axis, "axis"))
     chosen = cast(em, mark, ir.DataType.BOOL)
     marked = em.nested(lambda: [apply(value)], hint="marked")
@@ -81,7 +81,12 @@ def switch(
 
 
 def _cut_out(
-    em: Emitter, marks: ir.Value, axis: int, value: ir.Value, other: ir.Value, is_reduced: bool
+    em: Emitter,
+    marks: ir.Value,
+    axis: int,
+    value: ir.Value,
+    other: ir.Value,
+    size: int | None,
 ) -> ir.Value:
     """Return `other` if `axis` is marked, else `value`: rows of one behind the other."""
     dtype = value.dtype or ir.DataType.UNDEFINED
@@ -94,12 +99,14 @@ def _cut_out(
         count = em.op("Slice", em.op("Shape", value), place, after, hint="count")
     mark = em.op("Gather", marks, place, hint="mark")
     start = em.op("Mul", mark, count, hint="start")
-    length = mark if is_reduced else start
+    length = start if size is None else mark
+    if size not in (None, 1):
+        length = em.op("Mul", mark, em.constant([size or 0], "size"), hint="length")
     both = em.op("Concat", value, other, attributes={"axis": axis}, dtype=dtype, hint="both")
     end = em.op("Add", count, length, hint="end")
     result = em.op("Slice", both, start, end, place, dtype=dtype, hint="chosen")
     if dims is not None:
         result.shape = ir.Shape(
-            [None if i == axis and is_reduced else d for i, d in enumerate(dims)]
+            [None if i == axis and size is not None else d for i, d in enumerate(dims)]
         )
     return result

@@ -17,7 +17,7 @@ def _parts(values: np.ndarray) -> np.ndarray:
 
 @part(6)
 @pytest.mark.parametrize("constant", [True, False], ids=["constant", "at run time"])
-@pytest.mark.parametrize("target", [11, 17])
+@pytest.mark.parametrize("target", [9, 10, 11, 17])
 @pytest.mark.parametrize("length", [None, 3, 7])
 @pytest.mark.parametrize("axis", [0, 1, -2])
 @pytest.mark.parametrize("form", ["complex", "real", "onesided", "inverse", "half"])

@@ -13,7 +13,7 @@ from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.runtime import onnxruntime
 from tests.grids import part
-from tests.rewrite.lowering.single import check, one_node, refusal
+from tests.rewrite.lowering.single import check, one_node
 
 _RNG = np.random.default_rng(59)
 _DATA = _RNG.normal(size=(2, 3, 5)).astype(np.float32)
@@ -111,14 +111,3 @@ def test_a_transform_of_the_same_length_is_cut_out(axis: int) -> None:
     found = np.fft.fft(data[..., 0] + 1j * data[..., 1], axis=place)
     expected = np.stack([found.real, found.imag], -1).astype(np.float32)
     check(model, inputs, 10, [expected], rtol=1e-5)
-
-
-@pytest.mark.parametrize("form", [{"onesided": 1}, {"dft_length": np.array(3)}], ids=str)
-def test_a_transform_of_another_length_is_refused(form: Any) -> None:
-    data = np.zeros((2, 4, 5, 1), np.float32)
-    length = form.pop("dft_length", None)
-    inputs = {"input": data, "dft_length": length, "axis": np.array(0)}
-    constants = [] if length is None else ["dft_length"]
-    model = one_node("DFT", inputs, [np.float32], opset=20, constants=constants, **form)
-    found = refusal(model, 10)
-    assert (found.code, found.lowest_opset) == ("dynamic-input", 11)
