@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import onnx_ir.convenience as ir_convenience
 
+from onnx_kvtool.analysis.control_conditions import open_scan, unlike_branches, unlike_ranks
 from onnx_kvtool.analysis.element_conditions import (
     given_out,
     mixed_sizes,
     negative_indices,
     no_value,
+    off_zero,
     shape_of_values,
 )
 from onnx_kvtool.analysis.form_conditions import FORM_CONDITIONS
@@ -23,7 +25,6 @@ from onnx_kvtool.analysis.size_conditions import (
     merged_names,
     undivided,
     unlike,
-    unlike_branches,
 )
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.attention import Attention
@@ -409,6 +410,9 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("merged-names", merged_names),
         ("unlike", unlike),
         ("unlike-branches", unlike_branches),
+        ("unlike-ranks", unlike_ranks),
+        ("open-scan", open_scan),
+        ("off-zero", off_zero),
         ("mixed-sizes", mixed_sizes),
         ("given-out", given_out),
         ("negative-indices", negative_indices),

@@ -24,6 +24,7 @@ __all__ = [
     "mixed_sizes",
     "negative_indices",
     "no_value",
+    "off_zero",
     "shape_of_values",
 ]
 
@@ -165,3 +166,13 @@ def _turns(node: ir.Node) -> bool:
 def no_value(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     """Whether ConstantOfShape leaves its value, and with it the element type, to the default."""
     return "value" not in node.attributes
+
+
+def off_zero(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the operand of the limit, a zero point, is another number than 0, or no constant."""
+    assert limit.operand is not None
+    value = NodeView(node, opset).input(limit.operand)
+    if value is None:
+        return False
+    tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
+    return tensor is None or bool(tensor.numpy().any())

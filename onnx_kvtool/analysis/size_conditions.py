@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dims import Dim, dims_of
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.release import Limit
 
-__all__ = ["beyond", "merged_names", "undivided", "unlike", "unlike_branches"]
+__all__ = ["beyond", "differ", "merged_names", "undivided", "unlike"]
 
 _TO_THE_END = (1 << 31) - 1
 """A bound of Slice that no size reaches, as exporters write it."""
@@ -110,13 +109,15 @@ def unlike(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     except MalformedNode:  # which is refused for that
         return False
     return any(
-        one is not None and other is not None and _normal(one) != _normal(other)
+        one is not None and other is not None and differ(one, other)
         for one, other in _PAIRS[node.op_type](node, opset)
     )
 
 
-def _normal(dim: int | str) -> int | str:
-    return normal(dim) if isinstance(dim, str) else dim
+def differ(one: int | str, other: int | str) -> bool:
+    """Return whether two sizes are neither the same number nor called the same."""
+    a, b = (normal(dim) if isinstance(dim, str) else dim for dim in (one, other))
+    return a != b
 
 
 def _of_concat(node: ir.Node, opset: int) -> Iterator[Pair]:
@@ -192,22 +193,6 @@ _PAIRS = {
     "ScatterElements": _of_scatter_elements,
 }
 """What yields the sizes of an operator that have to be one."""
-
-
-def unlike_branches(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    """Whether the branches of an If give shapes that are not called the same."""
-    branches = [graph.outputs for _, graph in subgraphs(node)]
-    if len(branches) != 2:
-        return False
-    for one, other in zip(*branches, strict=False):
-        a, b = dims_of(one), dims_of(other)
-        if a is None or b is None:
-            continue
-        if len(a) != len(b) or any(
-            x is None or y is None or _normal(x) != _normal(y) for x, y in zip(a, b, strict=True)
-        ):
-            return True
-    return False
 
 
 def beyond(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:

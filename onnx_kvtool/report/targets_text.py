@@ -88,3 +88,5 @@ def _wholes(release: Release) -> Iterator[Line]:
     if constants:
         names = (f"{one.operator}.{one.operand}" for one in constants)
         yield Line(f"{release} takes as constants only", ", ".join(names))
+    if release.types:
+        yield Line(f"{release} takes values of these types only", ", ".join(sorted(release.types)))

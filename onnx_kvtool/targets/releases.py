@@ -51,15 +51,20 @@ def _limit(line: Mapping[str, Any]) -> Limit:
 
 def _whole(line: Mapping[str, Any], key: str, operator: str, reason: str) -> Limit:
     """Return the limit that a release does not compute an operator at all."""
-    source = f"onnx's backend cases in {line['runtime']} {line['version']}"
-    name, evidence = f"{key}-{operator}", _evidence(line)
+    source, name, evidence = _source(line), f"{key}-{operator}", _evidence(line)
     return Limit(name, operator, "always", 0, False, (), (), reason, evidence, source, listed=True)
+
+
+def _source(line: Mapping[str, Any]) -> str:
+    """Return where it was seen what a release does not compute."""
+    if _evidence(line) == "documented":
+        return str(line["source"])
+    return f"onnx's backend cases in {line['runtime']} {line['version']}"
 
 
 def _constant(line: Mapping[str, Any], entry: str) -> Limit:
     """Return the limit that a release takes an input of an operator only if it is a constant."""
     operator, _, operand = entry.partition(".")
-    source = f"onnx's backend cases in {line['runtime']} {line['version']}"
     reason = f"takes {operator} with a constant `{operand}` only"
     return Limit(
         name=f"constants-{entry}",
@@ -71,7 +76,7 @@ def _constant(line: Mapping[str, Any], entry: str) -> Limit:
         values=(),
         reason=reason,
         evidence=_evidence(line),
-        source=source,
+        source=_source(line),
         help="fix the dimensions that it is computed from with `--dim`, or export it as a constant",
         operand=operand,
         listed=True,

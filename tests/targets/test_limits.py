@@ -14,6 +14,7 @@ from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases
 from tests.grids import each
 from tests.targets import tinygrad_cases
+from tests.targets.documented_cases import DOCUMENTED_CASES
 from tests.targets.size_cases import SIZE_CASES
 
 HEAD = '<ir_version: 8, opset_import: ["": {opset}]>'
@@ -146,6 +147,7 @@ CASES: list[Case] = [
         "g (float[2, 3] x, int64[4] p) => (float[a, b] z) { z = Pad (x, p) }",
         "g (float[2, 3] x) => (float[4, 5] z) <int64[4] p = {1, 1, 1, 1}> { z = Pad (x, p) }",
     ),
+    *DOCUMENTED_CASES,
     *((name, "tract", 18, struck, free) for name, struck, free in SIZE_CASES),
     (
         "mat-mul-constant-batches",

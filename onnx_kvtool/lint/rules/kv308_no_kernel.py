@@ -21,9 +21,10 @@ class NoKernel(TargetRule):
     ## What it does
 
     With `--target`, looks for nodes that the release cannot run: operators that it has no kernel
-    for at the opset of the model, or not for the element type of the node, and operators of
-    onnxruntime (`com.microsoft`) that it does not import, or without an input or an attribute. An
-    element type that is not known is no finding. Types of TensorScatter in onnxruntime are
+    for at the opset of the model, or not for the element type of the node, values of a type that
+    it does not take, and operators of onnxruntime (`com.microsoft`) that it does not import, or
+    without an input or an attribute. An element type that is not known is no finding. Types of
+    TensorScatter in onnxruntime are
     [KV302](KV302.md).
 
     ## Why is this bad?
@@ -61,6 +62,7 @@ class NoKernel(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Ask the data on the release."""
+        from onnx_kvtool.analysis.foreign_types import foreign_types
         from onnx_kvtool.lint.facts.release import (
             dtype_word,
             limited,
@@ -81,6 +83,12 @@ class NoKernel(TargetRule):
                 site.location(),
                 f"{runtime_words(target)} {limit.reason}{suffix}",
                 help=f"lower the model for this release: {lowering_command(target)}",
+            )
+        for place, why in foreign_types(context.model, target.release):
+            yield self.found(
+                place,
+                f"{runtime_words(target)} {why}",
+                help="export the model with another type",
             )
         for place, why in strangers(context, target):
             yield self.found(

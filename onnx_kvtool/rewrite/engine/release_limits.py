@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Literal
 
 import onnx_ir as ir
@@ -16,11 +15,12 @@ from onnx_kvtool.analysis.conditions import (
     stranger,
 )
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.foreign_types import foreign_types
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.walk import graphs, nodes
+from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.contrib_schema import BLOCKED
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
@@ -151,39 +151,22 @@ class ReleaseLimits:
 
     def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
         """Return what the release must not be given of a finished model, at `opset`."""
-        return [*self._of_other_types(model), *self._struck_nodes(model, opset)]
-
-    def _of_other_types(self, model: ir.Model) -> Iterator[Diagnostic]:
-        """Yield an error for the first value of each element type that the release lacks."""
-        known, seen = self.release.types, set[ir.DataType]()
-        if known is None:
-            return
-        for path, graph in graphs(model):
-            inner = [output for node in graph for output in node.outputs]
-            values = (*graph.inputs, *graph.initializers.values(), *inner)
-            made = ((_cast_to(output), output) for output in inner)
-            for dtype, value in (*((value.dtype, value) for value in values), *made):
-                if dtype is None or dtype == ir.DataType.UNDEFINED or dtype in seen:
-                    continue
-                if dtype.name.lower() in known:
-                    continue
-                seen.add(dtype)
-                text = f"{self.release} has no {dtype.name}, the type of `{value.name}`"
-                yield Diagnostic("target-limit", "error", Location(path, value=value.name), text)
-
-    def _struck_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
         folder = Folder()
         found = (
             (path, index, node, self.problem(node, opset, folder, "finished"))
             for path, index, node in nodes(model)
             if node.domain == "" and node.op_type in self.operators
         )
-        return [
+        struck = [
             Diagnostic(
                 problem.code, "error", Location.of(path, node, index), problem.text, problem.help
             )
             for path, index, node, problem in found
             if problem is not None
+        ]
+        return struck + [
+            Diagnostic("target-limit", "error", place, f"{self.release} {why}")
+            for place, why in foreign_types(model, self.release)
         ]
 
     def strangers(self, model: ir.Model) -> list[Diagnostic]:
@@ -205,12 +188,3 @@ class ReleaseLimits:
             for path, index, node in nodes(model)
             if (why := stranger(node, node.version or source, self.release, local)) is not None
         ]
-
-
-def _cast_to(output: ir.Value) -> ir.DataType | None:
-    """Return the type that a Cast says it gives; None for any other node."""
-    node = output.producer()
-    if node is None or node.op_type != "Cast" or node.domain not in DEFAULT_DOMAINS:
-        return None
-    to = node.attributes.get("to")
-    return None if to is None or to.is_ref() else ir.DataType(to.as_int())
