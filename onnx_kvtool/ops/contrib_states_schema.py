@@ -24,6 +24,21 @@ STATES = (
         state_window=(INTEGER, 0),
     ),
     facts(
+        "GatedDeltaNet",
+        "query:T key?:T value?:T cu_seqlens?:TI decay?:TG beta?:TG initial_state?:TS a_log?:TS "
+        "dt_bias?:TS capture_count?:TI state_update_active?:TI",
+        "output:T final_state?:TS state_update?:TS",
+        {"T": HALVES, "TS": FLOAT, "TG": HALVES, "TI": "tensor(int32)"},
+        beta_activation=(TEXT, "none"),
+        chunk_size=(INTEGER, 64),
+        gate_activation=(TEXT, "none"),
+        gate_lower_bound=(NUMBER, -5.0),
+        qk_l2_norm=(INTEGER, 0),
+        scale=(NUMBER, 0.0),
+        state_update_capacity=(INTEGER, 0),
+        update_rule=(TEXT, "gated_delta"),
+    ),
+    facts(
         "LinearAttention",
         "query:T key:T value:T past_state?:S decay?:T beta?:T",
         "output:T present_state:S",

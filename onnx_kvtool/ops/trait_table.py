@@ -215,7 +215,7 @@ _ONNXRUNTIME = (
     *_each("IsAllFinite MatMulInteger16 MulInteger Pad Range Rfft", domain=DOMAIN),
     *_each("TorchEmbedding UnfoldTensor Unique", domain=DOMAIN),
     *_each("CausalConvWithState LinearAttention LinearAttentionGate", domain=DOMAIN),
-    *_each("VarlenCausalConvWithState", domain=DOMAIN),
+    *_each("GatedDeltaNet VarlenCausalConvWithState", domain=DOMAIN),
 )
 
 TRAITS: Table[tuple[str, str], Traits] = Table(

@@ -55,7 +55,8 @@ def linear_attention(view: NodeView, em: Emitter) -> Replacement:
         heads,
         is_one=how.is_one,
     )  # fmt: skip
-    output = cast(em, how.back(found.output), query.dtype or _D.UNDEFINED)
+    width = states * heads.queries * heads.value_size
+    output = cast(em, how.back(found.output, [width]), query.dtype or _D.UNDEFINED)
     if not is_read(view, 1):
         return Replacement((output, None)[: len(view.node.outputs)])
     declared = view.node.outputs[1].dtype if given is None else given.dtype
@@ -88,15 +89,19 @@ class Arranged:
         em: Where to build.
         heads: The sizes.
         is_one: Whether there is one token.
+        is_packed: Whether those of several sequences lie behind each other: (N, ...).
     """
 
     em: Emitter
     heads: Heads
     is_one: bool
+    is_packed: bool = False
 
     def rows(self, value: ir.Value, tail: list[int]) -> ir.Value:
-        """Return (B, T, ...), float32, as (T, B, *tail), or of one token as (B, *tail)."""
+        """Return tokens, float32, as (T, B, *tail), (N, 1, *tail), or of one as (B, *tail)."""
         op = Builder(self.em, _D.FLOAT)
+        if self.is_packed:
+            return op("Reshape", value, self.em.constant([0, 1, *tail], "shape"))
         if self.is_one:
             return op("Reshape", value, self.em.constant([0, *tail], "shape"))
         apart = op("Reshape", value, self.em.constant([0, 0, *tail], "shape"))
@@ -123,18 +128,19 @@ class Arranged:
     def _repeated(self, rows: ir.Value, have: int, need: int) -> ir.Value:
         if have == need:
             return rows
-        shape = self.em.constant([0, 0, have, self.heads.key_size], "shape")
+        lead = [0] if self.is_packed else [0, 0]
+        shape = self.em.constant([*lead, have, self.heads.key_size], "shape")
         apart = self.em.op("Reshape", rows, shape, dtype=_D.FLOAT)
         return repeated(self.em, apart, have, need // have)
 
-    def back(self, output: ir.Value) -> ir.Value:
-        """Return what was read as (B, T, KV * G * E)."""
-        op, heads = Builder(self.em, _D.FLOAT), self.heads
-        width = heads.states * heads.queries * heads.value_size
-        if self.is_one:
-            return op("Reshape", output, self.em.constant([0, 1, width], "shape"))
-        turned = op("Transpose", output, attributes={"perm": [1, 0, 2, 3, 4]}, hint="by_sequence")
-        return op("Reshape", turned, self.em.constant([0, 0, width], "shape"))
+    def back(self, output: ir.Value, tail: list[int]) -> ir.Value:
+        """Return what was read as (B, T, *tail), or (N, *tail), each token KV * G * E elements."""
+        op = Builder(self.em, _D.FLOAT)
+        lead = [0] if self.is_packed else [0, 1] if self.is_one else [0, 0]
+        if not self.is_packed and not self.is_one:
+            order = {"perm": [1, 0, 2, 3, 4]}
+            output = op("Transpose", output, attributes=order, hint="by_sequence")
+        return op("Reshape", output, self.em.constant([*lead, *tail], "shape"))
 
 
 def _heads(

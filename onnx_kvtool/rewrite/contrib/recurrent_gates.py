@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.contrib.rule import Builder, is_read
+from onnx_kvtool.rewrite.contrib.heads import known_size
+from onnx_kvtool.rewrite.contrib.rule import Builder, is_read, refuse_value
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
-__all__ = ["linear_attention_gate"]
+__all__ = ["delta_decay", "delta_rate", "linear_attention_gate"]
 
 _FLOAT = ir.DataType.FLOAT
 
@@ -39,3 +41,48 @@ def _by_head(em: Emitter, given: ir.Value) -> ir.Value:
     if dims is not None and len(dims) == 1:
         return given
     return em.op("Reshape", given, em.constant([-1], "shape"), dtype=_FLOAT)
+
+
+def delta_decay(view: NodeView, em: Emitter, decay: ir.Value, tail: list[int]) -> ir.Value:
+    """Return the logarithm by which the state of a GatedDeltaNet decays, float32.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        decay: (..., KV) or (..., KV, D).
+        tail: What comes behind the tokens: KV, or KV and D.
+
+    Raises:
+        Refusal: If the activation is unknown, or `a_log` or `dt_bias` absent.
+    """
+    how = view.string("gate_activation")
+    refuse_value(view, "gate_activation", "none", "softplus", "qwen", "sigmoid", "kda")
+    wide, op = cast(em, decay, _FLOAT), Builder(em, _FLOAT)
+    if how == "none":
+        return wide
+    power, bias = view.input("a_log"), view.input("dt_bias")
+    if power is None or bias is None:
+        name = "a_log" if power is None else "dt_bias"
+        raise Refusal("contrib-form", f"`{name}` of `GatedDeltaNet` is absent, which `{how}` needs")
+    own = known_size(bias, 0, "the size of `dt_bias`")
+    if len(dims_of(bias) or ()) > 1 or own != tail[0]:
+        bias = op("Reshape", bias, em.constant(tail, "shape"), hint="bias")
+    elif len(tail) > 1:
+        bias = op("Reshape", bias, em.constant([-1, 1], "column"), hint="bias")
+    factor = op("Exp", power)
+    if len(tail) > 1:
+        factor = op("Reshape", factor, em.constant([-1, 1], "column"), hint="factor")
+    biased = op("Add", wide, bias, hint="biased")
+    if how in ("softplus", "qwen"):
+        return op("Mul", op("Neg", factor), op("Softplus", biased), hint="decay")
+    bound = em.constant(np.array(view.attribute("gate_lower_bound"), np.float32), "bound")
+    return op("Mul", op("Sigmoid", op("Mul", biased, factor)), bound, hint="decay")
+
+
+def delta_rate(view: NodeView, em: Emitter, beta: ir.Value) -> ir.Value:
+    """Return how much a GatedDeltaNet writes of a difference, float32: (..., KV)."""
+    refuse_value(view, "beta_activation", "none", "sigmoid")
+    wide = cast(em, beta, _FLOAT)
+    if view.string("beta_activation") == "none":
+        return wide
+    return em.op("Sigmoid", wide, dtype=_FLOAT, hint="beta")

@@ -25,6 +25,7 @@ from onnx_kvtool.rewrite.contrib.causal_conv import (
     causal_conv_with_state,
     varlen_causal_conv_with_state,
 )
+from onnx_kvtool.rewrite.contrib.gated_delta_net import gated_delta_net
 from onnx_kvtool.rewrite.contrib.group_query_attention import group_query_attention
 from onnx_kvtool.rewrite.contrib.inverse import inverse
 from onnx_kvtool.rewrite.contrib.linear_attention import linear_attention
@@ -100,6 +101,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("GatedRelativePositionBias", gated_relative_position_bias),
             ContribRule("FusedMatMulActivation", product.fused_mat_mul_activation),
             ContribRule("GatedAdd", gated.gated_add),
+            ContribRule("GatedDeltaNet", gated_delta_net),
             ContribRule("GatedRMSNorm", gated.gated_rms_norm),
             ContribRule("GatherBlockQuantized", block_quantized.gather_block_quantized),
             ContribRule("GatherND", renamed.gather_nd),

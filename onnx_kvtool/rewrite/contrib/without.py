@@ -50,7 +50,7 @@ _GROUPS = {
         _TEXT: "BifurcationDetector DynamicTimeWarping MurmurHash3 NGramHashMapping "
         "NGramRepeatBlock SpeculativePrefixCommit Tokenizer VarlenNGramHashMapping "
         "WordConvEmbedding",
-        _RECURRENT: "AttnLSTM DynamicQuantizeLSTM GatedDeltaNet",
+        _RECURRENT: "AttnLSTM DynamicQuantizeLSTM",
         "keeps the state of a recurrence for tokens that may be taken back, on GPUs alone": (
             "ConvStateReplay GatedDeltaNetStateReplay Mamba2Verify"
         ),

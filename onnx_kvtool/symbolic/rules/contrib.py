@@ -26,6 +26,7 @@ from onnx_kvtool.symbolic.rules.contrib_attention import (
 )
 from onnx_kvtool.symbolic.rules.contrib_states import (
     causal_conv_with_state,
+    gated_delta_net,
     linear_attention,
     varlen_causal_conv_with_state,
 )
@@ -298,6 +299,10 @@ CONTRIB: Table[str, Contrib] = Table(
         ("FusedMatMul", Contrib(fused_mat_mul)),
         ("FusedMatMulActivation", Contrib(fused_mat_mul)),
         ("GatedRelativePositionBias", Contrib(gated_relative_position_bias)),
+        (
+            "GatedDeltaNet",
+            Contrib(gated_delta_net, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
+        ),
         ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
         ("GemmaRotaryEmbedding", Contrib(gemma_rotary_embedding, {0: (1,), 1: (3,)})),
         ("GemmFastGelu", Contrib(mat_mul(1))),

@@ -9,7 +9,12 @@ from onnx_kvtool.symbolic.expression import integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
 from onnx_kvtool.symbolic.sizes import Shape
 
-__all__ = ["causal_conv_with_state", "linear_attention", "varlen_causal_conv_with_state"]
+__all__ = [
+    "causal_conv_with_state",
+    "gated_delta_net",
+    "linear_attention",
+    "varlen_causal_conv_with_state",
+]
 
 
 def causal_conv_with_state(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -25,6 +30,26 @@ def causal_conv_with_state(site: ShapeSite) -> Sequence[Shape | Unknown]:
     if site.integer("channels_last"):
         return (shape, (shape[0], rows, *shape[2:]))
     return (shape, (*shape[:2], rows))
+
+
+def gated_delta_net(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """GatedDeltaNet: rows of the heads of values, and a state for each sequence."""
+    query, state, bounds = site.shape(0), site.given(6), site.given(3)
+    value = site.given(2)
+    held = None if state is None else site.shape_of(state)
+    if held is not None and len(held) != 4:
+        raise Unknown("malformed", "initial_state is not of rank 4")
+    if value is None:
+        if held is None:
+            raise Unknown("malformed", "packed heads without initial_state")
+        row: Shape = (*query[:-1], held[1], held[2])
+    else:
+        row = site.shape_of(value)
+    if held is None:
+        count = site.shape_of(bounds)[0] - integer(1) if bounds is not None else query[0]
+        held = (count, *row[-2:], query[-1])
+    unknown = Unknown("no-rule", "what is captured is read on GPUs alone")
+    return (row, held, unknown)
 
 
 def linear_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import RunFailed
 from tests.grids import search
-from tests.rewrite.contrib.single import Array, Dims, demand_same, normal, refusal
+from tests.rewrite.contrib.single import Array, Dims, demand_same, normal, refusal, standard
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
 pytestmark = needs_onnxruntime
@@ -317,3 +317,152 @@ def test_weights_of_each_token_are_refused() -> None:
     }
     said = refusal("VarlenCausalConvWithState", inputs, ("y", "final"))
     assert "`kernel_delta`" in said
+
+
+def delta_net(
+    rule: str,
+    lying: str = "bounds",
+    *,
+    is_wide: bool = False,
+    gate: str = "none",
+    bias: str = "heads",
+    is_packed: bool = False,
+    has_state: bool = True,
+    dtype: Any = np.float32,
+    gates: Any = None,
+    heads: tuple[int, int] = (3, 6),
+    length: int = 4,
+) -> dict[str, Array | None]:
+    """Return inputs of GatedDeltaNet, tokens on one axis or on two."""
+    asking, states, size, width = *heads, 4, 5
+    bounds = {"bounds": (0, 2, 7), "empty": (0, 0, 7)}.get(lying)
+    batch = 2
+    lead = (bounds[-1],) if bounds else (batch * length,) if lying == "flat" else (batch, length)
+    query = normal(*lead, asking, size, dtype=dtype)
+    key = (normal(*lead, asking, size, seed=5) / 2).astype(dtype)
+    value = normal(*lead, states, width, dtype=dtype)
+    decay = -np.abs(normal(*lead, states, *([size] if is_wide else [])))
+    bias_shape = {"heads": (states,), "elements": (states, size), "flat": (states * size,)}
+    is_gated = gate != "none"
+    inputs: dict[str, Array | None] = {
+        "query": query,
+        "key": key,
+        "value": value,
+        "bounds": None if bounds is None else np.array(bounds, np.int32),
+        "decay": decay.astype(gates or dtype) if "gated" in rule else None,
+        "beta": np.abs(normal(*lead, states) / 3).astype(gates or dtype)
+        if "delta" in rule
+        else None,
+        "state": normal(batch, states, width, size) if has_state else None,
+        "a_log": normal(states) if is_gated else None,
+        "dt_bias": normal(*bias_shape[bias]) if is_gated else None,
+    }
+    if is_packed:
+        rows = [part.reshape(*lead, -1) for part in (query, key, value)]
+        inputs |= {"query": np.concatenate(rows, axis=-1), "key": None, "value": None}
+    return inputs
+
+
+@some
+@given(
+    opset=OPSETS,
+    dtypes=st.sampled_from(
+        [(np.float32, np.float32), (np.float16, np.float16), (np.float16, np.float32)]
+    ),
+    rule=st.sampled_from(["linear", "gated", "delta", "gated_delta"]),
+    lying=st.sampled_from(["bounds", "empty", "flat", "apart"]),
+    gate=st.sampled_from(["none", "softplus", "qwen", "sigmoid", "kda"]),
+    wide=st.sampled_from([None, "heads", "elements", "flat"]),
+    beta=st.sampled_from(["none", "sigmoid"]),
+    is_unit=st.booleans(),
+    is_packed=st.booleans(),
+    has_state=st.booleans(),
+    scale=st.sampled_from([0.0, 0.3]),
+    length=st.sampled_from([1, 4]),
+    heads=st.sampled_from([(3, 6), (3, 3)]),
+    is_symbolic=st.booleans(),
+)
+def test_gated_delta_net(
+    opset: int,
+    dtypes: Any,
+    rule: str,
+    lying: str,
+    gate: str,
+    wide: str | None,
+    beta: str,
+    is_unit: bool,
+    is_packed: bool,
+    has_state: bool,
+    scale: float,
+    length: int,
+    heads: tuple[int, int],
+    is_symbolic: bool,
+) -> None:
+    has_state = has_state or is_packed or lying == "flat"
+    inputs = delta_net(
+        rule,
+        lying,
+        is_wide=wide is not None,
+        gate=gate,
+        bias=wide if wide and "gated" in rule else "heads",
+        is_packed=is_packed,
+        has_state=has_state,
+        dtype=dtypes[0],
+        gates=dtypes[1],
+        heads=heads,
+        length=length,
+    )
+    dims: dict[str, Dims] = {}
+    for name, array in inputs.items():
+        if array is None or name in ("a_log", "dt_bias"):
+            continue
+        lead = {"state": ["batch"], "bounds": ["bounds"]}.get(
+            name, ["batch", "length"] if lying == "apart" else ["tokens"]
+        )
+        dims[name] = [*lead, *array.shape[len(lead) :]]
+    demand_same(
+        "GatedDeltaNet",
+        inputs,
+        ("y", "final"),
+        at=opset,
+        dims=dims if is_symbolic else None,
+        update_rule=rule,
+        gate_activation=gate,
+        gate_lower_bound=-3.0,
+        beta_activation=beta,
+        qk_l2_norm=int(is_unit),
+        scale=scale,
+    )
+
+
+DELTA_NETS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "another rule": ({}, {"update_rule": "fast"}, "`update_rule`"),
+    "another gate": ({}, {"gate_activation": "relu"}, "`gate_activation`"),
+    "another activation of the rate": ({}, {"beta_activation": "relu"}, "`beta_activation`"),
+    "a gate without its numbers": ({}, {"gate_activation": "softplus"}, "`a_log`"),
+    "no decay": ({"decay": None}, {}, "`decay`"),
+    "nothing that says where sequences lie": (
+        {"bounds": None, "state": None}, {}, "`cu_seqlens` or `initial_state`"
+    ),
+    "heads that do not divide each other": (
+        {"query": normal(7, 4, 4), "key": normal(7, 4, 4)}, {}, "4 heads of queries"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DELTA_NETS)
+def test_a_delta_net_is_refused(name: str) -> None:
+    changes, attributes, words = DELTA_NETS[name]
+    inputs = delta_net("gated_delta") | changes
+    assert words in refusal("GatedDeltaNet", inputs, ("y", "final"), **attributes)
+    with pytest.raises(RunFailed):
+        ours("GatedDeltaNet", inputs, ("y", "final"), **attributes)
+
+
+def test_captured_transitions_are_refused_where_somebody_reads_them() -> None:
+    inputs = delta_net("gated_delta")
+    inputs |= {"a_log": None, "dt_bias": None, "count": np.array([1, 2], np.int32)}
+    said = refusal("GatedDeltaNet", inputs, ("y", "final", "update"), state_update_capacity=3)
+    assert "`state_update_capacity` is `3`" in said
+    _, outcome = standard("GatedDeltaNet", inputs, ("y", "final"), state_update_capacity=3)
+    assert not outcome.refused

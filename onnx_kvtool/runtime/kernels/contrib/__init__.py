@@ -45,6 +45,7 @@ from onnx_kvtool.runtime.kernels.contrib.gated import (
     scaled_si_lu,
     swi_glu,
 )
+from onnx_kvtool.runtime.kernels.contrib.gated_delta_net import gated_delta_net
 from onnx_kvtool.runtime.kernels.contrib.gather_block_quantized import gather_block_quantized
 from onnx_kvtool.runtime.kernels.contrib.gelu import bias_gelu, fast_gelu, gelu, quick_gelu
 from onnx_kvtool.runtime.kernels.contrib.grid_sample import grid_sample
@@ -165,6 +166,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "GatedRelativePositionBias"), Kernel(1, gated_relative_position_bias)),
     ((DOMAIN, "FusedMatMulActivation"), Kernel(1, fused_mat_mul_activation)),
     ((DOMAIN, "GatedAdd"), Kernel(1, gated_add)),
+    ((DOMAIN, "GatedDeltaNet"), Kernel(1, gated_delta_net)),
     ((DOMAIN, "GatedRMSNorm"), Kernel(1, gated_rms_norm)),
     ((DOMAIN, "GatherBlockQuantized"), Kernel(1, gather_block_quantized)),
     ((DOMAIN, "GatherND"), Kernel(1, gather_nd)),
