@@ -15,6 +15,7 @@ from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.release import runtime_words
 from onnx_kvtool.lint.facts.strangers import STRANGERS
 from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
+from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import (
     DOMAINS,
@@ -205,14 +206,15 @@ def _stranger(sites: list[Site], context: Context) -> Misuse:
     first, op = sites[0], sites[0].node.op_type
     others = [t for t in context.targets if t.release.runtime != "onnxruntime"]
     refused = f"; {runtime_words(others[0])} does not run it" if others else ""
+    remedy = "export the model without that optimisation"
+    if contrib_facts("", op) is not None:
+        remedy = "write it with operators of ONNX: `kvtool lower --contrib standard`"
     return Misuse(
         "unknown-operator",
         first.location(),
         f"`{op}` is no operator of ONNX at opset {first.opset}: {STRANGERS[op]}{refused}"
         + _more(sites),
-        "export the model without that optimisation"
-        if others
-        else "use the model with onnxruntime only, or export it without that optimisation",
+        remedy if others else f"use the model with onnxruntime only, or {remedy}",
         None if others else "info",
     )
 
