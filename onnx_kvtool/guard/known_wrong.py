@@ -10,6 +10,7 @@ from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.fault import Fault
+from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.targets.target import find_target
 
 __all__ = ["FAULT", "known_wrong"]
@@ -25,6 +26,8 @@ FAULT = Fault(
 _NONPAD_LIMITS = frozenset({"attention-nonpad-ignored", "attention-causal-nonpad"})
 """What `targets/runtimes.toml` says of releases that mask Attention by valid lengths wrongly."""
 
+_SPARSE = "use_sparse_mixer"
+
 _NONPAD_KV_SEQLEN = 6
 """Position of `nonpad_kv_seqlen` among the inputs of Attention-24."""
 
@@ -34,13 +37,16 @@ def known_wrong(version: str, model: bytes) -> str | None:
 
     Which releases mask Attention by `nonpad_kv_seqlen` wrongly stands in `targets/runtimes.toml`.
     And 1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they
-    run it; 1.29 refuses to load it, and earlier releases do as well.
+    run it; 1.29 refuses to load it, and earlier releases do as well. All releases forget
+    `use_sparse_mixer` of MoE and QMoE on a CPU.
 
     Args:
         version: Version of onnxruntime.
         model: The serialised model; not looked at for releases that are right. One that is no
             model at all is left to the runtime to complain about.
     """
+    if _SPARSE.encode() in model and _mixes_sparsely(model):
+        return f"it forgets `{_SPARSE}` of experts on a CPU"
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or (release := (int(numbers[1]), int(numbers[2]))) >= (1, 29):
         return None
@@ -56,6 +62,20 @@ def known_wrong(version: str, model: bytes) -> str | None:
     if release >= (1, 25) and scatters and _has_strings(proto):
         return "releases 1.25 to 1.28 corrupt memory when TensorScatter moves strings"
     return None
+
+
+def _mixes_sparsely(model: bytes) -> bool:
+    """Return whether experts are chosen by the sparse mixer."""
+    try:
+        proto = onnx.ModelProto.FromString(model)
+    except DecodeError:
+        return False
+    return any(
+        attribute.name == _SPARSE and attribute.i == 1
+        for node in every_node(proto)
+        if node.domain == DOMAIN and node.op_type in ("MoE", "QMoE")
+        for attribute in node.attribute
+    )
 
 
 def _has_nonpad_kv_seqlen(node: onnx.NodeProto) -> bool:

@@ -408,6 +408,18 @@ LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1]>'
         pytest.param("1.28.0", STRINGS, True, id="strings that 1.28 dies of"),
         pytest.param("1.29.0", STRINGS, False, id="strings that 1.29 refuses by itself"),
         pytest.param("1.28.0", UPDATE, False, id="no strings"),
+        *(
+            pytest.param(
+                "1.32.0",
+                '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> '
+                "g (float[T, H] x, float[T, E] r, float[E, I, H] a, float[E, H, I] b) => "
+                "(float[T, H] y) "
+                f"{{ y = com.microsoft.MoE <k = 2, use_sparse_mixer = {sparse}> (x, r, a, , b) }}",
+                bool(sparse),
+                id=f"a sparse mixer, {sparse}",
+            )
+            for sparse in (0, 1)
+        ),
         pytest.param(
             "1.28.0",
             "g (int64[B, S] i, int64[B, L] u) => (string[B, S] y)"

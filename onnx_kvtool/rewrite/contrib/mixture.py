@@ -1,27 +1,21 @@
-"""MoE and QMoE of `com.microsoft`: MatMul over all experts, or over those that were chosen."""
+"""MoE and QMoE of `com.microsoft`: which experts a token chooses, and how they are weighted."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.contrib.expert_weights import Slots, width_of
-from onnx_kvtool.rewrite.contrib.heads import dim_of, known_size
-from onnx_kvtool.rewrite.contrib.packed import known_type, reshaped
+from onnx_kvtool.rewrite.contrib.expert_weights import width_of
+from onnx_kvtool.rewrite.contrib.experts import Experts, number
 from onnx_kvtool.rewrite.contrib.rule import Builder, only, refuse_input, refuse_value
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.rewrite.engine.forms import cast, reduce, where
 from onnx_kvtool.rewrite.engine.rule import Refusal, Replacement
-from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["mixture_of_experts", "quantized_mixture_of_experts"]
 
 _D = ir.DataType
-_GATED = ("swiglu", "geglu")
 _ELSEWHERE = tuple(f"fc{n}_{what}" for n in (1, 2) for what in (
     "global_scale", "act_scale", "act_block_scale"
 ))  # fmt: skip
@@ -39,13 +33,17 @@ def mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
 
     Forms of which onnxruntime has a kernel on GPUs alone are written as its documentation says:
     experts of two products side by side (`swiglu_fusion` 0 and 2), `geglu`, `relu2`, and a limit
-    behind the activation. Refuses `use_sparse_mixer`, which onnxruntime forgets on a CPU, and
-    weights in the layout of its first releases.
+    behind the activation; and `use_sparse_mixer`, which it forgets on a CPU, as its kernel for GPUs
+    has it: two experts, each weighted by the softmax of what comes within a fiftieth of it, without
+    the first for the second, whatever `normalize_routing_weights` says. Refuses weights in the
+    layout of its first releases.
     """
     router = cast(em, view.required("router_probs"), _D.FLOAT)
     op = Builder(em, _D.FLOAT)
-    mixture = _Mixture.of(view, em)
-    indices, gates = mixture.best(op("Softmax", router, attributes={"axis": -1}))
+    mixture = Experts.of(view, em)
+    if view.integer("use_sparse_mixer"):
+        return only(mixture.computed(*_sparse(mixture, router), 0.0))
+    indices, gates = _best(mixture, op("Softmax", router, attributes={"axis": -1}))
     if view.integer("normalize_routing_weights"):
         gates = op("Div", gates, reduce(em, "ReduceSum", gates, [-1]), hint="gates")
     return only(mixture.computed(indices, gates, 0.0))
@@ -74,9 +72,12 @@ def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
                 "contrib-form",
                 f"the weights of `QMoE` have {width_of(view, name)} bits, expected 2, 4 or 8",
             )
-    op, mixture = Builder(em, _D.FLOAT), _Mixture.of(view, em)
-    indices, best = mixture.best(cast(em, view.required("router_probs"), _D.FLOAT))
-    given = view.input("router_weights")
+    op, mixture = Builder(em, _D.FLOAT), Experts.of(view, em)
+    router, given = cast(em, view.required("router_probs"), _D.FLOAT), view.input("router_weights")
+    if view.integer("use_sparse_mixer"):
+        refuse_input(view, "router_weights")
+        return only(mixture.computed(*_sparse(mixture, router), 0.0))
+    indices, best = _best(mixture, router)
     if given is None:
         refuse_value(view, "normalize_routing_weights", 1)
         gates = op("Softmax", best, attributes={"axis": -1})
@@ -84,225 +85,51 @@ def quantized_mixture_of_experts(view: NodeView, em: Emitter) -> Replacement:
         wide = cast(em, given, _D.FLOAT)
         gates = op("GatherElements", wide, indices, attributes={"axis": 1}, hint="gates")
         if view.integer("normalize_routing_weights"):
-            total, zero = reduce(em, "ReduceSum", gates, [-1]), _number(em, 0.0, _D.FLOAT)
+            total, zero = reduce(em, "ReduceSum", gates, [-1]), number(em, 0.0, _D.FLOAT)
             nothing = em.op("Equal", total, zero, dtype=_D.BOOL)
             gates = where(em, nothing, zero, op("Div", gates, total), "gates")
     return only(mixture.computed(indices, gates, 1e-8))
 
 
-def _number(em: Emitter, value: float, dtype: ir.DataType) -> ir.Value:
-    return em.constant(np.array(value, dtype.numpy()), "number")
+def _best(mixture: Experts, scores: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return which experts have the k greatest of (T, E) scores, and these: (T, k) each."""
+    em, last = mixture.em, mixture.experts - 1
+    # Of equal ones TopK takes the first, onnxruntime the last.
+    turned = em.constant(np.arange(last, -1, -1, dtype=np.int64), "backwards")
+    backwards = Builder(em, _D.FLOAT)("Gather", scores, turned, attributes={"axis": 1})
+    count = em.constant([mixture.view.integer("k")], "k")
+    found = em.multi("TopK", backwards, count, dtypes=(_D.FLOAT, _D.INT64))
+    return em.op("Sub", em.constant(last, "last"), found[1], hint="experts"), found[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Mixture:
-    """The sizes of a node: E experts, of which k compute, from H features over I back to H."""
-
-    view: NodeView
-    em: Emitter
-    experts: int
-    inner: int
-    hidden: int
-
-    @classmethod
-    def of(cls, view: NodeView, em: Emitter) -> _Mixture:
-        """Read the sizes of a node, and refuse what has no standard form.
-
-        Raises:
-            Refusal: If it is such, or a size is unknown.
-        """
-        op_type, kind, fusion = view.node.op_type, _activation(view), view.integer("swiglu_fusion")
-        refuse_value(view, "use_sparse_mixer", 0)
-        if kind not in ("identity", "relu", "relu2", "gelu", "silu", *_GATED):
-            raise Refusal(
-                "contrib-form",
-                f"`activation_type` of `{op_type}` is `{kind}`, which has no standard form",
-            )
-        refuse_value(view, "swiglu_fusion", 0, 1, 2)
-        if kind == "geglu":
-            refuse_value(view, "swiglu_fusion", 1, 2)
-        if kind != "swiglu":
-            refuse_value(view, "swiglu_limit_after_activation", 0)
-        if kind != "swiglu" or fusion:
-            refuse_input(view, "fc3_experts_weights", "fc3_experts_bias")
-        weights = view.required("fc1_experts_weights")
-        experts = known_size(weights, 0, f"the number of experts of `{op_type}`")
-        rows = known_size(weights, 1, f"the number of rows of `fc1_experts_weights` of `{op_type}`")
-        hidden = known_size(view.required("input"), -1, f"the width of `input` of `{op_type}`")
-        routed = dim_of(view.required("router_probs"), 1)
-        if isinstance(routed, int) and routed != experts:
-            raise Refusal(
-                "contrib-form",
-                f"`router_probs` of `{op_type}` has {routed} columns, expected one for each of "
-                f"{experts} experts",
-            )
-        if not 1 <= view.integer("k") <= experts:
-            raise Refusal(
-                "contrib-form",
-                f"`k` of `{op_type}` is {view.integer('k')}, expected 1 to {experts}",
-            )
-        is_fused = kind in _GATED and fusion > 0
-        return cls(view, em, experts, rows // 2 if is_fused else rows, hidden)
-
-    def best(self, scores: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Return which experts have the k greatest of (T, E) scores, and these: (T, k) each."""
-        em, last = self.em, self.experts - 1
-        # Of equal ones TopK takes the first, onnxruntime the last.
-        turned = em.constant(np.arange(last, -1, -1, dtype=np.int64), "backwards")
-        backwards = Builder(em, _D.FLOAT)("Gather", scores, turned, attributes={"axis": 1})
-        count = em.constant([self.view.integer("k")], "k")
-        found = em.multi("TopK", backwards, count, dtypes=(_D.FLOAT, _D.INT64))
-        return em.op("Sub", em.constant(last, "last"), found[1], hint="experts"), found[0]
-
-    def computed(self, indices: ir.Value, gates: ir.Value, least: float) -> ir.Value:
-        """Return the sum of what experts compute, weighted, of the shape of the input.
-
-        Args:
-            indices: The experts of each token: (T, k).
-            gates: Their weights: (T, k), float32.
-            least: Up to which weight an expert counts for nothing.
-        """
-        em, x = self.em, self.view.required("input")
-        op, dims = Builder(em, known_type(x)), dims_of(x)
-        assert dims is not None
-        rows = x if len(dims) == 2 else op("Reshape", x, em.constant([-1, self.hidden], "shape"))
-        tokens = prod(d for d in dims[:-1] if isinstance(d, int))
-        is_known = all(isinstance(dim, int) for dim in dims[:-1])
-        if is_known and tokens * self.view.integer("k") < self.experts:
-            total = self._of_chosen(op, rows, indices, gates, (least, tokens))
-        else:
-            total = self._of_all(op, rows, indices, gates, least)
-        if len(dims) == 2:
-            return total
-        return op("Reshape", total, em.op("Shape", x), hint="mixed")
-
-    def _of_all(
-        self, op: Builder, rows: ir.Value, indices: ir.Value, gates: ir.Value, least: float
-    ) -> ir.Value:
-        """Return (T, H) of all experts with all tokens, which stand in columns."""
-        em, router = self.em, self.view.required("router_probs")
-        columns = op("Transpose", rows, attributes={"perm": [1, 0]}, hint="columns")
-        zero = ir.Tensor(np.zeros(1, np.float32))
-        shape = em.op("Shape", router)
-        none = em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=_D.FLOAT)
-        spread = Builder(em, _D.FLOAT)(
-            "ScatterElements", none, indices, gates, attributes={"axis": 1}, hint="gates"
-        )
-        turned = Builder(em, _D.FLOAT)("Transpose", spread, attributes={"perm": [1, 0]})
-        slots = Slots(self.view, em, self.experts, None, self.experts)
-        found = self._weighted(op, slots, columns, unsqueeze(em, turned, [1]), least)
-        total = reduce(em, "ReduceSum", found, [0], keepdims=False)
-        return op("Transpose", total, attributes={"perm": [1, 0]}, hint="total")
-
-    def _of_chosen(
-        self,
-        op: Builder,
-        rows: ir.Value,
-        indices: ir.Value,
-        gates: ir.Value,
-        limits: tuple[float, int],
-    ) -> ir.Value:
-        """Return (T, H) of a slot for each token and expert that it chose."""
-        em, k, (least, tokens) = self.em, self.view.integer("k"), limits
-        count = tokens * k
-        chosen = em.op("Reshape", indices, em.constant([count], "shape"), hint="chosen")
-        columns = rows
-        if tokens > 1 and k > 1:
-            places = em.constant(np.repeat(np.arange(tokens), k), "tokens")
-            columns = op("Gather", rows, places, hint="tokens")
-        shape = (tokens if tokens == 1 else count, self.hidden, 1)
-        columns = reshaped(em, columns, shape)
-        slots = Slots(self.view, em, self.experts, chosen, count)
-        turned = reshaped(em, gates, (count, 1, 1))
-        found = self._weighted(op, slots, columns, turned, least)
-        apart = reshaped(em, found, (tokens, k, self.hidden))
-        return reduce(em, "ReduceSum", apart, [1], keepdims=False)
-
-    def _weighted(
-        self, op: Builder, slots: Slots, columns: ir.Value, gates: ir.Value, least: float
-    ) -> ir.Value:
-        """Return what the expert of each slot computes, times its weight: (slots, H, columns).
-
-        Args:
-            op: Builds in the type of the input.
-            slots: The experts.
-            columns: (H, columns), or for each slot (slots, H, columns).
-            gates: (slots, 1, columns), float32.
-            least: Up to which weight an expert counts for nothing.
-        """
-        em = self.em
-        inner = self._inner(op, slots, columns)
-        found = self._product(op, slots, "fc2", inner, (self.hidden, self.inner))
-        weighted = op("Mul", found, cast(em, gates, op.dtype), hint="weighted")
-        # An expert that was not chosen may overflow, and nothing times 0 is nothing then.
-        counts = em.op("Greater", gates, _number(em, least, _D.FLOAT), dtype=_D.BOOL)
-        return where(em, counts, weighted, _number(em, 0.0, op.dtype), "counted")
-
-    def _product(
-        self, op: Builder, slots: Slots, name: str, columns: ir.Value, shape: tuple[int, int]
-    ) -> ir.Value:
-        found = op("MatMul", slots.weights(name, *shape), columns, hint=name)
-        bias = slots.bias(name, shape[0])
-        return found if bias is None else op("Add", found, bias, hint=f"{name}_biased")
-
-    def _inner(self, op: Builder, slots: Slots, columns: ir.Value) -> ir.Value:
-        """Return the inner features: (slots, I, columns)."""
-        kind, fusion = _activation(self.view), self.view.integer("swiglu_fusion")
-        inner, hidden, em = self.inner, self.hidden, self.em
-        if kind not in _GATED:
-            return _activated(op, kind, self._product(op, slots, "fc1", columns, (inner, hidden)))
-        if fusion == 0:
-            gate = self._product(op, slots, "fc1", columns, (inner, hidden))
-            return self._gated(op, gate, self._product(op, slots, "fc3", columns, (inner, hidden)))
-        both = self._product(op, slots, "fc1", columns, (2 * inner, hidden))
-        if fusion == 2:
-            parts = em.multi("Split", both, em.constant([inner, inner], "halves"),
-                             attributes={"axis": 1}, dtypes=(op.dtype, op.dtype))  # fmt: skip
-            return self._gated(op, parts[0], parts[1])
-        gate, linear = (
-            op("Slice", both, *(em.constant([at], "bound") for at in (first, 2 * inner, 1, 2)))
-            for first in (0, 1)
-        )
-        return self._gated(op, gate, linear)
-
-    def _gated(self, op: Builder, gate: ir.Value, linear: ir.Value) -> ir.Value:
-        """Return SwiGLU or GEGLU of two products of one shape."""
-        em, view = self.em, self.view
-        if _activation(view) == "geglu":
-            return op("Mul", _activated(op, "gelu", gate), linear)
-        alpha, beta, limit = (
-            value if isinstance(value, float) else None
-            for value in map(
-                view.attribute, ("activation_alpha", "activation_beta", "swiglu_limit")
-            )
-        )
-        is_later = view.integer("swiglu_limit_after_activation") != 0
-        top = None if limit is None else _number(em, limit, op.dtype)
-        # Not Min and Max: of float16 they spoil other values in onnxruntime 1.17.3 to 1.19.2. With
-        # both bounds: 1.19.2 takes 0 for one of float16 that is absent.
-        lowest = _number(em, -np.inf, op.dtype)
-        if top is not None:
-            linear = op("Clip", linear, _number(em, -(limit or 0.0), op.dtype), top)
-            gate = gate if is_later else op("Clip", gate, lowest, top)
-        turned = gate if alpha in (None, 1.0) else op("Mul", gate, _number(em, alpha, op.dtype))
-        swish = op("Mul", gate, op("Sigmoid", turned))
-        if top is not None and is_later:
-            swish = op("Clip", swish, lowest, top)
-        shifted = op("Add", linear, _number(em, beta, op.dtype)) if beta else linear
-        return op("Mul", swish, shifted, hint="gated")
+_JITTER = 0.02
+"""Of a logit, or of the greatest one: how far behind an expert counts in the sparse mixer."""
 
 
-def _activation(view: NodeView) -> str:
-    return view.string("activation_type")
+def _sparse(mixture: Experts, logits: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return the two experts of the sparse mixer, and their weights: (T, 2) each.
 
-
-def _activated(op: Builder, kind: str, x: ir.Value) -> ir.Value:
-    """Return an activation of one value."""
-    if kind == "gelu":
-        return op("Gelu", x, attributes={"approximate": "tanh"})
-    if kind == "silu":
-        return op("Mul", x, op("Sigmoid", x))
-    if kind == "identity":
-        return x
-    positive = op("Relu", x)
-    return op("Mul", positive, positive) if kind == "relu2" else positive
+    The weight of an expert is the softmax over those whose logit is at most `_JITTER` of the
+    greater of it and the expert's behind that; the first one does not count for the second.
+    """
+    em = mixture.em
+    refuse_value(mixture.view, "k", 2)
+    op, truth, last = Builder(em, _D.FLOAT), Builder(em, _D.BOOL), {"axis": 1}
+    share, zero = number(em, _JITTER, _D.FLOAT), number(em, 0.0, _D.FLOAT)
+    numbers = em.constant(np.arange(mixture.experts), "experts")
+    rest, taken = logits, None
+    chosen, gates = [], []
+    for _ in range(2):
+        top = reduce(em, "ReduceMax", rest, [1])
+        chosen.append(em.op("ArgMax", rest, attributes={**last, "keepdims": 1}, dtype=_D.INT64))
+        bound = op("Mul", op("Max", op("Abs", logits), top), share)
+        behind = truth("Greater", op("Sub", top, logits), bound)
+        out = behind if taken is None else truth("Or", behind, taken)
+        powers = where(em, out, zero, op("Exp", op("Sub", logits, top)))
+        gates.append(op("Reciprocal", reduce(em, "ReduceSum", powers, [1])))
+        taken = truth("Equal", chosen[0], numbers)
+        rest = where(em, taken, number(em, -np.inf, _D.FLOAT), logits, "rest")
+    return (
+        em.op("Concat", *chosen, attributes=last, dtype=_D.INT64, hint="experts"),
+        op("Concat", *gates, attributes=last, hint="gates"),
+    )

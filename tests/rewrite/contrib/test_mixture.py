@@ -116,6 +116,21 @@ def routes_of(chances: Array, k: int, *, is_normal: bool) -> list[list[tuple[int
     return routes
 
 
+def sparse_routes(logits: Array) -> list[list[tuple[int, float]]]:
+    """Return the two experts of the sparse mixer, and their weights, as Phi-3.5-MoE has them."""
+    routes = []
+    for row in logits.astype(np.float64):
+        scores, route = row.copy(), []
+        for _ in range(2):
+            place, top = int(scores.argmax()), scores.max()
+            is_near = (top - row) / np.maximum(np.abs(row), top) <= 0.02
+            chances = softmax(np.where(is_near, scores, -np.inf))
+            route.append((place, float(chances[place])))
+            scores[place] = -np.inf
+        routes.append(route)
+    return routes
+
+
 def sized(
     tokens: tuple[int, ...], rows: int, dtype: Any, bias: bool, third: bool
 ) -> dict[str, Any]:
@@ -158,6 +173,16 @@ GEGLU = st.fixed_dictionaries(
 )
 PLAIN = st.fixed_dictionaries({"activation_type": st.sampled_from(sorted(ONE))})
 FORMS = st.one_of(SWIGLU, GEGLU, PLAIN)
+DRAWN: dict[str, st.SearchStrategy[Any]] = {
+    "opset": OPSETS,
+    "dtype": st.sampled_from([np.float32, np.float16]),
+    "tokens": TOKENS,
+    "form": FORMS,
+    "normalized": st.sampled_from([0, 1]),
+    "sparse": st.sampled_from([0, 0, 1]),
+    "bias": st.booleans(),
+}
+"""What nodes of both kinds are drawn from."""
 
 
 def has_kernel(form: dict[str, Any]) -> bool:
@@ -167,20 +192,17 @@ def has_kernel(form: dict[str, Any]) -> bool:
     return not (is_other or is_apart or form.get("swiglu_limit_after_activation"))
 
 
-def is_fused(form: dict[str, Any]) -> bool:
-    return form["activation_type"] in GATED and form["swiglu_fusion"] != 0
+def sized_for(
+    form: dict[str, Any], tokens: tuple[int, ...], dtype: Any, bias: bool
+) -> dict[str, Any]:
+    """Return the inputs of a MoE whose experts have the products that a form has."""
+    is_gated, fusion = form["activation_type"] in GATED, form.get("swiglu_fusion", 0)
+    rows = 2 * I if is_gated and fusion else I
+    return sized(tokens, rows, dtype, bias, is_gated and not fusion)
 
 
 @some
-@given(
-    opset=OPSETS,
-    dtype=st.sampled_from([np.float32, np.float16]),
-    tokens=TOKENS,
-    form=FORMS,
-    k=st.integers(1, E),
-    normalized=st.sampled_from([0, 1]),
-    bias=st.booleans(),
-)
+@given(**DRAWN, k=st.integers(1, E))
 def test_moe(
     opset: int,
     dtype: Any,
@@ -188,13 +210,23 @@ def test_moe(
     form: dict[str, Any],
     k: int,
     normalized: int,
+    sparse: int,
     bias: bool,
 ) -> None:
-    third = form["activation_type"] == "swiglu" and form["swiglu_fusion"] == 0
-    inputs = sized(tokens, 2 * I if is_fused(form) else I, dtype, bias, third)
-    attributes = {"k": k, "normalize_routing_weights": normalized, **form}
+    inputs = sized_for(form, tokens, dtype, bias)
+    attributes = {
+        "k": 2 if sparse else k,
+        "normalize_routing_weights": normalized,
+        "use_sparse_mixer": sparse,
+        **form,
+    }
     expected = None
-    if not has_kernel(form):
+    if sparse:
+        near = np.array([1, 1.01, 0.985, 0.97, -1]) * (1 + np.arange(int(np.prod(tokens))))[:, None]
+        inputs["router_probs"] = near.astype(dtype)
+        routes = sparse_routes(inputs["router_probs"])
+        expected = looped(inputs["input"], routes, parts_of(inputs), **attributes)
+    elif not has_kernel(form):
         chances = np.stack([softmax(row) for row in inputs["router_probs"].astype(np.float64)])
         routes = routes_of(chances, k, is_normal=bool(normalized))
         expected = looped(inputs["input"], routes, parts_of(inputs), **attributes)
@@ -237,18 +269,13 @@ def coded(
 
 @some
 @given(
-    opset=OPSETS,
-    dtype=st.sampled_from([np.float32, np.float16]),
-    tokens=TOKENS,
-    form=FORMS,
+    **DRAWN,
     k=st.integers(1, 3),
     bits=st.sampled_from([2, 4, 8]),
     block=st.sampled_from([0, 16]),
     zero=st.booleans(),
     stored=st.booleans(),
     weighted=st.booleans(),
-    normalized=st.sampled_from([0, 1]),
-    bias=st.booleans(),
     other_bits=st.sampled_from([None, None, 4]),
 )
 def test_qmoe(
@@ -265,12 +292,13 @@ def test_qmoe(
     normalized: int,
     bias: bool,
     other_bits: int | None,
+    sparse: int,
 ) -> None:
-    assume(normalized or weighted)
+    assume(sparse or normalized or weighted)
     assume(not (bits == 2 and block and stored))  # onnxruntime rounds tokens to 8 bits then
-    third = form["activation_type"] == "swiglu" and form["swiglu_fusion"] == 0
-    plain = sized(tokens, 2 * I if is_fused(form) else I, dtype, bias, third)
-    names, parts, held = ["fc1", "fc2", *(["fc3"] if third else [])], parts_of(plain), {}
+    plain = sized_for(form, tokens, dtype, bias)
+    parts, held = parts_of(plain), {}
+    names = [name for name in ("fc1", "fc2", "fc3") if plain[f"{name}_experts_weights"] is not None]
     for number, name in enumerate(names, start=1):
         shape = plain[f"{name}_experts_weights"].shape
         width = other_bits if other_bits and name == "fc2" else bits
@@ -282,11 +310,12 @@ def test_qmoe(
             f"{name}_zero_points": points,
         }
     plain |= held
-    if weighted:
+    if weighted and not sparse:
         plain["router_weights"] = np.abs(normal(*plain["router_probs"].shape, dtype=dtype, seed=9))
     inputs = {name: plain.get(name) for name in QMOE}
     attributes = {
-        "k": k,
+        "k": 2 if sparse else k,
+        "use_sparse_mixer": sparse,
         "normalize_routing_weights": normalized,
         "expert_weight_bits": bits,
         **({"block_size": block} if block else {}),
@@ -294,7 +323,10 @@ def test_qmoe(
         **form,
     }
     expected = None
-    if not has_kernel(form) or (other_bits or bits) != bits:
+    if sparse:
+        routes = sparse_routes(inputs["router_probs"])
+        expected = looped(plain["input"], routes, parts, **attributes)
+    elif not has_kernel(form) or (other_bits or bits) != bits:
         routes = quantized_routes(inputs, k, is_normal=bool(normalized))
         expected = looped(plain["input"], routes, parts, **attributes)
     demand_same(
@@ -405,7 +437,7 @@ def test_limits_are_bounds_of_clip_in_pairs() -> None:
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "a sparse mixer": ("MoE", {"use_sparse_mixer": 1, "k": 2}, "`use_sparse_mixer` of `MoE` is"),
+    "a sparse mixer of one expert": ("MoE", {"use_sparse_mixer": 1}, "`k` of `MoE` is `1`"),
     "another activation": ("MoE", {"activation_type": "tanh"}, "`activation_type` of `MoE` is"),
     "too many experts": ("MoE", {"k": E + 1}, "`k` of `MoE` is 6, expected 1 to 5"),
     "a third product that is absent": (

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import sigmoid_of
-from onnx_kvtool.runtime.kernels.activation.smooth import gelu_tanh_of
-from onnx_kvtool.runtime.kernels.contrib.packed_bits import unpacked
+from onnx_kvtool.runtime.kernels.contrib.experts import (
+    Gated,
+    best,
+    mixed,
+    numbers,
+    softmax,
+    sparse,
+)
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.precision import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
 from onnx_kvtool.runtime.kernels.normalization.precision import Reals
 
 __all__ = ["mo_e", "q_mo_e"]
@@ -62,7 +63,8 @@ def mo_e(
         swiglu_fusion: Where two products stand: 1 in turns, 2 one behind the other, 0 apart.
         swiglu_limit: Bound of both, from above alone of the first; None for none.
         swiglu_limit_after_activation: Whether the first is bounded behind its activation.
-        use_sparse_mixer: 0.
+        use_sparse_mixer: Whether experts are chosen as `sparse` does, which onnxruntime does on
+            GPUs alone.
 
     Returns:
         One array of the shape and type of `input`.
@@ -70,19 +72,12 @@ def mo_e(
     Raises:
         KernelError: For another shape, and what is refused.
     """
-    refuse_value("use_sparse_mixer", use_sparse_mixer, 0)
-    gated = _Gated(
-        activation_type,
-        swiglu_fusion,
-        activation_alpha,
-        activation_beta,
-        swiglu_limit,
-        swiglu_limit_after_activation != 0,
-    )
+    refuse_value("use_sparse_mixer", use_sparse_mixer, 0, 1)
+    limits = swiglu_limit, swiglu_limit_after_activation
+    gated = Gated(activation_type, swiglu_fusion, activation_alpha, activation_beta, *limits)
     logits: Reals = widened(router_probs).astype(np.float32, copy=False)
-    chances = _softmax(logits)
-    chosen, gates = _best(chances, k)
-    if normalize_routing_weights:
+    chosen, gates = sparse(logits, k) if use_sparse_mixer else best(softmax(logits), k)
+    if normalize_routing_weights and not use_sparse_mixer:
         gates = gates / gates.sum(axis=-1, keepdims=True)
     products = {
         "fc1": (widened(fc1_experts_weights), fc1_experts_bias),
@@ -90,7 +85,7 @@ def mo_e(
     }
     if fc3_experts_weights is not None:
         products["fc3"] = (widened(fc3_experts_weights), fc3_experts_bias)
-    return (_mixed(input, chosen, np.where(gates > 0, gates, 0), products, gated),)
+    return (mixed(input, chosen, np.where(gates > 0, gates, 0), products, gated),)
 
 
 def q_mo_e(
@@ -177,7 +172,7 @@ def q_mo_e(
         swiglu_fusion: As in `mo_e`.
         swiglu_limit: As in `mo_e`.
         swiglu_limit_after_activation: As in `mo_e`.
-        use_sparse_mixer: 0.
+        use_sparse_mixer: As in `mo_e`; without `router_weights`.
         weights_prepacked: -1 or 0.
 
     Returns:
@@ -197,19 +192,16 @@ def q_mo_e(
         refuse_input(name, value)
     refuse_value("quant_type", quant_type, "int")
     refuse_value("weights_prepacked", weights_prepacked, -1, 0)
-    refuse_value("use_sparse_mixer", use_sparse_mixer, 0)
-    gated = _Gated(
-        activation_type,
-        swiglu_fusion,
-        activation_alpha,
-        activation_beta,
-        swiglu_limit,
-        swiglu_limit_after_activation != 0,
-    )
-    chosen, gates = _best(widened(router_probs).astype(np.float32, copy=False), k)
-    if router_weights is None:
+    refuse_value("use_sparse_mixer", use_sparse_mixer, 0, 1)
+    limits = swiglu_limit, swiglu_limit_after_activation
+    gated = Gated(activation_type, swiglu_fusion, activation_alpha, activation_beta, *limits)
+    logits: Reals = widened(router_probs).astype(np.float32, copy=False)
+    chosen, gates = sparse(logits, k) if use_sparse_mixer else best(logits, k)
+    if use_sparse_mixer:
+        refuse_input("router_weights", router_weights)
+    elif router_weights is None:
         refuse_value("normalize_routing_weights", normalize_routing_weights, 1)
-        gates = _softmax(gates)
+        gates = softmax(gates)
     else:
         rows = np.arange(len(chosen))[:, None]
         gates = widened(router_weights).astype(np.float32)[rows, chosen]
@@ -228,130 +220,6 @@ def q_mo_e(
             continue
         if scales is None:
             raise KernelError(f"`{name}_scales` is absent, expected one")
-        numbers = _numbers(name, codes, scales, zeros, bits or expert_weight_bits, block_size or 0)
-        products[name] = (numbers, biases[name])
-    return (_mixed(input, chosen, np.where(gates > 1e-8, gates, 0), products, gated),)
-
-
-@dataclass(frozen=True, slots=True)
-class _Gated:
-    """What stands between the two products of an expert."""
-
-    kind: str
-    fusion: int
-    alpha: float
-    beta: float
-    limit: float | None
-    is_later: bool
-
-    def of(self, x: Reals, products: Sequence[Callable[[Reals], Reals]]) -> Reals:
-        """Return the inner features (T, I) of tokens (T, H)."""
-        first = products[0](x)
-        if self.kind not in ("swiglu", "geglu"):
-            refuse_value("activation_type", self.kind, *_ACTIVATIONS)
-            return _ACTIVATIONS[self.kind](first)
-        refuse_value("swiglu_fusion", self.fusion, *((1, 2) if self.kind == "geglu" else (0, 1, 2)))
-        if self.fusion == 1:
-            gate, linear = first[:, ::2], first[:, 1::2]
-        elif self.fusion == 2:
-            gate, linear = np.split(first, 2, axis=1)
-        else:
-            gate, linear = first, products[1](x)
-        if self.kind == "geglu":
-            return np.asarray(gelu_tanh_of(gate) * linear)
-        bound = np.float32(np.inf if self.limit is None else self.limit)
-        linear = np.clip(linear, -bound, bound)
-        if not self.is_later:
-            gate = np.minimum(gate, bound)
-        swish = gate * sigmoid_of(np.float32(self.alpha) * gate)
-        return np.asarray(np.minimum(swish, bound) if self.is_later else swish) * (
-            linear + np.float32(self.beta)
-        )
-
-
-def _relu(x: Reals) -> Reals:
-    return np.maximum(x, 0)
-
-
-_ACTIVATIONS: Mapping[str, Callable[[Reals], Reals]] = {
-    "identity": lambda x: x,
-    "relu": _relu,
-    "relu2": lambda x: np.asarray(_relu(x) ** 2),
-    "gelu": gelu_tanh_of,
-    "silu": lambda x: np.asarray(x * sigmoid_of(x)),
-}
-
-
-def _best(scores: Reals, k: int) -> tuple[Array, Reals]:
-    """Return the places of the k greatest scores of each row, of equal ones the last, and them."""
-    if not 1 <= k <= scores.shape[-1]:
-        raise KernelError(f"`k` is {k}, expected 1 to {scores.shape[-1]}")
-    last = scores.shape[-1] - 1
-    chosen = last - np.argsort(-scores[:, ::-1], axis=-1, kind="stable")[:, :k]
-    return chosen, np.take_along_axis(scores, chosen, axis=-1)
-
-
-def _softmax(x: Reals) -> Reals:
-    powers = np.exp(x - x.max(axis=-1, keepdims=True, initial=-np.inf))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
-
-
-def _numbers(
-    name: str, packed: Array, scales: Array, zeros: Array | None, bits: int, block: int
-) -> Reals:
-    """Return what codes stand for: (E, rows, columns)."""
-    refuse_value("expert_weight_bits", bits, 2, 4, 8)
-    codes = unpacked(packed, bits).astype(np.float32)
-    experts, rows, columns = codes.shape
-    size = block or columns
-    if columns % size:
-        raise KernelError(f"`block_size` is {block}, which does not divide {columns}")
-    blocks = columns // size
-    expected = (experts, rows, blocks) if block else (experts, rows)
-    check_shape(f"{name}_scales", scales.shape, expected, "one for each block")
-    if zeros is None:
-        points = np.full((experts, rows, blocks), 2 ** (bits - 1), np.float32)
-    else:
-        last = expected[-1]
-        packed_row = (*expected[:-1], -(-last * bits // 8))
-        check_shape(f"{name}_zero_points", zeros.shape, packed_row, "packed as the weights")
-        points = unpacked(zeros, bits)[..., :last].reshape(experts, rows, blocks)
-        points = points.astype(np.float32)
-    factors = widened(scales).astype(np.float32).reshape(experts, rows, blocks, 1)
-    spread = codes.reshape(experts, rows, blocks, size) - points[..., None]
-    return np.asarray((spread * factors).reshape(experts, rows, columns))
-
-
-def _mixed(
-    x: Array,
-    chosen: Array,
-    gates: Reals,
-    products: Mapping[str, tuple[Reals, Array | None]],
-    gated: _Gated,
-) -> Array:
-    """Return the weighted sum over the experts of each token, of the shape and type of `x`."""
-    tokens = widened(x).astype(np.float32, copy=False).reshape(-1, x.shape[-1])
-    second, bias = products["fc2"]
-    total = np.zeros(tokens.shape, np.float32)
-    if len(chosen) != len(tokens):
-        raise KernelError(f"`router_probs` has {len(chosen)} rows, expected {len(tokens)}")
-    for expert in range(len(second)):
-        rows, places = np.nonzero((chosen == expert) & (gates != 0))
-        if not len(rows):
-            continue
-        names = [name for name in ("fc1", "fc3") if name in products]
-        inner = gated.of(tokens[rows], [_product(*products[name], expert) for name in names])
-        found = _product(second, bias, expert)(inner)
-        total[rows] += gates[rows, places][:, None] * found
-    return narrowed(total.reshape(x.shape), x.dtype)
-
-
-def _product(weights: Reals, bias: Array | None, expert: int) -> Callable[[Reals], Reals]:
-    """Return the product of one expert, which adds its bias."""
-
-    def product(x: Reals) -> Reals:
-        with np.errstate(all="ignore"):
-            found = np.asarray(x @ weights[expert].T.astype(np.float32, copy=False))
-            return found if bias is None else found + widened(bias[expert])
-
-    return product
+        held = numbers(name, codes, scales, zeros, bits or expert_weight_bits, block_size or 0)
+        products[name] = (held, biases[name])
+    return (mixed(input, chosen, np.where(gates > 1e-8, gates, 0), products, gated),)
