@@ -80,8 +80,8 @@ What no older operator says, whatever it costs:
   inputs or outputs are of a type that the opset lacks: these keep their types. Of bfloat16,
   `--element-type` changes them. Optionals below 15 likewise, and sequences that If, Loop or
   SequenceMap give below 13.
-- Below 11, If whose branches give different shapes, sequences, and Unique of strings; at 9
-  StringNormalizer.
+- Below 11, If whose branches give different shapes, sequences whose elements the run alone knows
+  or that are inputs or outputs of the model, and Unique of strings; at 9 StringNormalizer.
 
 What could be written if more were known before the model runs:
 

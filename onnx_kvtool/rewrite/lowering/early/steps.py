@@ -16,9 +16,10 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.engine.rule import RewriteRule
+from onnx_kvtool.rewrite.lowering.early.sequences import settle_sequences
 from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
-from onnx_kvtool.rewrite.report import Outcome
+from onnx_kvtool.rewrite.report import Lowered, Outcome
 
 __all__ = ["AT_ONCE", "Step", "Trace", "in_steps"]
 
@@ -48,15 +49,28 @@ def in_steps(model: ir.Model, opset: int, contrib: ContribChoice | None, step: S
     targets = [target for target in range(AT_ONCE, opset - 1, -1) if target < source] or [opset]
     outcome = Outcome(source, min(opset, source))
     places: _Places = {}
+    if source == AT_ONCE:
+        trace: Trace = {node: Location.of(path, node, index) for path, index, node in nodes(model)}
+        _settle(model, outcome, trace, {})
+        places = _places(model, trace, {})
     for target in targets:
-        trace: Trace = {}
+        trace = {}
         done = step(target, STEPS.get(target, LOWERINGS), contrib, trace)
         _add(outcome, done, places)
+        if target == AT_ONCE and not outcome.refused:
+            _settle(model, outcome, trace, places)
         if outcome.refused:
             break
         places = _places(model, trace, places)
         contrib = "keep"
     return outcome
+
+
+def _settle(model: ir.Model, outcome: Outcome, trace: Trace, places: _Places) -> None:
+    """Take sequences whose elements are known out of a model of opset 11."""
+    done = Outcome(AT_ONCE, AT_ONCE)
+    done.lowered += [Lowered(place, "sequence") for place in settle_sequences(model, trace)]
+    _add(outcome, done, places)
 
 
 def _places(model: ir.Model, trace: Trace, before: _Places) -> _Places:
