@@ -108,8 +108,7 @@ class _Walk:
 
     def _convolved(self, node: ir.Node, seen: _Seen) -> _Seen:
         axes = seen.axes
-        weight = node.inputs[3 if node.op_type == "QLinearConv" else 1]
-        shape = None if weight is None else weight.shape
+        shape = _weights(node)
         if axes is not None and (shape is None or len(shape) != len(axes)):
             axes = None
         if axes is not None and shape is not None and axes[1] is not None:
@@ -168,9 +167,24 @@ def _window(node: ir.Node) -> int:
     """Return the largest size of the window of a convolution or pool."""
     if sizes := _ints(node, "kernel_shape"):
         return max(sizes)
-    weight = node.inputs[1] if len(node.inputs) > 1 else None
-    shape = None if weight is None else weight.shape
-    return max([1, *(dim for dim in (shape or ())[2:] if isinstance(dim, int))])
+    return max([1, *(dim for dim in (_weights(node) or ())[2:] if isinstance(dim, int))])
+
+
+def _weights(node: ir.Node) -> ir.Shape | None:
+    """Return the shape of the filters of a convolution.
+
+    They may be stored in another type, as numbers of fewer bits or codes, and be converted first.
+    """
+    place = 3 if node.op_type == "QLinearConv" else 1
+    weight = node.inputs[place] if place < len(node.inputs) else None
+    for _ in range(_DEEPEST):
+        if weight is None or weight.shape is not None:
+            break
+        producer = weight.producer()
+        if producer is None or Trait.KEEPS_SHAPE not in traits(producer):
+            break
+        weight = producer.inputs[0] if producer.inputs else None
+    return None if weight is None else weight.shape
 
 
 def _ints(node: ir.Node, name: str) -> Sequence[int]:

@@ -72,6 +72,23 @@ def test_channels_strides_and_tables_are_read_from_the_model() -> None:
     assert {5, 12, 13} <= set(found.numbers)
 
 
+@pytest.mark.parametrize(
+    ("stored", "converted"),
+    [
+        ("float16[5, 3, 16, 16] stored", "kernel = Cast <to = 1> (stored)"),
+        (
+            "int8[5, 3, 16, 16] stored, float scale = {0.5}",
+            "real = DequantizeLinear (stored, scale) kernel = Identity (real)",
+        ),
+    ],
+    ids=["another type", "codes"],
+)
+def test_channels_are_read_of_weights_that_are_converted(stored: str, converted: str) -> None:
+    text = PATCHES.replace("float[5, 3, 16, 16] kernel", stored)
+    found = windows(text.replace("  scaled =", f"  {converted}\n  scaled ="))
+    assert (found.channels, found.first) == ({"C": 3}, windows(PATCHES).first)
+
+
 def test_strides_multiply_along_the_way() -> None:
     found = windows(filled(SOUND))
     assert (found.extents, found.channels) == (("L",), {})
