@@ -35,6 +35,7 @@ from onnx_kvtool.rewrite.lowering.border import missing_at_border
 from onnx_kvtool.rewrite.lowering.carry import carry_types
 from onnx_kvtool.rewrite.lowering.dialect import asks_for_sizes, keep_to_dialect
 from onnx_kvtool.rewrite.lowering.early.steps import AT_ONCE, Trace, in_steps
+from onnx_kvtool.rewrite.lowering.optionals import settle_optionals
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
@@ -120,6 +121,8 @@ def _legalise(
         outcome.notes += limits.leave_out_defaults(model, source)
     if outcome.refused:
         return outcome
+    if not only:
+        outcome.lowered += settle_optionals(model, target, names)
     annotations = annotate(model, _reader_of_types(plan), fully=True)
     if annotations.failure:
         outcome.notes.append(annotations.failure)
