@@ -39,7 +39,14 @@ _SIZES = {
         "past_sequence_length": 5,
         "total_sequence_length": 7,
         "kv_cache_dim": 16,
-    }
+    },
+    "experts": {
+        "batch_size": 1,
+        "sequence_length": 2,
+        "past_sequence_length": 5,
+        "total_sequence_length": 7,
+    },
+    "sparse_attention": {"batch_size": 1, "sequence_length": 2, "total_sequence_length": 7},
 }
 """Sizes of models that run at those alone that their names suggest to people."""
 

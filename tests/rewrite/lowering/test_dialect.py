@@ -22,7 +22,7 @@ from tests.grids import grid
 _ROOT = Path(__file__).resolve().parents[3]
 _FIXTURES = {
     path.stem: path
-    for folder in ("encoders", "growing", "models")
+    for folder in ("contrib", "encoders", "growing", "models")
     for path in sorted((_ROOT / "fixtures" / folder).rglob("*.onnx"))
 }
 
