@@ -71,8 +71,7 @@ def main() -> None:
             some = [case for case in saved if index < len(case.inputs)]
             for name, answer in asked.of([(case, (0, index)) for case in some]).items():
                 case = next(one for one in some if one.name == name)
-                formal = op_facts(case.operator, options.opset).input(index)
-                constants[f"{case.operator}.{formal.name}"].add(answer == "right")
+                constants[f"{case.operator}.{case.formal(index)}"].add(answer == "right")
     print(
         "constants =", json.dumps(sorted(one for one, right in constants.items() if not all(right)))
     )
@@ -105,6 +104,13 @@ class _Case:
     model: onnx.ModelProto
     inputs: list[np.ndarray]
     outputs: list[np.ndarray]
+
+    def formal(self, index: int) -> str:
+        """Return what the schema calls an input of the model; the node may leave others out."""
+        (node,), (opset,) = self.model.graph.node, self.model.opset_import
+        facts = op_facts(self.operator, opset.version)
+        formal = facts and facts.input(list(node.input).index(self.model.graph.input[index].name))
+        return formal.name if formal else str(index)
 
     def write(self, given: Collection[int], stem: str) -> None:
         """Write the model, which inputs are given when it runs, and what is expected of it."""

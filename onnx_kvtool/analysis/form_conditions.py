@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dims import Dim, dims_of
@@ -151,6 +153,23 @@ def _scalar(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return dims_of(node.inputs[0]) == (0,)
 
 
+def _backward(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether a Slice that goes backward may begin behind the last element."""
+    view, dims = NodeView(node, opset), dims_of(node.inputs[0])
+    if "starts" in view.facts.attributes or view.input("steps") is None:
+        return False
+    axes, starts, steps = (view.input(name) for name in ("axes", "starts", "steps"))
+    step, start = folder.integers(steps), folder.integers(starts)
+    if step is None or start is None:
+        return step is None or bool((step < 0).any())
+    axis = np.arange(start.size) if axes is None else folder.integers(axes)
+    for index in np.flatnonzero(step < 0):
+        size = None if dims is None or axis is None else dims[int(axis[index])]
+        if start[index] >= 0 and (not isinstance(size, int) or start[index] >= size):
+            return True
+    return False
+
+
 FORM_CONDITIONS = (
     ("in-place", _in_place),
     ("constant-indices", _constant_indices),
@@ -163,5 +182,6 @@ FORM_CONDITIONS = (
     ("inner-axis", _inner_axis),
     ("of-integers", _of_integers),
     ("scalar", _scalar),
+    ("backward", _backward),
 )
 """Lines of `CONDITIONS` in `analysis/conditions.py`."""

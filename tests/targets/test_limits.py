@@ -334,6 +334,7 @@ CASES: list[Case] = [
             ("LSTM", "lengths", "n"),
             ("LSTM", "clip", "clip = 0.5"),
             ("LSTM", "input-forget", "input_forget = 1"),
+            ("RNN", "direction", 'direction = "bidirectional"'),
             ("RNN", "lengths", "n"),
             ("RNN", "clip", "clip = 0.5"),
         )
@@ -413,6 +414,116 @@ CASES: list[Case] = [
         18,
         "g (float[3] x, int64 a) => (float[3] z) { z = CumSum (x, a) }",
         "g (float[3] x) => (float[3] z) <int64 a = {0}> { z = CumSum (x, a) }",
+    ),
+    *(
+        (
+            f"resize-{name}",
+            "iree",
+            18,
+            (
+                "g (float[1, 1, 4, 4] x) => (float[1, 1, 6, 6] z) "
+                f"<int64[{count}] s = {{{sizes}}}> {{ z = Resize <{attribute}> (x, , , s) }}"
+            ),
+            (
+                "g (float[1, 1, 4, 4] x) => (float[1, 1, 6, 6] z) "
+                '<int64[4] s = {1, 1, 6, 6}> { z = Resize <mode = "linear"> (x, , , s) }'
+            ),
+        )
+        for name, attribute, count, sizes in (
+            ("axes", "axes = [2, 3]", 2, "6, 6"),
+            ("antialias", 'mode = "linear", antialias = 1', 4, "1, 1, 6, 6"),
+            ("outside", 'mode = "cubic", exclude_outside = 1', 4, "1, 1, 6, 6"),
+            ("policy", 'axes = [2, 3], keep_aspect_ratio_policy = "not_larger"', 2, "6, 6"),
+            (
+                "corners",
+                'mode = "linear", coordinate_transformation_mode = "align_corners"',
+                4,
+                "1, 1, 6, 6",
+            ),
+        )
+    ),
+    (
+        "scatter-elements-extremes",
+        "iree",
+        18,
+        (
+            "g (float[3] x, int64[2] i, float[2] u) => (float[3] z) "
+            '{ z = ScatterElements <reduction = "min"> (x, i, u) }'
+        ),
+        (
+            "g (float[3] x, int64[2] i, float[2] u) => (float[3] z) "
+            '{ z = ScatterElements <reduction = "add"> (x, i, u) }'
+        ),
+    ),
+    (
+        "reverse-sequence-time",
+        "iree",
+        18,
+        "g (float[4, 2] x, int64[2] n) => (float[4, 2] z) { z = ReverseSequence (x, n) }",
+        (
+            "g (float[2, 4] x, int64[2] n) => (float[2, 4] z) "
+            "{ z = ReverseSequence <batch_axis = 0, time_axis = 1> (x, n) }"
+        ),
+    ),
+    (
+        "conv-integer-zero",
+        "iree",
+        18,
+        (
+            "g (uint8[1, 1, 4] x, uint8[2, 1, 3] w, uint8 a, uint8[2] b) => (int32[1, 2, 2] z) "
+            "{ z = ConvInteger (x, w, a, b) }"
+        ),
+        (
+            "g (uint8[1, 1, 4] x, uint8[2, 1, 3] w, uint8 a) => (int32[1, 2, 2] z) "
+            "{ z = ConvInteger (x, w, a) }"
+        ),
+    ),
+    (
+        "mod-double",
+        "iree",
+        18,
+        "g (double[3] x, double[3] y) => (double[3] z) { z = Mod <fmod = 1> (x, y) }",
+        "g (float[3] x, float[3] y) => (float[3] z) { z = Mod <fmod = 1> (x, y) }",
+    ),
+    (
+        "q-linear-conv-channels",
+        "iree",
+        18,
+        (
+            "g (uint8[1, 1, 4] x, float s, uint8 o, int8[2, 1, 3] w, float[2] c, int8[2] n) "
+            "=> (uint8[1, 2, 2] z) { z = QLinearConv (x, s, o, w, c, n, s, o) }"
+        ),
+        "g (float[1, 1, 4] x, float[2, 1, 3] w) => (float[1, 2, 2] z) { z = Conv (x, w) }",
+    ),
+    (
+        "pad-wrap",
+        "iree",
+        19,
+        (
+            "g (float[2, 3] x) => (float[4, 5] z) <int64[4] p = {1, 1, 1, 1}> "
+            '{ z = Pad <mode = "wrap"> (x, p) }'
+        ),
+        (
+            "g (float[2, 3] x) => (float[4, 5] z) <int64[4] p = {1, 1, 1, 1}> "
+            '{ z = Pad <mode = "edge"> (x, p) }'
+        ),
+    ),
+    (
+        "constants-Pad.pads",
+        "iree",
+        18,
+        'g (float[2, 3] x, int64[4] p) => (float[4, 5] z) { z = Pad <mode = "edge"> (x, p) }',
+        (
+            "g (float[2, 3] x) => (float[4, 5] z) <int64[4] p = {1, 1, 1, 1}> "
+            '{ z = Pad <mode = "edge"> (x, p) }'
+        ),
+    ),
+    (
+        "constants-Dropout.training_mode",
+        "iree",
+        18,
+        "g (float[3] x, float r, bool t) => (float[3] z) { z = Dropout (x, r, t) }",
+        "g (float[3] x) => (float[3] z) { z = Dropout (x) }",
     ),
     (
         "constants-ReduceSum.axes",
@@ -647,7 +758,34 @@ def test_a_default_that_a_runtime_takes_for_another_type_is_written_out() -> Non
         assert ("value" in node.attributes) == is_written
 
 
+@pytest.mark.parametrize(
+    ("start", "kept"), [(5, 4), (2**63 - 1, 4), (4, 4), (0, 0), (-1, -1), (-6, -6)]
+)
+def test_a_slice_that_goes_backward_begins_at_an_element(start: int, kept: int) -> None:
+    text = (
+        f"g (float[3, 5] x) => (float[2, n] z) "
+        f"<int64[2] s = {{1, {start}}}, int64[2] e = {{3, -9}}, int64[2] a = {{0, 1}}, "
+        "int64[2] t = {1, -2}> { z = Slice (x, s, e, a, t) }"
+    )
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", "18") + text)
+    lowered, _ = kv.lower(model, target="iree")
+    (node,) = (one for one in lowered.graph if one.op_type == "Slice")
+    starts = ir.convenience.get_const_tensor(node.inputs[1])
+    assert starts is not None
+    assert starts.numpy().tolist() == [1, kept]
+
+
+def test_a_slice_that_may_go_backward_from_behind_is_refused() -> None:
+    text = (
+        "g (float[5] x, int64[1] s) => (float[2] z) <int64[1] e = {{{}}}, int64[1] a = {{0}}, "
+        "int64[1] t = {{{}}}> {{ z = Slice (x, s, e, a, t) }}"
+    )
+    assert written("iree", 18, text.format(0, -1)) is None
+    assert written("iree", 18, text.format(5, 1)) is not None
+
+
 ELSEWHERE = {
+    "slice-backward",
     "max-pool-unsigned",
     "max-pool-auto-pad",
     "average-pool-ceil",

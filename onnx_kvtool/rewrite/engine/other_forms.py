@@ -18,6 +18,7 @@ from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = [
+    "begun_within",
     "constant_scalar",
     "counted_axes",
     "padded",
@@ -140,6 +141,23 @@ def counted_axes(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     if as_input:
         return _again(node, em, {1: em.constant(counted, "axes")})
     return _again(node, em, {}, {"axes": counted})
+
+
+def begun_within(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit a Slice whose starts are elements where it goes backward; None where one is unknown."""
+    view, dims, folder = NodeView(node, opset), dims_of(node.inputs[0]), Folder()
+    starts, steps = (folder.integers(view.input(name)) for name in ("starts", "steps"))
+    given = view.input("axes")
+    axes = folder.integers(given) if given is not None or starts is None else np.arange(starts.size)
+    if dims is None or starts is None or steps is None or axes is None:
+        return None
+    counted = starts.tolist()
+    for index in np.flatnonzero(steps < 0):
+        size = dims[int(axes[index])]
+        if not isinstance(size, int) or size == 0:
+            return None
+        counted[index] = min(counted[index], size - 1)
+    return _again(node, em, {1: em.constant(counted, "starts")})
 
 
 def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:

@@ -12,6 +12,7 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import where
 from onnx_kvtool.rewrite.engine.other_forms import (
+    begun_within,
     constant_scalar,
     counted_axes,
     padded,
@@ -109,6 +110,7 @@ def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | Non
 Remedy = Callable[[ir.Node, Emitter, int], Replacement | None]
 
 REMEDIES: Mapping[str, tuple[str, Remedy]] = {
+    "backward": ("starts", begun_within),
     "behind": ("set_apart", _set_apart),
     "constant-indices": ("set_apart", set_indices_apart),
     "in-place": ("copy", written_to_copy),

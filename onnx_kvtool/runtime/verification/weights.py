@@ -26,6 +26,9 @@ _CHUNK = 1 << 24
 _SIZES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL, ir.DataType.STRING})
 """Types of constants that a rewrite may well change: shapes, axes, indices, masks."""
 
+_MADE = "kvtool/"
+"""How the names of constants begin that a rewrite makes."""
+
 
 class Weighted(Protocol):
     """A model of which the weights are known."""
@@ -110,7 +113,11 @@ def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
 
 def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, str]]:
     if found is not None:
-        return [(x, y) for x, y in found.weights if x in a.weights and y in b.weights]
+        return [
+            (x, y)
+            for x, y in found.weights
+            if x in a.weights and y in b.weights and not _is_made(x, y, b.weights[y])
+        ]
     return [
         (name, name)
         for name, tensor in a.weights.items()
@@ -118,6 +125,11 @@ def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, 
         and (other := b.weights.get(name)) is not None
         and (other.dtype, tuple(other.shape)) == (tensor.dtype, tuple(tensor.shape))
     ]
+
+
+def _is_made(name: str, other: str, tensor: ir.TensorProtocol) -> bool:
+    """Return whether a rewrite put sizes, axes or indices of its own in the place of others."""
+    return name != other and other.startswith(_MADE) and tensor.dtype in _SIZES
 
 
 def _difference(
