@@ -170,6 +170,15 @@ def _backward(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return False
 
 
+def _no_size(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether a Reshape is known to give an array without elements by a size of 0."""
+    view = NodeView(node, opset)
+    if "allowzero" not in view.facts.attributes or not view.integer("allowzero"):
+        return False
+    sizes = folder.integers(view.input("shape"))
+    return sizes is not None and bool((sizes == 0).any())
+
+
 FORM_CONDITIONS = (
     ("in-place", _in_place),
     ("constant-indices", _constant_indices),
@@ -183,5 +192,6 @@ FORM_CONDITIONS = (
     ("of-integers", _of_integers),
     ("scalar", _scalar),
     ("backward", _backward),
+    ("no-size", _no_size),
 )
 """Lines of `CONDITIONS` in `analysis/conditions.py`."""

@@ -399,14 +399,17 @@ CASES: list[Case] = [
         "g (float[2, 3, 5] x) => (float[2, 3, 5] z) { z = LogSoftmax (x) }",
     ),
     (
-        "reshape-allowzero",
+        "reshape-zeros",
         "iree",
         18,
         (
             "g (float[0, 3] x) => (float[3, 0] z) <int64[2] s = {3, 0}> "
             "{ z = Reshape <allowzero = 1> (x, s) }"
         ),
-        "g (float[2, 3] x) => (float[3, 2] z) <int64[2] s = {3, 2}> { z = Reshape (x, s) }",
+        (
+            "g (float[2, 3] x) => (float[3, 2] z) <int64[2] s = {3, 2}> "
+            "{ z = Reshape <allowzero = 1> (x, s) }"
+        ),
     ),
     (
         "constants-CumSum.axis",
@@ -431,9 +434,9 @@ CASES: list[Case] = [
         )
         for name, attribute, count, sizes in (
             ("axes", "axes = [2, 3]", 2, "6, 6"),
-            ("antialias", 'mode = "linear", antialias = 1', 4, "1, 1, 6, 6"),
+            ("antialiased", 'mode = "linear", antialias = 1', 4, "1, 1, 6, 6"),
             ("outside", 'mode = "cubic", exclude_outside = 1', 4, "1, 1, 6, 6"),
-            ("policy", 'axes = [2, 3], keep_aspect_ratio_policy = "not_larger"', 2, "6, 6"),
+            ("ratio", 'axes = [2, 3], keep_aspect_ratio_policy = "not_larger"', 2, "6, 6"),
             (
                 "corners",
                 'mode = "linear", coordinate_transformation_mode = "align_corners"',
