@@ -154,6 +154,8 @@ def _legalise(
         forget_unused(model)
         _finish(model, plan, outcome)
     annotations.remove()
+    if limits is not None:
+        outcome.notes += limits.name_dimensions(model)
     if release is not None and release.bare:
         _leave_out_inner_shapes(model)
     elif any(done.location.op == "TensorScatter" for done in outcome.lowered):

@@ -113,6 +113,7 @@ class Release:
         types: Element types that it has, as they are called in lower case; None where nothing is
             known.
         plugins: Whether operators of custom domains can be added to it.
+        named: Whether each dimension of an input needs a name or a number.
         notes: Remarks for people.
     """
 
@@ -135,6 +136,7 @@ class Release:
     narrower: Mapping[str, Known] = field(default_factory=dict)
     types: frozenset[str] | None = None
     plugins: bool = True
+    named: bool = False
 
     @property
     def number(self) -> Number:

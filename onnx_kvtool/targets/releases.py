@@ -129,6 +129,7 @@ def _release(
         functions=line.get("functions", True),
         narrower=_known(line, steps),
         plugins=line.get("plugins", True),
+        named=line.get("named", False),
         types=frozenset(line["types"]) if "types" in line else None,
     )
 

@@ -20,7 +20,15 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["ONLY_LOAD", "RuntimeFailed", "environment", "installed", "run_in", "running"]
+__all__ = [
+    "ONLY_LOAD",
+    "RuntimeFailed",
+    "environment",
+    "installed",
+    "run_in",
+    "run_several",
+    "running",
+]
 
 _RUNNER = Path(__file__).with_name("run_model.py")
 
@@ -106,6 +114,54 @@ def running(
                 return _arrays(outputs)
 
             yield run
+
+
+def run_several(
+    runtime: str,
+    version: str | None,
+    models: Sequence[tuple[Path, dict[str, np.ndarray]]],
+    seconds: float = 600,
+) -> list[list[np.ndarray] | RuntimeFailed]:
+    """Run models with their inputs in one process of a release; return what each gives.
+
+    Args:
+        runtime: A key of `LOADERS` in run_model.py.
+        version: The release as the package index calls it; None for the newest.
+        models: Files, and one array per graph input.
+        seconds: How long all of them may take.
+
+    Returns:
+        For each model its outputs, or why it did not run.
+
+    Raises:
+        RuntimeFailed: If the process dies.
+    """
+    command = [installed(runtime, version), "-I", _RUNNER, runtime, "-"]
+    with tempfile.TemporaryDirectory() as directory:
+        outputs = [Path(directory, f"outputs{index}.npz") for index in range(len(models))]
+        asked = []
+        for index, (model, feeds) in enumerate(models):
+            inputs = Path(directory, f"inputs{index}.npz")
+            np.savez(inputs, **feeds)
+            asked += [f"{model}\n", f"{inputs}\n", f"{outputs[index]}\n"]
+        process = subprocess.run(
+            command,
+            input="".join(asked),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        said = [line for line in process.stdout.splitlines() if line.startswith(_ANSWERS)]
+        if process.returncode != 0 or len(said) != len(models):
+            raise _failure(process.stderr, process.returncode)
+        return [
+            _arrays(path) if answer == "done" else RuntimeFailed(answer.removeprefix("failed: "))
+            for path, answer in zip(outputs, said, strict=True)
+        ]
+
+
+_ANSWERS = ("done", "failed: ")
 
 
 def _failure(errors: str, code: int) -> RuntimeFailed:

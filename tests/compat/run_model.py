@@ -2,11 +2,14 @@
 
     python run_model.py RUNTIME MODEL [INPUTS OUTPUTS]...
     python run_model.py RUNTIME MODEL -
+    python run_model.py RUNTIME -
 
 INPUTS is an .npz with one array per graph input, by name. OUTPUTS becomes an .npz with one array
 per graph output, called `0`, `1`, ... in the order of the graph. Without the two the model is only
 loaded; with several pairs it is run once for each. With `-` the pairs are read from standard input,
 one path per line, and `done` is written behind each pair: what is fed may depend on what was found.
+With `-` in the place of the model it is read before each pair, and `failed: ` is written with the
+reason where a model does not run, which ends nothing.
 The file imports numpy, the runtime and nothing else, because it runs where kvtool is not installed.
 """
 
@@ -222,16 +225,41 @@ DONE = "done"
 
 
 def main(runtime: str, path: str, *files: str) -> None:
+    if path == "-":
+        _run_several(runtime)
+        return
     run = LOADERS[runtime](path)
     is_asked = files == ("-",)
     paths = (line.rstrip("\n") for line in sys.stdin) if is_asked else iter(files)
     for inputs, outputs in zip(paths, paths, strict=True):
-        with np.load(inputs) as arrays:
-            feeds = {name: arrays[name] for name in arrays.files}
-        np.savez(outputs, **{str(index): array for index, array in enumerate(run(feeds))})
+        _run(run, inputs, outputs)
         if is_asked:
-            sys.stdout.write(f"{DONE}\n")
-            sys.stdout.flush()
+            _say(DONE)
+
+
+def _run_several(runtime: str) -> None:
+    paths = (line.rstrip("\n") for line in sys.stdin)
+    for path, inputs, outputs in zip(paths, paths, paths, strict=True):
+        _say(_try(runtime, path, inputs, outputs))
+
+
+def _try(runtime: str, path: str, inputs: str, outputs: str) -> str:
+    try:
+        _run(LOADERS[runtime](path), inputs, outputs)
+    except Exception as error:  # noqa: BLE001  # whatever a runtime throws
+        return f"failed: {type(error).__name__}: {' '.join(str(error).split())}"
+    return DONE
+
+
+def _run(run: Run, inputs: str, outputs: str) -> None:
+    with np.load(inputs) as arrays:
+        feeds = {name: arrays[name] for name in arrays.files}
+    np.savez(outputs, **{str(index): array for index, array in enumerate(run(feeds))})
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -34,9 +34,8 @@ CASES = [
         (runtime, "qwen2, Raised from optimum")
         for runtime in ("tract", "onnxruntime-node", "opencv")
     ),
-    ("tinygrad", "llama, Raised from optimum"),
 ]
-"""tinygrad compiles a kernel for every node, which takes half a minute for a decoder."""
+"""tinygrad, which compiles a kernel for every node, has its own in test_tinygrad.py."""
 
 
 @pytest.mark.parametrize(("runtime", "decoder"), CASES)

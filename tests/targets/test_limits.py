@@ -896,3 +896,21 @@ def test_an_operator_of_another_domain_is_refused_where_none_can_be_added() -> N
     message = refused.value.report.refused[0].message
     assert message == "tinygrad 0.14.0 imports no `own::Twice`"
     kv.lower(onnx.parser.parse_model(text), target="onnxruntime", verify=False)
+
+
+def test_dimensions_of_inputs_are_named_where_a_release_needs_a_name() -> None:
+    text = "g (float[dim_0, s, 3] x, float[a, b] y) => (float[p, q, r] z) { z = Add (x, y) }"
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", "18") + text)
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in ("s", "a", "b"):
+                dim.Clear()
+    named, report = kv.lower(model, target="tinygrad", verify=False)
+    shapes = [[str(dim) for dim in value.shape] for value in named.graph.inputs]
+    assert shapes == [["dim_0", "dim_1", "3"], ["dim_2", "dim_3"]]
+    assert "3 dimensions of inputs named: tinygrad 0.14.0 refuses one without" in report.notes
+    model.graph.input[1].type.tensor_type.ClearField("shape")
+    with pytest.raises(Refused) as refused:
+        kv.lower(model, target="tinygrad", verify=False)
+    message = refused.value.report.refused[0].message
+    assert message == "tinygrad 0.14.0 takes no input of unknown rank"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 from typing import Literal
 
 import onnx_ir as ir
@@ -20,10 +22,11 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import graph_path, nodes
 from onnx_kvtool.ops.contrib_schema import BLOCKED
 from onnx_kvtool.ops.legality import Problem
 from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.targets.release import Limit, Release
 
 __all__ = ["ReleaseLimits", "Stage", "highest_opset"]
@@ -149,8 +152,39 @@ class ReleaseLimits:
             for what, number in removed.items()
         ]
 
+    def name_dimensions(self, model: ir.Model) -> list[str]:
+        """Name what an input leaves open, in place, where the release takes it for no size at all.
+
+        Returns:
+            What was named, for people.
+        """
+        if not self.release.named:
+            return []
+        taken = {dim for value in model.graph.inputs for dim in dims_of(value) or ()}
+        names = (name for n in itertools.count() if (name := f"dim_{n}") not in taken)
+        named = 0
+        for value in model.graph.inputs:
+            dims = dims_of(value)
+            if dims is not None and None in dims:
+                value.shape = ir.Shape([next(names) if dim is None else dim for dim in dims])
+                named += dims.count(None)
+        text = f"{counted(named, 'dimension')} of inputs named: {self.release} refuses one without"
+        return [text] if named else []
+
     def judge(self, model: ir.Model, opset: int) -> list[Diagnostic]:
         """Return what the release must not be given of a finished model, at `opset`."""
+        return [*self._unranked(model), *self._struck_nodes(model, opset)]
+
+    def _unranked(self, model: ir.Model) -> Iterator[Diagnostic]:
+        """Yield an error for each input of unknown rank, where all dimensions have to be named."""
+        for value in model.graph.inputs if self.release.named else ():
+            if isinstance(value.type, ir.TensorType) and value.shape is None:
+                text = f"{self.release} takes no input of unknown rank"
+                place = Location(graph_path(model.graph.name), value=value.name)
+                yield Diagnostic("target-limit", "error", place, text)
+
+    def _struck_nodes(self, model: ir.Model, opset: int) -> list[Diagnostic]:
+        """Return every node of a finished model that a limit strikes."""
         folder = Folder()
         found = (
             (path, index, node, self.problem(node, opset, folder, "finished"))
