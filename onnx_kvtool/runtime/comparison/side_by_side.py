@@ -13,6 +13,7 @@ from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
 from onnx_kvtool.runtime.inputs.cases import Case
 from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.fitting import fitting
+from onnx_kvtool.runtime.inputs.padding import tokens_of
 from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.stepping import advance, rows_of
 from onnx_kvtool.runtime.inputs.symbols import attempts
@@ -176,7 +177,7 @@ def _run_past_the_end(
     for attempt, sizes in attempts(script.plan, case, script.dims):
         try:
             inputs = draw(script.plan, attempt, script.seed, sizes, memory=script.budget.memory)
-            if rows_of(script.plan, inputs)[0] != limit:
+            if not _is_full(script.plan, inputs, limit):
                 continue
             leader.run(inputs)
         except (CannotDraw, RunFailed) as error:
@@ -190,6 +191,15 @@ def _run_past_the_end(
             judge.run_on(inputs, where)
         return
     judge.account.end = f"nothing was run past the capacity of {limit} rows: {reason}"
+
+
+def _is_full(plan: InputPlan, inputs: Arrays, limit: int) -> bool:
+    """Return whether caches of so many rows are full of tokens before a step, for all sequences."""
+    before, length = rows_of(plan, inputs)
+    tokens = tokens_of(plan, inputs, length)
+    return before == limit and (
+        tokens is None or bool((tokens.sum(axis=-1) == limit + length).all())
+    )
 
 
 def _spoken(plan: InputPlan, number: int, inputs: Mapping[str, Array]) -> str:

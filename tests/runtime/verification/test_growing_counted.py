@@ -68,6 +68,15 @@ def test_all_rows_in_use_are_equal_up_to_the_capacity(name: str) -> None:
     assert any(f"rows of padding, as `{says}` says, left out" in note for note in found.notes)
 
 
+def test_a_capacity_of_as_many_rows_as_the_rotary_tables_have_is_proven() -> None:
+    """The source itself takes no token behind them, and runs with fewer tokens prove nothing."""
+    growing = read(GENAI / "genai_llama_fp32_cpu.onnx")
+    _, report = kv.raise_(growing, capacity=128)
+    assert report.verification.status == "equal"
+    said = report.verification.detail or ""
+    assert "nothing was run past the capacity of 128 rows" in said
+
+
 @pytest.mark.parametrize("index", [0, 4, 5])
 def test_an_input_that_is_off_by_one_is_found(index: int) -> None:
     growing = model(ATTENTION)
