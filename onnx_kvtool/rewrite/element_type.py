@@ -14,7 +14,6 @@ from onnx_kvtool.core.files.converted import ConvertedTensor
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.quantity import counted
-from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import contents, function_path
 from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES, dtype_name
@@ -29,8 +28,8 @@ _A = ir.AttributeType
 REPLACED = _D.BFLOAT16
 """The type that is replaced: the one in which decoders are kept and that opset 13 brought."""
 
-_EAGER = 1 << 16
-"""Bytes; a tensor that takes more is converted when it is read."""
+_EAGER = 64
+"""Elements; a tensor of more is converted when it is read, and known to be that of the source."""
 
 _LARGEST = float(np.finfo(np.float16).max)
 _NOTHING = float(np.finfo(np.float16).smallest_subnormal) / 2
@@ -191,7 +190,7 @@ class _Change:
         converted = ConvertedTensor(tensor, self._to)
         if self._to == _D.FLOAT16 and not self._is_held(converted, place, name):
             return tensor
-        if isinstance(tensor, ir.ExternalTensor) or tensor_bytes(tensor) > _EAGER:
+        if isinstance(tensor, ir.ExternalTensor) or tensor.size > _EAGER:
             return converted
         return ir.Tensor(converted.numpy(), dtype=self._to, name=tensor.name)
 

@@ -63,6 +63,7 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         a, b = a.without_padding(settings.unpadded), b.without_padding(settings.unpadded)
     if settings.widened is not None:
         b = b.narrowed(a.interface, settings.widened)
+        a = a.nearest(settings.widened)
     pair = grown(a, b, settings)
     if pair is not None:
         if (least := pair.least(settings)) > settings.budget.memory:

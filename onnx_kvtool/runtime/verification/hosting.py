@@ -11,7 +11,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
-__all__ = ["Host", "Hosted", "Through", "WideHost"]
+__all__ = ["Host", "Hosted", "NearestHost", "Through", "WideHost", "through"]
 
 _NARROW = np.dtype(ml_dtypes.bfloat16)
 
@@ -73,6 +73,36 @@ class WideHost:
             name: array.astype(_NARROW) if name in self.narrow else array
             for name, array in outputs.items()
         }
+
+
+@dataclass(frozen=True, slots=True)
+class NearestHost:
+    """Feeds a model in bfloat16 what another type holds of it.
+
+    float16 has steps of 6e-8 below 6e-5, so that a small number of a cache becomes another one in
+    a model of that type. Whatever it becomes, bfloat16 holds it.
+
+    Attributes:
+        dtype: The other type.
+    """
+
+    dtype: np.dtype[Any]
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs, those of bfloat16 as near as the other type comes to them."""
+        return {
+            name: array.astype(self.dtype).astype(_NARROW) if array.dtype == _NARROW else array
+            for name, array in inputs.items()
+        }
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs as they are."""
+        return outputs
+
+
+def through(outer: Host, inner: Host | None) -> Host:
+    """Return a host of a host, or the outer one where there is no other."""
+    return outer if inner is None else Through(outer, inner)
 
 
 @dataclass(frozen=True, slots=True)

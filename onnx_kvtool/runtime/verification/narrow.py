@@ -98,10 +98,10 @@ class NarrowPair:
 
     def _shaken(self) -> Iterator[Shaken]:
         """Open twins in which the constants are moved that only one of the models has."""
-        if self._settings.widened is not None:
-            return  # both have the same values, none of them rounded anew
         of_a, of_b = roundable(self._a.model), roundable(self._b.model)
-        for subject, alone in ((self._a, of_a - of_b), (self._b, of_b - of_a)):
+        alone_a = set[bytes]() if self._settings.widened is not None else of_a - of_b
+        # In another type B has the values of A, but for what it computes with beside them.
+        for subject, alone in ((self._a, alone_a), (self._b, of_b - of_a)):
             if alone:
                 with suppress(NoTwin, RuntimeUnavailable):
                     session = subject.twin(alone).session(self.runtime)

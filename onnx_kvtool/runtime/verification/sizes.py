@@ -34,6 +34,7 @@ from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton, skelet
 from onnx_kvtool.runtime.verification.shrinking.unread import without_unread
 from onnx_kvtool.runtime.verification.subject import Subject, capture
 from onnx_kvtool.runtime.verification.weights import weight_difference
+from onnx_kvtool.shapes.inference import infer_model
 
 __all__ = ["Candidate", "Large", "compare_candidates", "compare_shrunk", "weight_bytes"]
 
@@ -199,6 +200,8 @@ def _compare_copies(
     one, other = models if fewer is None else (fewer.a, fewer.b)
     try:
         pair = shrink(one, other, settings.seed, settings.budget.memory // (2 * _COPIES))
+        if fewer is not None and settings.widened is not None:
+            _type_outputs(pair.a, pair.b)
         subjects = capture(pair.a, a.name), capture(pair.b, b.name)
     except KvtoolError as error:
         needed = error.needed * 2 * _COPIES if isinstance(error, CannotShrink) else 0
@@ -233,6 +236,13 @@ def _compare_copies(
         outputs=tuple(outputs),
         notes=(_note(shrunken), *report.notes),
     )
+
+
+def _type_outputs(*models: ir.Model) -> None:
+    """Give what flows between layers its types, which tell what one model has in another type."""
+    for model in models:
+        if any(value.type is None for value in model.graph.outputs):
+            infer_model(model)
 
 
 _ENDLESS = 1 << 62

@@ -22,7 +22,7 @@ from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_of, narrowed
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName, Session, open_session
-from onnx_kvtool.runtime.verification.hosting import Host, Hosted, WideHost
+from onnx_kvtool.runtime.verification.hosting import Host, Hosted, NearestHost, WideHost
 from onnx_kvtool.runtime.verification.twins import twin
 
 __all__ = ["Subject", "capture"]
@@ -111,6 +111,10 @@ class Subject:
         given = zip(interface.outputs, self.interface.outputs, strict=True)
         changed = frozenset(port.name for port, own in given if port.type != own.type)
         return replace(self.with_host(WideHost(wide.numpy(), changed)), interface=interface)
+
+    def nearest(self, wide: ir.DataType) -> Subject:
+        """Return the model as one that is fed in bfloat16 what `wide` holds."""
+        return self.with_host(NearestHost(wide.numpy()))
 
     def session(self, runtime: RuntimeName) -> Session:
         """Return the model loaded in `runtime`, which is tried once.

@@ -74,7 +74,7 @@ def roundable(model: bytes) -> set[bytes]:
 
     These are initializers and Constants of a narrow type, external ones left out, of which some
     value is neither an integer nor a power of two: such values any type holds. Each is named by
-    its shape and its values, so that it is the same in another model whatever its name.
+    its shape and its values, so that it is the same in another model whatever its name and type.
     """
     message = onnx.ModelProto.FromString(model)
     return {
@@ -260,8 +260,8 @@ def _array(tensor: onnx.TensorProto) -> npt.NDArray[np.generic]:
 
 
 def _digest(tensor: onnx.TensorProto) -> bytes:
-    text = f"{tensor.data_type} {list(tensor.dims)} "
-    return hashlib.sha256(text.encode() + _array(tensor).tobytes()).digest()
+    wide = _array(tensor).astype(np.float32)
+    return hashlib.sha256(f"{list(tensor.dims)} ".encode() + wide.tobytes()).digest()
 
 
 def _was_rounded(values: npt.NDArray[np.generic]) -> bool:

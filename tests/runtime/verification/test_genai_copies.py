@@ -13,11 +13,12 @@ import onnx_kvtool as kv
 from benchmarks.real_models.configuration import Configuration
 from benchmarks.real_models.genai import write_genai
 from benchmarks.real_models.genai_configuration import GENAI, Genai
+from onnx_kvtool.core.choices import ElementType
 from onnx_kvtool.core.model import clone, read
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk
-from tests.grids import part
+from tests.grids import part, rest
 
 pytestmark = pytest.mark.long
 
@@ -170,3 +171,16 @@ def test_heads_that_are_not_known_to_shrink_keep_their_sizes(tmp_path: Path) -> 
     assert found.status == "equal"
     assert "heads" not in shrunken(found)
     assert "elements of a head" not in shrunken(found)
+
+
+@pytest.mark.parametrize("to", ["float32", *rest("float16")])
+def test_what_flows_between_layers_is_compared_in_another_type(
+    to: ElementType, tmp_path: Path
+) -> None:
+    model = kind("llama-1b-bf16")
+    path = write_genai(replace(model, sizes=replace(model.sizes, layers=6)), tmp_path)
+    _, report = kv.lower(
+        path, opset=11, contrib="standard", element_type=to, verify_budget="24MiB,60s"
+    )
+    assert report.verification.status == "equal", report.verification.detail
+    assert "blocks that are alike" in {entry.what for entry in report.verification.shrunken}

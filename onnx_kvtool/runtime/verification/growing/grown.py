@@ -24,7 +24,7 @@ from onnx_kvtool.runtime.verification.growing.hosts import (
 from onnx_kvtool.runtime.verification.growing.pair import GrowingPair, Side, growing_pair
 from onnx_kvtool.runtime.verification.growing.probe import kept_rows_of
 from onnx_kvtool.runtime.verification.growing.rows import Arrangement
-from onnx_kvtool.runtime.verification.hosting import Through
+from onnx_kvtool.runtime.verification.hosting import through
 from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.subject import Subject
 
@@ -138,5 +138,4 @@ def without_padding(a: Subject, b: Subject) -> tuple[Subject, Subject]:
         return a, b
     shapes = {port.name: port.shape for port in a.interface.outputs}
     reader = PaddingHost(plan, query_axes(plan, shapes))
-    of_b = reader if b.host is None else Through(reader, b.host)
-    return a.with_host(reader), b.with_host(of_b)
+    return a.with_host(through(reader, a.host)), b.with_host(through(reader, b.host))
