@@ -176,7 +176,7 @@ def place_external_data(
         KvtoolError: If another file is in the way, or the system refuses; what was placed by this
             call is removed again, also when `then` raises.
     """
-    directory = os.fspath(target_dir)
+    directory = os.fspath(target_dir) or os.curdir
     files = [(file.location, file.path) for file in external_files(model)]
     return place_files(
         files, directory, how, lambda: check_external_data(model, need_bytes=True), then, is_done

@@ -186,6 +186,14 @@ def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
     assert _tree(away) == []
 
 
+def test_no_directory_is_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of an output called `lowered.onnx`."""
+    model, away = _model(tmp_path), _away(tmp_path)
+    monkeypatch.chdir(away)
+    place_external_data(model, os.path.dirname("lowered.onnx"), None)
+    assert _tree(away) == ["sub", "sub/v.bin", "w.bin"]
+
+
 def test_a_directory_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(KvtoolError, match="is not a directory"):
         place_external_data(_model(tmp_path), tmp_path / "none", None)
