@@ -21,10 +21,10 @@ from tests.grids import part
 
 STRANGERS = [
     *CONTRIB_SCHEMAS,
-    ("com.microsoft", "Inverse"),
+    ("com.microsoft", "SampleOp"),
     ("com.microsoft.nchwc", "Conv"),
     ("com.ms.internal.nhwc", "MaxPool"),
-    ("", "ScaledTanh"),
+    ("", "GRUUnit"),
 ]
 OTHERS = [("", "Neg"), ("plugin", "Gelu"), ("com.microsoft", "Local")]
 
@@ -62,7 +62,8 @@ def test_lower_and_check_say_the_same_of_each_operator(release: Release) -> None
     assert said == refused
     asked = legalise(ir.from_proto(proto), 16, Options(), release=target.release)
     touched = {d.location.node for d in asked.lowered} | {f.location.node for f in asked.refused}
-    assert said <= touched
+    # What is no operator of onnxruntime is judged in models alone that nothing else is refused of.
+    assert said - {"::".join(other) for other in OTHERS} <= touched
     for domain, op in STRANGERS:
         assert (f"{domain}::{op}" in said) != target.release.imports(domain, op)
 
