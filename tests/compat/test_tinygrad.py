@@ -6,42 +6,35 @@ nodes run in one process, and a decoder is asked for one step.
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx.reference import ReferenceEvaluator
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.report import Refused
-from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.targets.target import find_target
 from tests.compat.decoders import allowed, comparing
 from tests.compat.environments import RuntimeFailed, run_several
 from tests.compat.forms import forms
-from tests.targets.tinygrad_cases import CASES
+from tests.targets.tinygrad_cases import CASES, HEAD, expected_of, feeds_of
 
 pytestmark = pytest.mark.compat
 
-_HEAD = '<ir_version: 8, opset_import: ["": {}]>'
-
 _RIGHT_ALREADY = {"an unknown size"}
 """A case that is right with the sizes of this run, and refused for others."""
-
-Arrays = dict[str, np.ndarray]
 
 
 def test_what_a_limit_strikes_is_wrong_before_and_right_after(tmp_path: Path) -> None:
     release = find_target("tinygrad").release
     models, wanted, names = [], [], []
     for number, (limit, words, opset, text, _) in enumerate(CASES):
-        source = onnx.parser.parse_model(_HEAD.format(opset) + text)
-        feeds = _feeds(source)
-        expected = _expected(source, text, opset, feeds)
+        source = onnx.parser.parse_model(HEAD.format(opset) + text)
+        feeds = feeds_of(source)
+        expected = expected_of(source, text, opset, feeds)
         forms = {"as it is": source.SerializeToString()}
         with suppress(Refused):
             forms["lowered"] = serialize(kv.lower(source, target="tinygrad", verify=False)[0])
@@ -58,33 +51,6 @@ def test_what_a_limit_strikes_is_wrong_before_and_right_after(tmp_path: Path) ->
         if _equal(actual, expected) != (name[2] == "lowered" or name[1] in _RIGHT_ALREADY)
     ]
     assert surprises == []
-
-
-def _feeds(model: onnx.ModelProto) -> Arrays:
-    """Return seeded numbers for each input; a symbolic dimension is 7, a scalar about 4."""
-    drawn, feeds = np.random.default_rng(3), Arrays()
-    for value in model.graph.input:
-        type_ = value.type.tensor_type
-        shape = [dim.dim_value or 7 for dim in type_.shape.dim]
-        numbers = drawn.standard_normal(shape) * 3 + (0 if shape else 4)
-        feeds[value.name] = numbers.astype(onnx.helper.tensor_dtype_to_np_dtype(type_.elem_type))
-    return feeds
-
-
-def _expected(model: onnx.ModelProto, text: str, opset: int, feeds: Arrays) -> list[np.ndarray]:
-    """Return what the specification says.
-
-    onnx.reference does not coerce before opset 13, where onnxruntime does; neither of them makes
-    the output of a pool with gaps as long as SAME says, which pads in numbers do.
-    """
-    if opset < 12:
-        return list(Session(model.SerializeToString(), "").run(feeds).values())
-    if "Pool" in text:
-        pads = text.replace('auto_pad = "SAME_UPPER"', "pads = [2, 2]")
-        model = onnx.parser.parse_model(_HEAD.format(opset) + pads)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of infinities
-        return ReferenceEvaluator(model).run(None, feeds)
 
 
 def _equal(actual: list[np.ndarray] | RuntimeFailed, expected: list[np.ndarray]) -> bool:

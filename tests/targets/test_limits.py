@@ -12,7 +12,6 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.targets.releases import releases
-from tests.grids import each
 from tests.targets import tinygrad_cases
 from tests.targets.documented_cases import DOCUMENTED_CASES
 from tests.targets.size_cases import SIZE_CASES
@@ -682,49 +681,6 @@ def test_what_a_branch_gives_without_elements_is_filled_where_a_constant_is_refu
     assert written("onnxruntime", 18, text) == ["If", "Constant", "Neg"]
 
 
-@each(("name", "words", "opset", "text", "expected"), tinygrad_cases.CASES)
-def test_what_tinygrad_spoils_is_written_in_another_form_or_refused(
-    name: str, words: str, opset: int, text: str, expected: list[str] | None
-) -> None:
-    found = written("tinygrad", opset, text)
-    if expected:
-        assert found == expected
-    elif expected is None:
-        assert found is None
-    else:
-        limits = next(r for r in releases() if r.runtime == "tinygrad").limits
-        assert found
-        assert not {limit.operator for limit in limits if limit.name == name} & set(found)
-
-
-SPARED = [
-    (
-        "g (float[5] x, float[1] u) => (float[5] z) <float[1] o = {1.0}, int64[1, 1] i = {1}> "
-        "{ y = Mul (x, o)  z = ScatterND (y, i, u) }"
-    ),
-    "g (float[5, 3] x) => (float[2, 3] z) <int64[2] i = {4, 0}> { z = Gather (x, i) }",
-    "g (float[6] x) => (float[3] a, float[3] b) { a, b = Split <num_outputs = 2> (x) }",
-    "g (float[2, 1, 3, 1] x) => (float[2, 3] z) <int64[2] a = {3, 1}> { z = Squeeze (x, a) }",
-    "g (float[2, 3, 1] x) => (float[2, 3] z) <int64[1] a = {-1}> { z = Squeeze (x, a) }",
-    (
-        "g (float[1, 1, n] x, float[1, 1, 3] w) => (float[1, 1, m] z) "
-        '{ z = Conv <auto_pad = "SAME_LOWER", strides = [3]> (x, w) }'
-    ),
-    "g (float[1, 2, 4] x) => (float[1, 2, 2] z) { z = MaxPool <kernel_shape = [2]> (x) }",
-    "g (int32 n) => (int32[m] z) <int32 o = {0}, int32 d = {1}> { z = Range (o, n, d) }",
-    "g (float[3] x, float s, int8 o) => (int8[3] z) { z = QuantizeLinear (x, s, o) }",
-    "g (float[3, 3] x) => (float[3, 3] z) { z = EyeLike (x) }",
-    "g (float[2, 3, 5] x) => (float[2, 3, 5] z) { z = Softmax <axis = 0> (x) }",
-    "g (float[2, 3] x, float[3, 2] y) => (float[2, 2] z) { z = Gemm (x, y) }",
-    "g (int64[1] s) => (float[n] z) { z = ConstantOfShape (s) }",
-]
-
-
-@each("text", SPARED)
-def test_what_tinygrad_computes_rightly_stays(text: str) -> None:
-    assert written("tinygrad", 18, text) == source(18, text)
-
-
 def source(opset: int, text: str) -> list[str]:
     model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + text)
     return [node.op_type for node in ir.from_proto(model).graph.all_nodes()]
@@ -870,47 +826,3 @@ def test_a_model_below_the_lowest_opset_of_a_release_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         kv.lower(model, target="iree", verify=False)
     assert refused.value.report.refused[0].code == "old-opset"
-
-
-@each(
-    ("dtype", "code"),
-    [("string", "STRING"), ("float8e4m3fn", "FLOAT8E4M3FN"), ("float16", None)],
-)
-def test_element_types_that_a_release_lacks_are_refused(dtype: str, code: str | None) -> None:
-    text = f"g ({dtype}[3] x) => ({dtype}[3] z) {{ z = Identity (x) }}"
-    model = onnx.parser.parse_model(HEAD.replace("{opset}", "21").replace(": 8", ": 10") + text)
-    if code is None:
-        kv.lower(model, target="tinygrad", verify=False)
-        return
-    with pytest.raises(Refused) as refused:
-        kv.lower(model, target="tinygrad", verify=False)
-    found = [one.message for one in refused.value.report.refused]
-    assert found == [f"tinygrad 0.14.0 has no {code}, the type of `x`"]
-
-
-def test_an_operator_of_another_domain_is_refused_where_none_can_be_added() -> None:
-    text = """<ir_version: 8, opset_import: ["": 18, "own": 1]>
-        g (float[3] x) => (float[3] z) { z = own.Twice (x) }"""
-    with pytest.raises(Refused) as refused:
-        kv.lower(onnx.parser.parse_model(text), target="tinygrad", verify=False)
-    message = refused.value.report.refused[0].message
-    assert message == "tinygrad 0.14.0 imports no `own::Twice`"
-    kv.lower(onnx.parser.parse_model(text), target="onnxruntime", verify=False)
-
-
-def test_dimensions_of_inputs_are_named_where_a_release_needs_a_name() -> None:
-    text = "g (float[dim_0, s, 3] x, float[a, b] y) => (float[p, q, r] z) { z = Add (x, y) }"
-    model = onnx.parser.parse_model(HEAD.replace("{opset}", "18") + text)
-    for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in ("s", "a", "b"):
-                dim.Clear()
-    named, report = kv.lower(model, target="tinygrad", verify=False)
-    shapes = [[str(dim) for dim in value.shape] for value in named.graph.inputs]
-    assert shapes == [["dim_0", "dim_1", "3"], ["dim_2", "dim_3"]]
-    assert "3 dimensions of inputs named: tinygrad 0.14.0 refuses one without" in report.notes
-    model.graph.input[1].type.tensor_type.ClearField("shape")
-    with pytest.raises(Refused) as refused:
-        kv.lower(model, target="tinygrad", verify=False)
-    message = refused.value.report.refused[0].message
-    assert message == "tinygrad 0.14.0 takes no input of unknown rank"

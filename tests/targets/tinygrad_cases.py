@@ -1,12 +1,24 @@
 """What each limit of tinygrad strikes, as models of a few nodes, and what is written instead.
 
-`tests/targets/test_limits.py` lowers them, `tests/compat/test_tinygrad.py` runs them in tinygrad,
+`tests/targets/test_tinygrad.py` lowers them, `tests/compat/test_tinygrad.py` runs them in tinygrad,
 as they are and as they are lowered.
 """
 
 from __future__ import annotations
 
-__all__ = ["CASES"]
+import warnings
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from onnx_kvtool.runtime.onnxruntime import Session
+
+__all__ = ["CASES", "HEAD", "expected_of", "feeds_of"]
+
+HEAD = '<ir_version: 8, opset_import: ["": {}]>'
+
+Arrays = dict[str, np.ndarray]
 
 CASES: list[tuple[str, str, int, str, list[str] | None]] = [
     (
@@ -306,3 +318,30 @@ CASES: list[tuple[str, str, int, str, list[str] | None]] = [
 """The limit, the case in words, an opset, a model, and the operators written.
 
 None stands for a refusal, an empty list for a function body without the operator."""
+
+
+def feeds_of(model: onnx.ModelProto) -> Arrays:
+    """Return seeded numbers for each input; a symbolic dimension is 7, a scalar about 4."""
+    drawn, feeds = np.random.default_rng(3), Arrays()
+    for value in model.graph.input:
+        type_ = value.type.tensor_type
+        shape = [dim.dim_value or 7 for dim in type_.shape.dim]
+        numbers = drawn.standard_normal(shape) * 3 + (0 if shape else 4)
+        feeds[value.name] = numbers.astype(onnx.helper.tensor_dtype_to_np_dtype(type_.elem_type))
+    return feeds
+
+
+def expected_of(model: onnx.ModelProto, text: str, opset: int, feeds: Arrays) -> list[np.ndarray]:
+    """Return what the specification says.
+
+    onnx.reference does not coerce before opset 13, where onnxruntime does; neither of them makes
+    the output of a pool with gaps as long as SAME says, which pads in numbers do.
+    """
+    if opset < 12:
+        return list(Session(model.SerializeToString(), "").run(feeds).values())
+    if "Pool" in text:
+        pads = text.replace('auto_pad = "SAME_UPPER"', "pads = [2, 2]")
+        model = onnx.parser.parse_model(HEAD.format(opset) + pads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of infinities
+        return ReferenceEvaluator(model).run(None, feeds)
