@@ -23,6 +23,7 @@ _SWIGLU = {
     "limit": (NUMBER, 0.0),
 }
 
+_SIXTEEN = "tensor(float16) tensor(bfloat16)"
 _BLOCKS = {
     "accuracy_level": (INTEGER, 0),
     "bits": (INTEGER, 4),
@@ -154,10 +155,30 @@ RECENT = (
         topk_group=(INTEGER, 1),
     ),
     facts(
+        "RMSNormRotary",
+        "X:T scale:F position_ids:I cosine:TCos sine:TCos prefill_numerics?:TI",
+        "Y:TOut normalized_fp32?:F",
+        {
+            "T": _SIXTEEN,
+            "TCos": f"{FLOAT} tensor(bfloat16)",
+            "TOut": _SIXTEEN,
+            "F": FLOAT,
+            "I": "tensor(int64)",
+            "TI": "tensor(int32)",
+        },
+        epsilon=(NUMBER, 1e-6),
+        flatten_batch=(INTEGER, 0),
+        input_start=(INTEGER, 0),
+        input_width=(INTEGER, 0),
+        output_fp16=(INTEGER, 0),
+        rotary_embedding_dim=(INTEGER, REQUIRED),
+        use_fp32_arithmetic=(INTEGER, 1),
+    ),
+    facts(
         "RouterGateUpProj",
         "X:T W:T",
         "router:T activated:T",
-        {"T": "tensor(float16) tensor(bfloat16)"},
+        {"T": _SIXTEEN},
         activation=(TEXT, "swiglu"),
         router_size=(INTEGER, REQUIRED),
         **_SWIGLU,

@@ -46,6 +46,7 @@ from onnx_kvtool.rewrite.contrib.relative_position import (
 from onnx_kvtool.rewrite.contrib.rotary import (
     gemma_rotary_embedding,
     m_rotary_embedding,
+    rms_norm_rotary,
     rotary_embedding,
 )
 from onnx_kvtool.rewrite.contrib.router import moe_group_router, router_gate_up_proj
@@ -153,6 +154,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("ReduceSumInteger", older.reduce_sum_integer),
             ContribRule("RelativePositionBias", relative_position_bias),
             ContribRule("Rfft", older.rfft),
+            ContribRule("RMSNormRotary", rms_norm_rotary),
             ContribRule("RotaryEmbedding", rotary_embedding),
             ContribRule("RouterGateUpProj", router_gate_up_proj),
             ContribRule("ScaledSiLU", gated.scaled_silu),

@@ -33,7 +33,7 @@ _PLUGIN = "is a plugin of TensorRT"
 
 _GROUPS = {
     DOMAIN: {
-        _FUSED: "GemmFloat8 MatMulNBitsQLoRA NhwcFusedConv RMSNormRotary",
+        _FUSED: "GemmFloat8 MatMulNBitsQLoRA NhwcFusedConv",
         _GPU: "DecoderAttention DecoderMaskedSelfAttention LongformerAttention MoEPacked",
         "is a transform of which text and kernel give different numbers of elements": "Irfft",
         _TRAINING: "BitmaskBiasDropout BitmaskDropout",

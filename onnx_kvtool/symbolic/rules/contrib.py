@@ -6,7 +6,6 @@ what it leaves open is said at the rule. The operators have since_version 1.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +16,7 @@ from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.rules import contrib_older
+from onnx_kvtool.symbolic.rules import contrib_older, contrib_recent
 from onnx_kvtool.symbolic.rules.contrib_attention import (
     fused_attention,
     group_query_attention,
@@ -33,7 +32,7 @@ from onnx_kvtool.symbolic.rules.contrib_states import (
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
 from onnx_kvtool.symbolic.rules.reduction import normalized, reduce
-from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, TypeOf, Unknown, placed
 from onnx_kvtool.symbolic.rules.windows import conv, pool_of_any_layout
 from onnx_kvtool.symbolic.sizes import Shape
 
@@ -47,11 +46,11 @@ class Contrib:
     Attributes:
         rule: Shapes of its outputs.
         types: For each output that has not the type of input 0, the inputs whose type it has, the
-            first one that is given; or an element type.
+            first one that is given; or an element type, perhaps as the node says.
     """
 
     rule: ShapeRule
-    types: Mapping[int, tuple[int, ...] | ir.DataType] = field(default_factory=dict)
+    types: Mapping[int, TypeOf] = field(default_factory=dict)
 
 
 def simplified_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -85,52 +84,6 @@ def bias_split_gelu(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], half),)
 
 
-def swiglu(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """SwiGLU: the shape of both inputs, or half of the last axis of one."""
-    return (site.shape(0),) if site.given(1) is not None else bias_split_gelu(site)
-
-
-def mixed_branches(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """HyperConnectionPreMix: (..., H) of (..., C, H), or of C branches side by side."""
-    shape, branches = site.shape(0), site.integer("num_branches")
-    if branches == 0 and len(shape) > 1:
-        return ((*shape[:-2], shape[-1]),)
-    width = exact_quotient(shape[-1], integer(branches)) if shape and branches > 0 else None
-    if width is None:
-        raise Unknown("no-expression", "the branches are no whole part of the last dimension")
-    return ((*shape[:-1], width),)
-
-
-def low_rank_mix(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """HyperConnectionLowRankMix: (..., H), (..., C), and the streams."""
-    (mixed,) = mixed_branches(site)
-    shape = site.shape(0)
-    return (mixed, (*shape[:-1], integer(site.integer("num_branches"))), shape)
-
-
-def gemma_rotary_embedding(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """GemmaRotaryEmbedding: the shapes of query and key."""
-    return (site.shape(1), site.shape(3))
-
-
-def moe_group_router(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """MoEGroupRouter: (T, E) three times."""
-    (experts,), shape = site.shape(1), site.shape(0)
-    tokens = functools.reduce(lambda a, b: a * b, shape[:-1], integer(1))
-    return ((tokens, experts),) * 3
-
-
-def router_gate_up_proj(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """RouterGateUpProj: the first columns of a product, and half of the others."""
-    front, weight, first = site.shape(0)[:-1], site.shape(1), integer(site.integer("router_size"))
-    if len(weight) != 2:
-        raise Unknown("malformed", "`RouterGateUpProj` takes a matrix")
-    half = exact_quotient(weight[1] - first, integer(2))
-    if half is None:
-        raise Unknown("no-expression", "half of the columns is no expression")
-    return ((*front, first), (*front, half))
-
-
 def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
     shape = site.shape(0)
@@ -139,16 +92,6 @@ def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
         raise Unknown("malformed", "`MatMulNBits` lacks its input, `K` or `N`")
     site.same(integer(inner), shape[-1], 0, len(shape) - 1, "size `K`")
     return ((*shape[:-1], integer(columns)),)
-
-
-def n_bits_fusion(*names: str) -> ShapeRule:
-    """Return the rule of products of one input, whose columns attributes tell, and its sum."""
-
-    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
-        shape = site.shape(0)
-        return (*((*shape[:-1], integer(site.integer(name))) for name in names), shape)
-
-    return rule
 
 
 def fused_mat_mul(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -293,7 +236,6 @@ CONTRIB: Table[str, Contrib] = Table(
             "EmbedLayerNormalization",
             Contrib(embed_layer_normalization, {0: (2,), 1: ir.DataType.INT32, 2: (2,)}),
         ),
-        ("EngramGate", Contrib(like(0, 2))),
         ("FusedConv", Contrib(conv())),
         ("FusedGemm", Contrib(fused_gemm(1))),
         ("FusedMatMul", Contrib(fused_mat_mul)),
@@ -304,20 +246,13 @@ CONTRIB: Table[str, Contrib] = Table(
             Contrib(gated_delta_net, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
         ),
         ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
-        ("GemmaRotaryEmbedding", Contrib(gemma_rotary_embedding, {0: (1,), 1: (3,)})),
         ("GemmFastGelu", Contrib(mat_mul(1))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
-        ("HyperConnectionLowRankMix", Contrib(low_rank_mix)),
-        ("HyperConnectionPreMix", Contrib(mixed_branches)),
         ("LinearAttention", Contrib(linear_attention, {1: (3, 0)})),
         ("LinearAttentionGate", Contrib(like(0, 2))),
         ("MatMulBnb4", Contrib(mat_mul_bnb4)),
         ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),
-        ("MatMulNBitsMlp", Contrib(n_bits_fusion("N"))),
-        ("MatMulNBitsQkv", Contrib(n_bits_fusion("Nq", "Nkv", "Nkv"))),
         ("MatMulNBits", Contrib(mat_mul_nbits)),
-        ("MoEGroupRouter", Contrib(moe_group_router, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT})),
-        ("RouterGateUpProj", Contrib(router_gate_up_proj)),
         ("MultiHeadAttention", Contrib(multi_head_attention)),
         ("NhwcConv", Contrib(conv(filters_last=True))),
         ("NhwcMaxPool", Contrib(pool_of_any_layout)),
@@ -348,14 +283,16 @@ CONTRIB: Table[str, Contrib] = Table(
             Contrib(skip_normalization, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
         ),
         ("RelativePositionBias", Contrib(relative_position_bias)),
-        ("SwiGLU", Contrib(swiglu)),
         ("TransposeMatMul", Contrib(fused_mat_mul)),
         ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
         ("VarlenCausalConvWithState", Contrib(varlen_causal_conv_with_state)),
         ("ComplexMul", Contrib(coded(0, 1))),
         ("ComplexMulConj", Contrib(coded(0, 1))),
         ("MulInteger", Contrib(coded(0, 2), {0: ir.DataType.INT32})),
-        *((op, Contrib(rule, types)) for op, rule, types in contrib_older.LINES),
+        *(
+            (op, Contrib(rule, types))
+            for op, rule, types in (*contrib_older.LINES, *contrib_recent.LINES)
+        ),
     ],
 )
 """By operator of `com.microsoft`; some stand in the default domain too, or there alone."""

@@ -21,7 +21,7 @@ from onnx_kvtool.symbolic.sizes import Shape, shape_words
 if TYPE_CHECKING:
     from onnx_kvtool.symbolic.index_map import IndexMap
 
-__all__ = ["Contents", "ShapeRule", "ShapeSite", "Unknown", "asked", "placed"]
+__all__ = ["Contents", "ShapeRule", "ShapeSite", "TypeOf", "Unknown", "asked", "placed"]
 
 _MOST_AXES = 1024
 """Longest vector of sizes; no runtime has tensors of more than some dozen axes."""
@@ -245,6 +245,9 @@ class ShapeSite:
             Conflict(code, self.at(value), got or (), expected or (), message)
         )
 
+
+TypeOf = tuple[int, ...] | ir.DataType | Callable[[ir.Node], ir.DataType]
+"""Inputs, of which the first one that is given has the type; the type; or what says it."""
 
 ShapeRule = Callable[[ShapeSite], Sequence["Shape | Unknown"]]
 """The shape of each output, in order; an output that is left out is unknown.

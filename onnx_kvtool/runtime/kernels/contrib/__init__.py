@@ -122,6 +122,7 @@ from onnx_kvtool.runtime.kernels.contrib.relative_position import (
 from onnx_kvtool.runtime.kernels.contrib.rotary_embedding import (
     gemma_rotary_embedding,
     m_rotary_embedding,
+    rms_norm_rotary,
     rotary_embedding,
 )
 from onnx_kvtool.runtime.kernels.contrib.router import mo_e_group_router, router_gate_up_proj
@@ -218,6 +219,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "ReduceSumInteger"), Kernel(1, reduce_sum_integer)),
     ((DOMAIN, "RelativePositionBias"), Kernel(1, relative_position_bias)),
     ((DOMAIN, "Rfft"), Kernel(1, rfft)),
+    ((DOMAIN, "RMSNormRotary"), Kernel(1, rms_norm_rotary)),
     ((DOMAIN, "RotaryEmbedding"), Kernel(1, rotary_embedding)),
     ((DOMAIN, "RouterGateUpProj"), Kernel(1, router_gate_up_proj)),
     ((DOMAIN, "ScaledSiLU"), Kernel(1, scaled_si_lu)),
