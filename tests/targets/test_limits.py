@@ -498,6 +498,30 @@ CASES: list[Case] = [
         "g (float[1, 1, 4] x, float[2, 1, 3] w) => (float[1, 2, 2] z) { z = Conv (x, w) }",
     ),
     (
+        "batch-normalization-9",
+        "iree",
+        14,
+        (
+            "g (float[2, 3] x, float[3] a, float[3] b, float[3] m, float[3] v) => (float[2, 3] z) "
+            "{ z = BatchNormalization (x, a, b, m, v) }"
+        ),
+        "g (float[2, 3] x, float[3] a) => (float[2, 3] z) { z = Mul (x, a) }",
+    ),
+    (
+        "greater-or-equal-12",
+        "iree",
+        13,
+        "g (float[3] x, float[3] y) => (bool[3] z) { z = GreaterOrEqual (x, y) }",
+        "g (float[3] x, float[3] y) => (bool[3] z) { z = Greater (x, y) }",
+    ),
+    (
+        "lp-pool-11",
+        "iree",
+        17,
+        "g (float[1, 1, 4] x) => (float[1, 1, 3] z) { z = LpPool <kernel_shape = [2]> (x) }",
+        "g (float[1, 1, 4] x) => (float[1, 1, 3] z) { z = MaxPool <kernel_shape = [2]> (x) }",
+    ),
+    (
         "pad-wrap",
         "iree",
         19,
@@ -741,6 +765,17 @@ def test_a_slice_that_may_go_backward_from_behind_is_refused() -> None:
     )
     assert written("iree", 18, text.format(0, -1)) is None
     assert written("iree", 18, text.format(5, 1)) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "opset", "text"),
+    [(name, opset, struck) for name, target, opset, struck, _ in CASES if target == "iree"],
+    ids=lambda one: one,
+)
+def test_check_reports_what_lower_does_not_leave(name: str, opset: int, text: str) -> None:
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", str(opset)) + text)
+    found = kv.check(model, targets=["iree"], select=["KV3"])
+    assert {finding.code for finding in found} & {"KV308", "KV310", "KV311"}, name
 
 
 ELSEWHERE = {
