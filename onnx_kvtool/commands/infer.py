@@ -25,7 +25,9 @@ from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.sorting import sort_nodes
+from onnx_kvtool.shapes.infer import correct_constants
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.report import InferReport
 
@@ -148,7 +150,13 @@ def _infer(model: ir.Model, path: str, dims: Mapping[str, int], strict: bool) ->
     if dims:
         check_dims(model, dims)
     with collector_paused():
+        corrected = [value.name for value, _, _ in correct_constants(model, initializers=False)]
         inference = infer_model(model, dims)
+    if corrected:
+        what = counted(len(corrected), "Constant")
+        inference.report.notes.append(
+            f"{what} declared otherwise than it holds, which counts: `{corrected[0]}`"
+        )
     inference.report.model = path
     inference.report.strict = strict
     return inference

@@ -108,16 +108,22 @@ def annotate(
     return annotations
 
 
-def correct_constants(model: ir.Model) -> list[Addition]:
+def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Addition]:
     """Give constants that `value_info` declares wrongly their own type and shape, in place.
 
     Readers take what they hold. What is declared of an input stays, because callers may feed it
     another value, and of an output of the main graph, because callers rely on it.
+
+    Args:
+        model: The model.
+        initializers: Whether initializers count as well as nodes: runtimes refuse one that is
+            declared wrongly, and take a node as it is.
     """
     found: list[Addition] = []
     for _, graph in graphs(model):
         made = (out for node in graph if node.op_type == "Constant" for out in node.outputs)
-        for value in (*graph.initializers.values(), *made):
+        stored = graph.initializers.values() if initializers else ()
+        for value in (*stored, *made):
             if value.is_graph_input() or not is_misdeclared(value):
                 continue
             if value.is_graph_output() and graph is model.graph:

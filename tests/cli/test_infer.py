@@ -107,10 +107,27 @@ def test_strict_exits_with_1_when_something_is_unknown(kvtool) -> None:
     assert kvtool("infer", path, "--strict").exit_code == 1
 
 
-def test_a_conflict_of_a_real_model(kvtool) -> None:
+def test_a_constant_that_a_builder_declares_wrongly_is_no_conflict(kvtool, tmp_path: Path) -> None:
     result = kvtool("infer", GENAI)
+    assert result.exit_code == 0
+    name = "/model/constants/INT64/[1]"
+    note = f"1 Constant declared otherwise than it holds, which counts: `{name}`"
+    assert f"note: {note}" in result.stdout
+    path = tmp_path / "step.onnx"
+    assert kvtool("infer", GENAI, "--dim", "batch_size=1", "-o", path).exit_code == 0
+    (held,) = [v for v in onnx.load(path).graph.value_info if v.name == name]
+    assert [dim.dim_value for dim in held.type.tensor_type.shape.dim] == [1]
+
+
+def test_a_conflict(kvtool, tmp_path: Path) -> None:
+    text = """
+        <ir_version: 10, opset_import: ["": 24]>
+        main (float[2, 3] x) => (float[3, 2] y) { y = Neg (x) }
+    """
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    result = kvtool("infer", tmp_path / "m.onnx")
     assert result.exit_code == 1
-    assert "is declared as (), and is (1): the ranks differ" in result.stdout
+    assert "is declared as (3, 2), and is (2, 3)" in result.stdout
 
 
 def test_the_model_goes_to_standard_output_and_the_report_to_standard_error(kvtool) -> None:
