@@ -97,9 +97,14 @@ What could be written if more were known before the model runs:
 - At 9 TopK of a number that is known at run time alone, where the size of the axis is not known
   either.
 
+What the text leaves open:
+
+- Resize of integers by shares below 11: how the sums are rounded.
+
 What could be written, and is not:
 
-- Below 11, Resize of integers by shares.
+- SequenceMap below 13 of sequences whose elements are known, its body once for each; no case of
+  onnx has one.
 """
 
 _HEAD = """# Conformance
