@@ -8,6 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.commands.lower import lower
+from onnx_kvtool.commands.raise_ import raise_
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.walk import graphs, nodes
 from onnx_kvtool.ops.traits import Trait, traits
@@ -96,5 +97,16 @@ def test_a_fixture_is_static(path: Path) -> None:
         assert codes == {_DYNAMIC[path.stem]}
         return
     model, report = lower(str(path), opset=17, dims=dims, static=True)
+    assert_static(model)
+    assert report.verification.status == "equal"
+
+
+@pytest.mark.parametrize("stem", ["slice_cat__dynamo_op18", "slice_assign_item__dynamo_op18"])
+def test_an_update_whose_sizes_depend_on_elements_is_static_once_it_is_raised(stem: str) -> None:
+    """TensorScatter writes at the position that cut the cache before."""
+    (path,) = (path for path in _PATHS if path.stem == stem)
+    raised, _ = raise_(str(path), dims={"s28": 2, "s6": 3}, static=True)
+    assert_static(raised)
+    model, report = lower(raised, opset=17, static=True)
     assert_static(model)
     assert report.verification.status == "equal"
