@@ -15,6 +15,7 @@ from onnx_kvtool.analysis.element_conditions import (
     given_out,
     mixed_sizes,
     negative_indices,
+    negative_indices_open,
     no_value,
     off_zero,
     shape_of_values,
@@ -23,6 +24,7 @@ from onnx_kvtool.analysis.form_conditions import FORM_CONDITIONS
 from onnx_kvtool.analysis.size_conditions import (
     beyond,
     merged_names,
+    merged_names_open,
     undivided,
     unlike,
 )
@@ -40,7 +42,15 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.release import Limit, Release
 
-__all__ = ["CONDITIONS", "OF_CONSTANTS", "OF_SHAPES", "OF_TYPES", "Condition", "stranger"]
+__all__ = [
+    "CONDITIONS",
+    "OF_CONSTANTS",
+    "OF_SHAPES",
+    "OF_SOURCE",
+    "OF_TYPES",
+    "Condition",
+    "stranger",
+]
 
 LocalName = tuple[str, str]
 OF_SHAPES = frozenset(
@@ -57,7 +67,7 @@ OF_SHAPES = frozenset(
 )
 """Conditions that ask for shapes which nobody else needs; a finished model is judged by them."""
 
-OF_SOURCE = frozenset({"negative-indices"})
+OF_SOURCE = frozenset({"negative-indices", "negative-indices-open"})
 """Conditions that ask for what kvtool's own nodes keep to, and those of the source may not."""
 
 OF_CONSTANTS = frozenset({"no-elements"})
@@ -408,6 +418,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("shape-of-values", shape_of_values),
         ("undivided", undivided),
         ("merged-names", merged_names),
+        ("merged-names-open", merged_names_open),
         ("unlike", unlike),
         ("unlike-branches", unlike_branches),
         ("unlike-ranks", unlike_ranks),
@@ -416,6 +427,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("mixed-sizes", mixed_sizes),
         ("given-out", given_out),
         ("negative-indices", negative_indices),
+        ("negative-indices-open", negative_indices_open),
         ("no-value", no_value),
         ("beyond", beyond),
         ("attribute", _attribute),

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
 
 if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
@@ -23,6 +24,7 @@ __all__ = [
     "given_out",
     "mixed_sizes",
     "negative_indices",
+    "negative_indices_open",
     "no_value",
     "off_zero",
     "shape_of_values",
@@ -115,6 +117,19 @@ def _carries(node: ir.Node) -> bool:
 def negative_indices(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     """Whether the indices, which are the second input, may count from the end."""
     return not _is_from_the_front(node.inputs[1], folder, _LONG_WAY)
+
+
+def negative_indices_open(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether they may, into dimensions of which not all are numbers."""
+    view = NodeView(node, opset)
+    data, indices = dims_of(view.required("data")), dims_of(view.required("indices"))
+    batch = view.integer("batch_dims") if "batch_dims" in view.facts.attributes else 0
+    length = indices[-1] if indices else None
+    if data is not None and isinstance(length, int):
+        sizes = data[batch : batch + length]
+        if len(sizes) == length and all(isinstance(size, int) for size in sizes):
+            return False
+    return negative_indices(node, opset, limit, folder)
 
 
 def _is_from_the_front(value: ir.Value | None, folder: Folder, steps: int) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onnx_kvtool.analysis.constants import Folder
     from onnx_kvtool.targets.release import Limit
 
-__all__ = ["beyond", "differ", "merged_names", "undivided", "unlike"]
+__all__ = ["beyond", "differ", "merged_names", "merged_names_open", "undivided", "unlike"]
 
 _TO_THE_END = (1 << 31) - 1
 """A bound of Slice that no size reaches, as exporters write it."""
@@ -100,6 +100,17 @@ def merged_names(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> boo
     """Whether Flatten reads more than one dimension that is no number."""
     dims = dims_of(node.inputs[0])
     return dims is not None and sum(not isinstance(dim, int) for dim in dims) > 1
+
+
+def merged_names_open(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether it makes two dimensions without a number, of which none is that of the operand."""
+    dims = dims_of(node.inputs[0])
+    if dims is None:
+        return False
+    axis = NodeView(node, opset).integer("axis")
+    axis += len(dims) if axis < 0 else 0
+    sides = dims[:axis], dims[axis:]
+    return axis != 1 and not any(all(isinstance(dim, int) for dim in side) for side in sides)
 
 
 def unlike(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:

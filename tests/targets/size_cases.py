@@ -294,9 +294,25 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         "g (float[a, 4] x) => (float[a, 4] z) { z = Flatten (x) }",
     ),
     (
-        "flatten-names",
+        "flatten-names-open",
         "g (float[a, b, c, d] x) => (float[m, n] z) { z = Flatten <axis: int = 2> (x) }",
         "g (float[a, 2, 3] x) => (float[m, 3] z) { z = Flatten <axis: int = 2> (x) }",
+    ),
+    (
+        "gather-nd-negative-open",
+        "g (float[a, 3] x) => (float[1, 3] z) <int64[1, 1] i = {-1}> { z = GatherND (x, i) }",
+        "g (float[a, 3] x) => (float[1, 3] z) <int64[1, 1] i = {1}> { z = GatherND (x, i) }",
+    ),
+    (
+        "scatter-nd-negative-open",
+        (
+            "g (float[a, 3] x, float[1, 3] u) => (float[a, 3] z) <int64[1, 1] i = {-1}> "
+            "{ z = ScatterND (x, i, u) }"
+        ),
+        (
+            "g (float[a, 3] x, float[1, 3] u) => (float[a, 3] z) <int64[1, 1] i = {1}> "
+            "{ z = ScatterND (x, i, u) }"
+        ),
     ),
 ]
 """A limit of tract, a model that it strikes, one that it spares, at opset 18."""

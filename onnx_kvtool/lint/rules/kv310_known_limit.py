@@ -32,7 +32,8 @@ class KnownLimit(TargetRule):
     With `--target`, looks for nodes that one of the other limits strikes which kvtool knows of a
     release: rows of an Attention that a mask leaves without keys, `softcap` with a mask, axes of a
     Squeeze that are not constant, and so on. Where a shape or a value is not known the node is
-    reported as well: it may be of the form that is meant.
+    reported as well: it may be of the form that is meant. What `kvtool lower` has no other form
+    for, and refuses, is an error.
 
     ## Why is this bad?
 
@@ -69,13 +70,24 @@ class KnownLimit(TargetRule):
 
     def check(self, context: Context, target: Target) -> Iterator[Finding]:
         """Ask the data on the release for what no other rule is about."""
-        from onnx_kvtool.lint.facts.release import limited, lowering_command, runtime_words
+        from contextlib import nullcontext
 
-        for site, limit in limited(context, target):
+        from onnx_kvtool.analysis.conditions import OF_SHAPES
+        from onnx_kvtool.analysis.other_forms import has_other_form
+        from onnx_kvtool.lint.facts.release import limited, lowering_command, runtime_words
+        from onnx_kvtool.shapes.inference import inferred
+
+        asks_for_shapes = any(limit.when in OF_SHAPES for limit in target.release.limits)
+        with inferred(context.model) if asks_for_shapes else nullcontext():
+            struck = list(limited(context, target))
+        for site, limit in struck:
             has_kernel = limit.when not in ("always", "other-element-type")
             if has_kernel and limit.name not in _HAVE_RULES:
+                is_refused = not has_other_form(limit)
                 yield self.found(
                     site.location(),
                     f"{runtime_words(target)} {limit.reason}",
-                    help=f"lower the model for this release: {lowering_command(target)}",
+                    help=(limit.help if is_refused else None)
+                    or f"lower the model for this release: {lowering_command(target)}",
+                    severity="error" if is_refused else None,
                 )
