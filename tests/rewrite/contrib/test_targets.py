@@ -90,6 +90,7 @@ PARTS: dict[str, tuple[str, str, int, dict[str, int], str]] = {
         "with a `expert_weight_bits` of `4` or `8`, here it is `2`",
     ),
     "an operator that came later": ("1.19.2", "GatherBlockQuantized", 3, {}, "imports no"),
+    "windows without a kernel for CPUs": ("1.19.2", "UnfoldTensor", 1, {"size": 2}, "imports no"),
     "an input that came later to attention": (
         "1.21.1", "MultiHeadAttention", 9, {"num_heads": 2}, "with 8 inputs at most, here it has 9"
     ),
