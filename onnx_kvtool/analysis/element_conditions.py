@@ -93,7 +93,10 @@ _COUNTS = frozenset({"Range", "CumSum", "NonZero", "ConstantOfShape", "Expand", 
 
 
 def given_out(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
-    """Whether int64 that it gives is a result of the model, as it is or after arithmetic."""
+    """Whether int64 that it gives is a result of the model, as it is or after arithmetic.
+
+    What a Scan takes is given out as well: its body declares the type.
+    """
     before, seen = [node.outputs[0]], {node.outputs[0]}
     while before and len(seen) < _LONG_WAY:
         value = before.pop()
@@ -102,6 +105,8 @@ def given_out(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
         if value.is_graph_output():
             return True
         for user, index in value.uses():
+            if user.op_type == "Scan" and is_standard(user):
+                return True
             if is_standard(user) and (index == 0 or _carries(user)):
                 new = set(user.outputs[:1]) - seen
                 seen |= new

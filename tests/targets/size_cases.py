@@ -246,6 +246,19 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         ),
     ),
     (
+        "cast-given-out",
+        (
+            "g (float[3] x, int64 s) => (int64 z, int64[3] o) { w = Cast <to: int = 7> (x) "
+            "z, o = Scan <num_scan_inputs: int = 1, body = b (int64 a, int64 c) "
+            "=> (int64 d, int64 e) { d = Add (a, c)  e = Identity (d) }> (s, w) }"
+        ),
+        (
+            "g (int64[3] x, int64 s) => (int64 z, int64[3] o) { "
+            "z, o = Scan <num_scan_inputs: int = 1, body = b (int64 a, int64 c) "
+            "=> (int64 d, int64 e) { d = Add (a, c)  e = Identity (d) }> (s, x) }"
+        ),
+    ),
+    (
         "shape-given-out",
         "g (float[a] x) => (int64[1] z) { z = Shape (x) }",
         "g (float[a] x) => (int32[1] z) { s = Shape (x)  z = Cast <to: int = 6> (s) }",
