@@ -148,6 +148,25 @@ def _of_integers(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> boo
     return dtype is None or dtype.is_integer()
 
 
+def _promoted(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the second operand is of a wider float, and else than a Cast reads the result."""
+    base, exponent = (None if value is None else value.dtype for value in node.inputs[:2])
+    if base is None or exponent is None:
+        return True
+    if not exponent.is_floating_point() or exponent.bitwidth <= base.bitwidth:
+        return False
+    output = node.outputs[0]
+    return output.is_graph_output() or not all(
+        use.node.op_type == "Cast" and use.node.outputs[0].dtype == base for use in output.uses()
+    )
+
+
+def _no_picture(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the first input has not, or may not have, four dimensions."""
+    dims = dims_of(node.inputs[0])
+    return dims is None or len(dims) != 4
+
+
 def _scalar(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     """Whether the first input, a shape, is known to be that of a scalar."""
     return dims_of(node.inputs[0]) == (0,)
@@ -190,6 +209,8 @@ FORM_CONDITIONS = (
     ("diagonal", _diagonal),
     ("inner-axis", _inner_axis),
     ("of-integers", _of_integers),
+    ("promoted", _promoted),
+    ("no-picture", _no_picture),
     ("scalar", _scalar),
     ("backward", _backward),
     ("no-size", _no_size),

@@ -72,6 +72,7 @@ SPARED = [
     "g (float[2, 3, 5] x) => (float[2, 3, 5] z) { z = Softmax <axis = 0> (x) }",
     "g (float[2, 3] x, float[3, 2] y) => (float[2, 2] z) { z = Gemm (x, y) }",
     "g (int64[1] s) => (float[n] z) { z = ConstantOfShape (s) }",
+    "g (float[3] x, float[3] e) => (float[3] z) { z = Pow (x, e) }",
 ]
 
 

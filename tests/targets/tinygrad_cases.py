@@ -305,6 +305,44 @@ CASES: list[tuple[str, str, int, str, list[str] | None]] = [
         None,
     ),
     (
+        "pow-integers",
+        "beyond float32",
+        18,
+        "g () => (int64[2] z) <int64[2] x = {3, -3}, int64[2] e = {25, 3}> { z = Pow (x, e) }",
+        None,
+    ),
+    (
+        "pow-promoted",
+        "float16 to a power of float32",
+        18,
+        (
+            "g (float16[3] x) => (float16[3] z) <float[3] e = {2.0, 3.0, 0.5}> "
+            "{ y = Abs (x)  z = Pow (y, e) }"
+        ),
+        ["Abs", "Pow", "Cast"],
+    ),
+    (
+        "q-linear-conv-pictures",
+        "of three dimensions",
+        18,
+        (
+            "g () => (uint8[1, 1, 2] z) "
+            "<uint8[1, 1, 4] x = {5, 9, 3, 7}, uint8[1, 1, 3] w = {1, 2, 3}, "
+            "float s = {0.5}, uint8 o = {3}> { z = QLinearConv (x, s, o, w, s, o, s, o) }"
+        ),
+        None,
+    ),
+    (
+        "top-k-unsorted",
+        "two of five",
+        18,
+        (
+            "g (float[5] x) => (float[2] v, int64[2] i) <int64[1] k = {2}> "
+            "{ v, i = TopK <sorted = 0> (x, k) }"
+        ),
+        None,
+    ),
+    (
         "constant-of-scalar",
         "no dimension",
         18,

@@ -120,6 +120,7 @@ REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "negative-indices": ("from_the_front", _from_the_front),
     "no-value": ("with_value", _with_value),
     "no-elements": ("fill_shape", _fill_shape),
+    "promoted": ("recast", recast),
     "same-padding": ("pads", padded),
     "scalar": ("constant", constant_scalar),
 }
