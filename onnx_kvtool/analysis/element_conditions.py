@@ -28,6 +28,7 @@ __all__ = [
     "no_value",
     "off_zero",
     "shape_of_values",
+    "type_of",
 ]
 
 _LONG_WAY = 100
@@ -196,3 +197,11 @@ def off_zero(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
         return False
     tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
     return tensor is None or bool(tensor.numpy().any())
+
+
+def type_of(node: ir.Node) -> str | None:
+    """Return the element type that the first input and the first output have; None if unknown."""
+    for value in (node.inputs[0], node.outputs[0]):
+        if value is not None and value.dtype is not None:
+            return value.dtype.name.lower()
+    return None

@@ -78,7 +78,7 @@ def strangers(context: Context, target: Target) -> Iterator[tuple[Location, str]
 
     Calls of the model's own functions are none.
     """
-    from onnx_kvtool.analysis.conditions import stranger
+    from onnx_kvtool.analysis.strangers import stranger
 
     local = {key[:2] for key in context.model.functions}
     for site in context.sites:

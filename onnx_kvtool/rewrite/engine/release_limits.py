@@ -14,10 +14,10 @@ from onnx_kvtool.analysis.conditions import (
     OF_CONSTANTS,
     OF_SHAPES,
     OF_SOURCE,
-    stranger,
 )
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.analysis.foreign_types import foreign_types
+from onnx_kvtool.analysis.strangers import stranger
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
 from onnx_kvtool.core.location import Location
