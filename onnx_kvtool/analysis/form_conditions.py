@@ -198,6 +198,11 @@ def _no_size(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return sizes is not None and bool((sizes == 0).any())
 
 
+def _overflowing(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether exponentials of elements may be more than the element type holds: always."""
+    return True
+
+
 FORM_CONDITIONS = (
     ("in-place", _in_place),
     ("constant-indices", _constant_indices),
@@ -214,5 +219,6 @@ FORM_CONDITIONS = (
     ("scalar", _scalar),
     ("backward", _backward),
     ("no-size", _no_size),
+    ("overflowing", _overflowing),
 )
 """Lines of `CONDITIONS` in `analysis/conditions.py`."""

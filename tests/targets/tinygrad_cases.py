@@ -291,6 +291,26 @@ CASES: list[tuple[str, str, int, str, list[str] | None]] = [
         [],
     ),
     (
+        "log-sum-exp-large",
+        "more than a float holds",
+        18,
+        (
+            "g () => (float[3] z) <float[3, 2] x = {90.0, 100.0, inf, 2.0, -inf, 3.0}, "
+            "int64[1] a = {-1}> { z = ReduceLogSumExp <keepdims = 0> (x, a) }"
+        ),
+        [],
+    ),
+    (
+        "log-sum-exp-large",
+        "of all axes",
+        13,
+        (
+            "g () => (float[1, 1] z) <float[2, 2] x = {-100.0, -200.0, -101.0, -102.5}> "
+            "{ z = ReduceLogSumExp (x) }"
+        ),
+        [],
+    ),
+    (
         "gemm-integers",
         "of int32",
         18,

@@ -1,6 +1,7 @@
-"""Forms of one node for releases that spoil the one it has; no result changes in any bit.
+"""Forms of one node for releases that spoil the one it has.
 
-They are remedies of conditions in `analysis/form_conditions.py`.
+No result changes in any bit, but for the rounding of `shifted`. They are remedies of conditions in
+`analysis/form_conditions.py`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.forms import cast, reduce, squeeze, where
 from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
@@ -24,6 +26,7 @@ __all__ = [
     "padded",
     "recast",
     "set_indices_apart",
+    "shifted",
     "written_to_copy",
 ]
 
@@ -167,6 +170,49 @@ def recast(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
         return None
     attributes = {"to": dtype.value}
     return Replacement((em.op("Cast", result, attributes=attributes, dtype=dtype),), folds=False)
+
+
+def shifted(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
+    """Emit ReduceLogSumExp of floats less their largest; None where the axes are not known.
+
+    What is infinite or no number is not taken off, so that the result is what it was.
+    """
+    view = NodeView(node, opset)
+    data, dims = view.required("data"), dims_of(node.inputs[0])
+    if data.dtype not in FLOAT_TYPES or dims is None:
+        return None
+    axes = _axes_of(view, len(dims))
+    if axes is None:
+        return None
+
+    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=data.dtype or _D.UNDEFINED)
+
+    most = reduce(em, "ReduceMax", data, axes, hint="most")
+    infinite = em.constant(np.array(np.inf, data.dtype.numpy()), "infinity")
+    zero = em.constant(np.array(0, data.dtype.numpy()), "zero")
+    finite = em.op("Less", op("Abs", most), infinite, dtype=_D.BOOL, hint="is_finite")
+    least = where(em, finite, most, zero, "shift")
+    keeps = view.integer("keepdims") != 0
+    total = reduce(em, "ReduceSum", op("Exp", op("Sub", data, least)), axes, keepdims=keeps)
+    back = least if keeps else squeeze(em, least, axes)
+    return Replacement((op("Add", op("Log", total), back),))
+
+
+def _axes_of(view: NodeView, rank: int) -> tuple[int, ...] | None:
+    """Return the axes of a reduction from the front; None where they are not known, or are none."""
+    if "axes" in view.facts.attributes:
+        given = view.attribute("axes")
+        axes = given if isinstance(given, tuple) else ()
+    else:
+        known = Folder().integers(view.input("axes"))
+        if known is None and view.input("axes") is not None:
+            return None
+        axes = () if known is None else tuple(known.ravel().tolist())
+    noop = "noop_with_empty_axes" in view.facts.attributes
+    if not axes and noop and view.integer("noop_with_empty_axes"):
+        return None
+    return tuple(int(axis) % rank for axis in axes) or tuple(range(rank)) or None
 
 
 def constant_scalar(node: ir.Node, em: Emitter, opset: int) -> Replacement:

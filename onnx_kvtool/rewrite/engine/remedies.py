@@ -18,6 +18,7 @@ from onnx_kvtool.rewrite.engine.other_forms import (
     padded,
     recast,
     set_indices_apart,
+    shifted,
     written_to_copy,
 )
 from onnx_kvtool.rewrite.engine.rule import Replacement
@@ -120,6 +121,7 @@ REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "negative-indices": ("from_the_front", _from_the_front),
     "no-value": ("with_value", _with_value),
     "no-elements": ("fill_shape", _fill_shape),
+    "overflowing": ("shifted", shifted),
     "promoted": ("recast", recast),
     "same-padding": ("pads", padded),
     "scalar": ("constant", constant_scalar),
