@@ -13,6 +13,8 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import onnx_kvtool as kv
+from onnx_kvtool.core.model import serialize
 from onnx_kvtool.targets.target import find_target
 from tests.compat.decoders import STEPS, allowed, comparing
 from tests.compat.environments import RuntimeFailed, run_in
@@ -57,6 +59,40 @@ def test_a_mask_lowered_for_a_runtime_is_the_recorded_one(runtime: str, tmp_path
     fixture, release = "mobius_block_bias_int64_2d", find_target(runtime).release
     model = lowered_file(fixture, runtime, tmp_path)
     assert difference(fixture, model, runtime, release.version) <= limit_of(fixture)
+
+
+@pytest.mark.parametrize("element", ["float", "bool"])
+@pytest.mark.parametrize(
+    ("data", "given", "result", "batch", "places"),
+    [
+        ("2, a, 5", "2, 2", "2, 5", 0, [[-1, -2], [1, 0]]),
+        ("2, a, 5", "2, 2", "2", 1, [[-1, -5], [0, 4]]),
+        ("a, 5", "2, 1", "2, 5", 0, [[-1], [0]]),
+    ],
+    ids=["two sizes", "behind a batch", "rows"],
+)
+def test_opencv_gathers_what_is_counted_from_the_end(
+    data: str,
+    given: str,
+    result: str,
+    batch: int,
+    places: list[object],
+    element: str,
+    tmp_path: Path,
+) -> None:
+    """By indices that kvtool counts from the front: it reads what lies before the data else."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 18]> g ({element}[{data}] x, int64[{given}] i) '
+        f"=> ({element}[{result}] z) {{ z = GatherND <batch_dims: int = {batch}> (x, i) }}"
+    )
+    sizes = [_NUMBERS.get(size) or int(size) for size in data.split(", ")]
+    array = np.random.default_rng(3).standard_normal(sizes).astype(np.float32)
+    feeds = {"x": array > 0 if element == "bool" else array, "i": np.array(places)}
+    (expected,) = ReferenceEvaluator(model).run(None, feeds)
+    path, release = tmp_path / "model.onnx", find_target("opencv").release
+    path.write_bytes(serialize(kv.lower(model, target="opencv", verify=False)[0]))
+    (found,) = run_in("opencv", release.version, path, feeds)
+    assert np.array_equal(found, expected)
 
 
 _NUMBERS = {"a": 2, "b": 3, "c": 5, "d": 4, "m": 2, "n": 2, "s": 14, "w": 7}

@@ -176,8 +176,8 @@ CASES: list[Case] = [
         "gather-nd-types",
         "opencv",
         18,
-        "g (double[3] x, int64[2, 1] i) => (double[2] z) { z = GatherND (x, i) }",
-        "g (float[3] x, int64[2, 1] i) => (float[2] z) { z = GatherND (x, i) }",
+        "g (double[3] x) => (double[1] z) <int64[1, 1] i = {1}> { z = GatherND (x, i) }",
+        "g (float[3] x) => (float[1] z) <int64[1, 1] i = {1}> { z = GatherND (x, i) }",
     ),
     (
         "cum-sum-computed",
@@ -674,7 +674,7 @@ def test_a_pool_of_bytes_goes_through_a_type_that_a_release_takes() -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "float16"])
 def test_what_a_release_moves_in_another_type_only_is_cast(dtype: str) -> None:
-    text = f"g ({dtype}[3] x, int64[2, 1] i) => ({dtype}[2] z) {{ z = GatherND (x, i) }}"
+    text = f"g ({dtype}[3] x) => ({dtype}[1] z) <int64[1, 1] i = {{1}}> {{ z = GatherND (x, i) }}"
     assert written("opencv", 18, text) == ["Cast", "GatherND", "Cast"]
     assert written("onnxruntime", 18, text) == ["GatherND"]
 
@@ -734,6 +734,22 @@ def test_indices_that_may_count_from_the_end_are_counted_from_the_front(
     assert written("tract", 18, text.format(5, "c")) == [operator]
     assert written("tract", 18, text.format("a", "i")) is None
     assert written("onnxruntime", 18, text.format(5, "i")) == [operator]
+
+
+def test_indices_into_sizes_without_numbers_are_counted_from_the_front_of_its_shape() -> None:
+    """Where a runtime takes that; in the types that it has, and by the sizes behind a batch."""
+    text = (
+        "g ({}[2, a, b] x, int64[2, 1, 1] i) => ({}[2, 1, b] z) "
+        "{{ z = GatherND <batch_dims: int = 1> (x, i) }}"
+    )
+    turned = ["Shape", "Slice", "Less", "Add", "Where", "GatherND"]
+    assert written("opencv", 18, text.format("float", "float")) == turned
+    cast = ["Shape", "Slice", "Less", "Add", "Where", "Cast", "GatherND", "Cast"]
+    assert written("opencv", 18, text.format("bool", "bool")) == cast
+    text = "g (float[a, 3] x) => (float[3] z) <int64[1] i = {1}> { z = GatherND (x, i) }"
+    assert written("opencv", 18, text) == ["GatherND"]
+    text = "g (float[2, a, 3] x, int64[n] i) => (float[b, a, 3] z) { z = GatherND (x, i) }"
+    assert written("opencv", 18, text) is None
 
 
 def test_a_default_that_a_runtime_takes_for_another_type_is_written_out() -> None:

@@ -89,18 +89,24 @@ def _as_reshape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
 
 
 def _from_the_front(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
-    """Emit GatherND or ScatterND with indices that count from the front; None for unknown sizes."""
+    """Emit GatherND or ScatterND with indices that count from the front.
+
+    None where it is unknown how many sizes there are to count in.
+    """
     view = NodeView(node, opset)
     data, indices = view.required("data"), view.required("indices")
     dims, length = dims_of(data), (dims_of(indices) or (None,))[-1]
     batch = view.integer("batch_dims") if "batch_dims" in view.facts.attributes else 0
-    if dims is None or not isinstance(length, int):
+    if not isinstance(length, int):
         return None
-    sizes = [dim for dim in dims[batch : batch + length] if isinstance(dim, int)]
-    if len(sizes) != length:
-        return None
+    numbers = [dim for dim in (dims or ())[batch : batch + length] if isinstance(dim, int)]
+    if len(numbers) == length:
+        sizes = em.constant(numbers, "sizes")
+    else:
+        begin, end = em.constant([batch], "begin"), em.constant([batch + length], "end")
+        sizes = em.op("Slice", em.op("Shape", data), begin, end)
     below = em.op("Less", indices, em.constant(0, "zero"), dtype=ir.DataType.BOOL)
-    turned = em.op("Add", indices, em.constant(sizes, "sizes"))
+    turned = em.op("Add", indices, sizes)
     counted = where(em, below, turned, indices, hint="from_the_front")
     attributes = {name: given.value for name, given in node.attributes.items()}
     dtype = data.dtype or ir.DataType.UNDEFINED
