@@ -111,10 +111,13 @@ _ELEMENTS: dict[tuple[str, str], list[int]] = {
 def test_what_a_limit_of_tract_strikes_it_does_not_compute(
     name: str, struck: str, free: str, tmp_path: Path
 ) -> None:
-    """As it is, without kvtool; and it computes what the limit spares."""
+    """As it is, without kvtool; and it computes what the limit spares.
+
+    At opset 19: the reference has no DequantizeLinear of before.
+    """
     release = find_target("tract").release
     for text, is_right in ((struck, False), (free, True)):
-        model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 18]> ' + text)
+        model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 19]> ' + text)
         feeds = {value.name: _given(name, value) for value in model.graph.input}
         expected = ReferenceEvaluator(model).run(None, feeds)
         path = tmp_path / "model.onnx"

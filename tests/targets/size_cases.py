@@ -114,6 +114,33 @@ SIZE_CASES: list[tuple[str, str, str]] = [
             "{ z = OneHot (x, d, v) }"
         ),
     ),
+    *(
+        (
+            f"constants-{kind}Linear.{place}",
+            (
+                f"g ({given}[2, 3] x, {given_type} o) => ({result}[2, 3] z) "
+                f"<{kept_type} k = {{2}}> {{ z = {kind}Linear (x, {order}) }}"
+            ),
+            (
+                f"g ({given}[2, 3] x) => ({result}[2, 3] z) "
+                f"<{given_type} o = {{1}}, {kept_type} k = {{2}}> "
+                f"{{ z = {kind}Linear (x, {order}) }}"
+            ),
+        )
+        for kind, letter, given, result in (
+            ("Dequantize", "x", "uint8", "float"),
+            ("Quantize", "y", "float", "uint8"),
+        )
+        for place, order, given_type, kept_type in (
+            (f"{letter}_scale", "o, k", "float", "uint8"),
+            (f"{letter}_zero_point", "k, o", "uint8", "float"),
+        )
+    ),
+    (
+        "constants-CumSum.axis",
+        "g (float[4, 3] x, int64 i) => (float[4, 3] z) { z = CumSum (x, i) }",
+        "g (float[4, 3] x) => (float[4, 3] z) <int64 i = {1}> { z = CumSum (x, i) }",
+    ),
     (
         "batch-normalization-unlike",
         (

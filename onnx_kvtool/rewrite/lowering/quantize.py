@@ -72,7 +72,7 @@ def lower_dequantize_linear(context: LoweringContext, node: ir.Node, em: Emitter
     x, scale, zero = view.required("x"), view.required("x_scale"), view.input("x_zero_point")
     _take("DequantizeLinear", x.dtype, _NARROW | _FLOAT8 | {_D.INT32}, em.opset)
     layout_of(em, view, x, scale)  # refuses what no form can say
-    kept = _kept_dequantize(em, view, x, scale, zero)
+    kept = _kept_dequantize(em, view, x, scale, zero) if context.keep_fused else None
     return Replacement((kept or dequantized(em, view),))
 
 

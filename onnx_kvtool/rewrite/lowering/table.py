@@ -123,7 +123,10 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("CumProd", Lowering("cum_prod", 26, lower_cum_prod_26)),
         ("DFT", Lowering("dft", 20, lower_dft_20, reads=17)),
         ("DeformConv", Lowering("deform_conv", 19, lower_deform_conv_19, removes=True)),
-        ("DequantizeLinear", Lowering("dequantize_linear", 25, lower_dequantize_linear, reads=13)),
+        (
+            "DequantizeLinear",
+            Lowering("dequantize_linear", 25, lower_dequantize_linear, removes=True, reads=13),
+        ),
         ("Dropout", Lowering("dropout", 12, lower_dropout_12)),
         ("Einsum", Lowering("einsum", 12, lower_einsum_12)),
         ("Equal", Lowering("equal", 19, lower_equal_19)),

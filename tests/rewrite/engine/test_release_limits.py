@@ -327,6 +327,24 @@ def test_a_node_that_a_rule_emits_may_be_rewritten_again() -> None:
     assert "Softmax" in _operators(lowered)
 
 
+@pytest.mark.parametrize(
+    ("operands", "gone"),
+    [
+        ("float[2] s, uint8[2] p) => (float[2, 3] z) {", True),
+        ("uint8[2] p) => (float[2, 3] z) <float[2] s = {1, 2}> {", True),
+        ("float[2] s) => (float[2, 3] z) <uint8[2] p = {1, 2}> {", True),
+        ("float[3] o) => (float[2, 3] z) <float[2] s = {1, 2}, uint8[2] p = {1, 2}> {", False),
+    ],
+    ids=["both", "zero point", "scale", "neither"],
+)
+def test_a_scale_that_a_run_tells_is_dequantized_in_arithmetic(operands: str, gone: bool) -> None:
+    text = f"g (uint8[2, 3] x, {operands} z = DequantizeLinear <axis: int = 0> (x, s, p) }}"
+    source = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 19]> ' + text)
+    lowered, report = lower(source, target="tract", verify=True)
+    assert ("DequantizeLinear" in _operators(lowered)) != gone
+    assert report.target_opset == 19
+
+
 def test_tensor_scatter_in_the_one_form_that_tensorrt_takes_stays() -> None:
     source = one_update([B, H, S, D], [B, H, L, D], batch=B, axis=-2)
     lowered, _ = lower(ir.from_proto(source), target="tensorrt@10.15", verify=False)
