@@ -62,6 +62,7 @@ def test_moe_group_router(
         "MoEGroupRouter",
         inputs,
         at=opset_for(opset, dtype),
+        tolerance=1e-4 if dtype == np.float32 else None,  # logarithms of small shares
         top_k=count,
         dims={"logits": [*(f"d{axis}" for axis in range(len(front))), E]} if is_named else None,
         **{name: value for name, value in given_.items() if value is not None},
