@@ -180,6 +180,27 @@ CASES: list[Case] = [
         "g (float[3] x) => (float[1] z) <int64[1, 1] i = {1}> { z = GatherND (x, i) }",
     ),
     (
+        "gather-elements-types",
+        "opencv",
+        18,
+        "g (double[3] x, int64[3] i) => (double[3] z) { z = GatherElements (x, i) }",
+        "g (float[3] x, int64[3] i) => (float[3] z) { z = GatherElements (x, i) }",
+    ),
+    (
+        "scatter-elements-types",
+        "opencv",
+        18,
+        "g (double[3] x, int64[3] i) => (double[3] z) { z = ScatterElements (x, i, x) }",
+        "g (float[3] x, int64[3] i) => (float[3] z) { z = ScatterElements (x, i, x) }",
+    ),
+    (
+        "scatter-nd-types",
+        "opencv",
+        18,
+        "g (double[3] x, int64[3, 1] i) => (double[3] z) { z = ScatterND (x, i, x) }",
+        "g (bool[3] x, int64[3, 1] i) => (bool[3] z) { z = ScatterND (x, i, x) }",
+    ),
+    (
         "cum-sum-computed",
         "tract",
         18,
@@ -677,6 +698,18 @@ def test_what_a_release_moves_in_another_type_only_is_cast(dtype: str) -> None:
     text = f"g ({dtype}[3] x) => ({dtype}[1] z) <int64[1, 1] i = {{1}}> {{ z = GatherND (x, i) }}"
     assert written("opencv", 18, text) == ["Cast", "GatherND", "Cast"]
     assert written("onnxruntime", 18, text) == ["GatherND"]
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+def test_what_is_gathered_is_cast_and_what_is_scattered_refused_for_a_type_that_a_release_lacks(
+    dtype: str,
+) -> None:
+    text = f"g ({dtype}[3] x, int64[3] i, int64[3, 1] j) => ({dtype}[3] z) {{{{ z = {{}} }}}}"
+    gathered = written("opencv", 18, text.format("GatherElements (x, i)"))
+    assert gathered == ["Cast", "GatherElements", "Cast"]
+    for call in ("ScatterElements (x, i, x)", "ScatterND (x, j, x)"):
+        assert written("opencv", 18, text.format(call)) is None
+        assert written("onnxruntime", 18, text.format(call)) is not None
 
 
 @pytest.mark.parametrize(
