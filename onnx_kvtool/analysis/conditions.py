@@ -60,6 +60,8 @@ OF_SHAPES = frozenset(
         "given-out",
         "beyond",
         "vector-batches",
+        "vector",
+        "open-axis",
     }
 )
 """Conditions that ask for shapes which nobody else needs; a finished model is judged by them."""

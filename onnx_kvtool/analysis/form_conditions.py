@@ -203,7 +203,43 @@ def _overflowing(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> boo
     return True
 
 
+def _no_scalar(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether an input that has to be a scalar is known to have a dimension."""
+    assert limit.operand is not None
+    return bool(dims_of(NodeView(node, opset).input(limit.operand)))
+
+
+def _computed_diagonal(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the diagonal is computed, or so far off that a row more is no int64."""
+    k = NodeView(node, opset).input("k")
+    known = folder.integers(k)
+    if k is None or known is None:
+        return k is not None and not k.is_graph_input()
+    return bool((np.abs(known.astype(float)) > _FAR).any())
+
+
+_FAR = 2.0**62
+
+
+def _vector(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether one of the first two inputs is known to be a vector."""
+    return any(len(dims_of(value) or ()) == 1 for value in node.inputs[:2])
+
+
+def _open_axis(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether the size of the axis, or of those that it stands for, is no number."""
+    dims, axis = dims_of(node.inputs[0]), NodeView(node, opset).integer("axis")
+    if not dims:
+        return dims is None
+    axis %= len(dims)
+    return not all(isinstance(dim, int) for dim in dims[axis : axis + 1 if opset >= 13 else None])
+
+
 FORM_CONDITIONS = (
+    ("no-scalar", _no_scalar),
+    ("computed-diagonal", _computed_diagonal),
+    ("vector", _vector),
+    ("open-axis", _open_axis),
     ("in-place", _in_place),
     ("constant-indices", _constant_indices),
     ("same-padding", _same_padding),

@@ -142,6 +142,26 @@ SIZE_CASES: list[tuple[str, str, str]] = [
         "g (float[4, 3] x) => (float[4, 3] z) <int64 i = {1}> { z = CumSum (x, i) }",
     ),
     (
+        "trilu-no-scalar",
+        "g (float[4, 3] x) => (float[4, 3] z) <int64[1] i = {1}> { z = Trilu (x, i) }",
+        "g (float[4, 3] x) => (float[4, 3] z) <int64 i = {1}> { z = Trilu (x, i) }",
+    ),
+    (
+        "trilu-computed",
+        "g (float[4, 3] x, float[c] y) => (float[4, 3] z) { i = Size (y)  z = Trilu (x, i) }",
+        "g (float[a, 3] x, int64 i) => (float[a, 3] z) { z = Trilu (x, i) }",
+    ),
+    (
+        "mat-mul-integer-vector",
+        "g (uint8[3] x, uint8[3, 4] y) => (int32[4] z) { z = MatMulInteger (x, y) }",
+        "g (uint8[a, 3] x, uint8[3, 4] y) => (int32[a, 4] z) { z = MatMulInteger (x, y) }",
+    ),
+    (
+        "hardmax-open",
+        "g (float[a, 3] x) => (float[a, 3] z) { z = Hardmax <axis: int = 0> (x) }",
+        "g (float[a, 3] x) => (float[a, 3] z) { z = Hardmax (x) }",
+    ),
+    (
         "batch-normalization-unlike",
         (
             "g (float[2, b, 5] x) => (float[2, b, 5] z) <float[3] s = {1, 2, 3}> "

@@ -149,6 +149,13 @@ CASES: list[Case] = [
     *DOCUMENTED_CASES,
     *((name, "tract", 18, struck, free) for name, struck, free in SIZE_CASES),
     (
+        "cum-sum-axis",  # which the reference refuses, and onnxruntime takes
+        "tract",
+        18,
+        "g (float[4, 3] x) => (float[4, 3] z) <int64[1] i = {1}> { z = CumSum (x, i) }",
+        "g (float[4, 3] x) => (float[4, 3] z) <int64 i = {1}> { z = CumSum (x, i) }",
+    ),
+    (
         "mat-mul-constant-batches",
         "opencv",
         18,
