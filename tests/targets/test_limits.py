@@ -739,6 +739,19 @@ def test_what_a_release_spoils_behind_an_operator_is_set_apart(
     assert spared == [behind, free.partition(" ")[0]]
 
 
+@pytest.mark.parametrize("behind", ["Conv (x, w)", "Reshape (x, t)"])
+def test_instance_normalization_is_set_apart_from_what_a_convolution_gives(behind: str) -> None:
+    text = (
+        "g (float[2, 3, n] x, float[3, 3, 1] w, float[3] s) => (float[2, 3, n] z) "
+        "<int64[3] t = {{2, 3, -1}}> {{ y = {}  z = InstanceNormalization (y, s, s) }}"
+    )
+    name = behind.partition(" ")[0]
+    given = text.format(behind)
+    assert written("opencv", 18, given) == [name, "Identity", "InstanceNormalization"]
+    assert written("onnxruntime", 18, given) == [name, "InstanceNormalization"]
+    assert written("opencv", 18, text.format("Neg (x)")) == ["Neg", "InstanceNormalization"]
+
+
 def test_what_a_branch_gives_without_elements_is_filled_where_a_constant_is_refused() -> None:
     text = (
         "g (bool c, float[a, 3] x) => (float[p, 3] z) { z = If (c) <"
