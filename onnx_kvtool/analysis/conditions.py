@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import onnx_ir.convenience as ir_convenience
 
 from onnx_kvtool.analysis.attention_conditions import ATTENTION_CONDITIONS
+from onnx_kvtool.analysis.code_types import other_code_types
 from onnx_kvtool.analysis.control_conditions import open_scan, unlike_branches, unlike_ranks
 from onnx_kvtool.analysis.element_conditions import (
     given_out,
@@ -219,6 +220,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
     [
         ("always", _always),
         ("other-element-type", _other_element_type),
+        ("other-code-types", other_code_types),
         ("absent-bound", _absent_bound),
         ("absent", _absent),
         ("present", _present),

@@ -15,8 +15,8 @@ __all__ = ["REMEDIED", "REPLACED", "has_other_form"]
 REMEDIED = frozenset(
     {
         *("backward", "behind", "constant-indices", "in-place", "merged-names", "narrow-range"),
-        *("negative-axes", "negative-indices", "no-elements", "no-value", "overflowing"),
-        *("same-padding", "scalar"),
+        *("negative-axes", "negative-indices", "no-elements", "no-value", "other-code-types"),
+        *("overflowing", "same-padding", "scalar"),
     }
 )
 """Conditions with a remedy of their own."""

@@ -200,6 +200,45 @@ def _model(
     )
 
 
+def code_product(op_type: str, *types: int) -> onnx.ModelProto:
+    """Return a product of codes, the first of them computed and the others weights.
+
+    The zero point of the result is even: where halves are rounded before it is added, and where
+    behind, they go to the same number.
+
+    Args:
+        op_type: ConvInteger, MatMulInteger, QLinearConv or QLinearMatMul.
+        types: Element types of both operands, and of the result of the last two.
+    """
+    convolves, requantizes = "Conv" in op_type, op_type.startswith("QLinear")
+    shape = [D, H, 2, 2] if convolves else [4, D]
+    weights = np.arange(np.prod(shape)).reshape(shape) % 50
+    first, second, result = (helper.tensor_dtype_to_np_dtype(one) for one in (*types, T.INT8)[:3])
+    constants = {
+        "ten": np.float32(10),
+        "scale": np.float32(0.25),
+        "first_zero": first.type(3),
+        "weights": weights.astype(second),
+        "second_zero": second.type(2),
+        "result_zero": result.type(6),
+    }
+    given = ["codes", "weights", "first_zero", "second_zero"]
+    if requantizes:
+        given = ["codes", "scale", "first_zero", "weights", "scale", "second_zero"]
+        given += ["scale", "result_zero"]
+    window = {"pads": [1, 1, 0, 0]} if convolves else {}
+    nodes = [
+        helper.make_node("Mul", ["X", "ten"], ["tenfold"]),
+        helper.make_node("Abs" if types[0] == T.UINT8 else "Identity", ["tenfold"], ["numbers"]),
+        helper.make_node("Cast", ["numbers"], ["codes"], to=types[0]),
+        helper.make_node(op_type, given, ["product"], name="op", **window),
+        helper.make_node("Cast", ["product"], ["Y"], to=T.FLOAT),
+    ]
+    kept = [onnx.numpy_helper.from_array(np.asarray(one), name) for name, one in constants.items()]
+    dims: list[int | str] = [B, H, 5, 6] if convolves else [5, 4]
+    return _model(nodes, {"X": dims}, ["Y"], 18, kept)
+
+
 def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     """Return seeded inputs of a model of this module."""
     rng = np.random.default_rng(5)
@@ -251,6 +290,10 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "attention-window-ignored": lambda: attention(2, 25, right_window_size=1),
     "empty-constant": empty_branch,
     "div-unsigned": quotients,
+    "conv-integer-types": lambda: code_product("ConvInteger", T.UINT8, T.INT8),
+    "mat-mul-integer-types": lambda: code_product("MatMulInteger", T.INT8, T.UINT8),
+    "q-linear-conv-types": lambda: code_product("QLinearConv", T.INT8, T.UINT8, T.INT8),
+    "q-linear-mat-mul-types": lambda: code_product("QLinearMatMul", T.UINT8, T.INT8, T.INT8),
 }
 """Limit -> model, whose native form a release with that limit refuses or computes wrongly."""
 

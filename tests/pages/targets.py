@@ -176,7 +176,7 @@ def _wholes(runtime: str) -> Iterator[str]:
 
 
 def _taken(limit: Limit) -> str:
-    types = [element_type(name) for name in limit.types]
+    types = [" by ".join(element_type(name) for name in one.split()) for one in limit.types]
     return f"; taken are {joined(types)}" if types else ""
 
 

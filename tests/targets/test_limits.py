@@ -700,6 +700,50 @@ def test_a_pool_of_bytes_goes_through_a_type_that_a_release_takes() -> None:
     assert written("iree", 18, text.format("int8", "int8")) == ["MaxPool"]
 
 
+CODES = {
+    "ConvInteger": "{0}[1, 2, 5, 5] x, {1}[3, 2, 3, 3] w) => (int32[1, 3, 3, 3] z",
+    "MatMulInteger": "{0}[2, 3] x, {1}[3, 5] w) => (int32[2, 5] z",
+    "QLinearConv": (
+        "{0}[1, 2, 5, 5] x, float s, {0} p, {1}[3, 2, 3, 3] w, {1} q, {2} r) => ({2}[1, 3, 3, 3] z"
+    ),
+    "QLinearMatMul": "{0}[2, 3] x, float s, {0} p, {1}[3, 5] w, {1} q, {2} r) => ({2}[2, 5] z",
+}
+
+
+@pytest.mark.parametrize(
+    ("operator", "release", "struck", "moves", "free"),
+    [
+        ("ConvInteger", "1.23.2", "uint8 int8", 1, "uint8 uint8"),
+        ("ConvInteger", "1.15.1", "int8 int8", 2, "uint8 uint8"),
+        ("ConvInteger", "1.23.2", "int8 uint8", 1, "uint8 uint8"),
+        ("MatMulInteger", "1.15.1", "int8 uint8", 1, "uint8 int8"),
+        ("MatMulInteger", "1.23.2", "int8 uint8", 1, "int8 int8"),
+        ("QLinearConv", "1.32.0", "int8 int8 uint8", 4, "uint8 int8 uint8"),
+        ("QLinearConv", "1.15.1", "uint8 uint8 int8", 2, "int8 int8 int8"),
+        ("QLinearMatMul", "1.23.2", "uint8 int8 int8", 4, "uint8 uint8 uint8"),
+        ("QLinearMatMul", "1.32.0", "int8 uint8 int8", 4, "int8 int8 int8"),
+    ],
+)
+def test_signed_codes_that_a_release_does_not_multiply_are_given_as_unsigned_ones(
+    operator: str, release: str, struck: str, moves: int, free: str
+) -> None:
+    def text(types: str) -> str:
+        call = "(x, s, p, w, s, q, s, r)" if operator.startswith("Q") else "(x, w)"
+        given = CODES[operator].format(*types.split())
+        return f"g ({given}) {{ z = {operator} {call} }}"
+
+    target = f"onnxruntime@{release}"
+    found = written(target, 18, text(struck))
+    assert found is not None
+    assert sorted(found) == sorted([operator, *(["Cast", "Add", "Cast"] * moves)])
+    model = onnx.parser.parse_model(HEAD.replace("{opset}", "18") + text(struck))
+    lowered, _ = kv.lower(model, target=target, verify=False)
+    (node,) = (node for node in lowered.graph if node.op_type == operator)
+    dtypes = {value.dtype for value in (*node.inputs, *node.outputs) if value is not None}
+    assert dtypes <= {ir.DataType.UINT8, ir.DataType.INT32, ir.DataType.FLOAT}
+    assert written(target, 18, text(free)) == [operator]
+
+
 @pytest.mark.parametrize("dtype", ["bool", "float16"])
 def test_what_a_release_moves_in_another_type_only_is_cast(dtype: str) -> None:
     text = f"g ({dtype}[3] x) => ({dtype}[1] z) <int64[1, 1] i = {{1}}> {{ z = GatherND (x, i) }}"

@@ -22,6 +22,7 @@ from onnx_kvtool.rewrite.engine.other_forms import (
     written_to_copy,
 )
 from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.rewrite.engine.unsigned import unsigned
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["REMEDIES"]
@@ -127,6 +128,7 @@ REMEDIES: Mapping[str, tuple[str, Remedy]] = {
     "negative-indices": ("from_the_front", _from_the_front),
     "no-value": ("with_value", _with_value),
     "no-elements": ("fill_shape", _fill_shape),
+    "other-code-types": ("unsigned", unsigned),
     "overflowing": ("shifted", shifted),
     "promoted": ("recast", recast),
     "same-padding": ("pads", padded),
