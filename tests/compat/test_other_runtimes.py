@@ -95,6 +95,29 @@ def test_opencv_gathers_what_is_counted_from_the_end(
     assert np.array_equal(found, expected)
 
 
+@pytest.mark.parametrize(("op_type", "hidden"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
+@pytest.mark.parametrize("element", ["float", "float16"])
+@pytest.mark.parametrize("runtime", ["opencv", "tract"])
+def test_rows_of_infinities_keep_them(
+    runtime: str, element: str, op_type: str, hidden: float, tmp_path: Path
+) -> None:
+    """As TopK: the reduction gives the largest finite number, and a query that sees no key NaN."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 18]> g ({element}[b, 3, 1, s] x) => '
+        f"({element}[b, 3, 1] y) <int64[1] a = {{-1}}> {{ y = {op_type} <keepdims = 0> (x, a) }}"
+    )
+    array = np.full((2, 3, 1, 5), hidden, np.float32 if element == "float" else np.float16)
+    array[1, 2, 0, 3] = 4
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": array})
+    lowered, _ = kv.lower(model, target=runtime, verify=False)
+    release = find_target(runtime).release
+    for content, is_right in ((model.SerializeToString(), False), (serialize(lowered), True)):
+        path = tmp_path / "model.onnx"
+        path.write_bytes(content)
+        (found,) = run_in(runtime, release.version, path, {"x": array})
+        assert np.array_equal(found, expected) == is_right
+
+
 _NUMBERS = {"a": 2, "b": 3, "c": 5, "d": 4, "m": 2, "n": 2, "s": 14, "w": 7}
 """Sizes of the names in the cases."""
 

@@ -125,6 +125,20 @@ CASES: list[Case] = [
         ),
         ("g (bool[2, 3] x) => (float[1, 1] z) { y = Cast <to: int = 1> (x)  z = ReduceMax (y) }"),
     ),
+    *(
+        (
+            f"reduce-{word.lower()}-unbounded",
+            runtime,
+            13,
+            (
+                f"g (float16[2, 3, 5] x) => (float16[2, 3, 1] z) "
+                f"{{ z = Reduce{word} <axes: ints = [-1]> (x) }}"
+            ),
+            f"g (int64[2, 3] x) => (int64[1, 1] z) {{ z = Reduce{word} (x) }}",
+        )
+        for word in ("Max", "Min")
+        for runtime in ("tract", "opencv")
+    ),
     (
         "reduce-min-infinite",
         "openvino",
