@@ -40,14 +40,14 @@ OPERATORS = tuple(
 REPLACEABLE = tuple(
     """
     AffineGrid Attention Bernoulli BlackmanWindow CastLike CausalConvWithState Celu
-    CenterCropPad Clip Col2Im DeformConv DepthToSpace DynamicQuantizeLinear Elu Gelu
-    GreaterOrEqual GridSample GroupNormalization HammingWindow HannWindow HardSigmoid
-    HardSwish LayerNormalization LeakyRelu LessOrEqual LinearAttention LogSoftmax
-    MeanVarianceNormalization MelWeightMatrix Mish NegativeLogLikelihoodLoss PRelu
-    RMSNormalization Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMin
-    ReduceSumSquare Relu RotaryEmbedding STFT Selu SequenceMap Shrink Softmax
-    SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth SwiGLU Swish TensorScatter
-    ThresholdedRelu
-    """.split()  # noqa: SIM905 - a list of 56 strings takes 56 lines
+    CenterCropPad Clip Col2Im DeformConv DepthToSpace DequantizeLinear DynamicQuantizeLinear
+    Elu Gelu GreaterOrEqual GridSample GroupNormalization HammingWindow HannWindow
+    HardSigmoid HardSwish LayerNormalization LeakyRelu LessOrEqual LinearAttention
+    LogSoftmax MeanVarianceNormalization MelWeightMatrix Mish NegativeLogLikelihoodLoss
+    PRelu QuantizeLinear RMSNormalization Range ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax ReduceMin ReduceSumSquare Relu RotaryEmbedding STFT Selu
+    SequenceMap Shrink Size Softmax SoftmaxCrossEntropyLoss Softplus Softsign SpaceToDepth
+    Split SwiGLU Swish TensorScatter ThresholdedRelu
+    """.split()  # noqa: SIM905 - a list of 60 strings takes 60 lines
 )
 """Operators that `kvtool lower --only` can replace."""
