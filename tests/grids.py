@@ -26,7 +26,7 @@ __all__ = [
 
 EXAMPLES = 100
 """Examples of a property that does not ask for more or fewer."""
-_SHARE, _FEWEST = 10, 10
+_SHARE, _FEWEST = 20, 5
 _Param = type(pytest.param())
 _is_whole = False
 _is_part = False
@@ -139,7 +139,7 @@ def thins_out(item: pytest.Item) -> bool:
 
 
 def search(examples: int) -> settings:
-    """Return the settings of a property; each run draws a tenth, `-m exhaustive` all of them.
+    """Return the settings of a property; each run draws a twentieth, `-m exhaustive` all of them.
 
     Args:
         examples: How many examples the whole search draws.

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from onnx_kvtool.cli import app
 from onnx_kvtool.cli.app import COMMANDS
 from tests.core.small import branched, plain, with_function
-from tests.grids import rest
+from tests.grids import part, rest
 from tests.mutations import changed_bytes, changed_model
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,6 +97,7 @@ def _arguments(name: str, number: int, directory: Path, broken: bytes, sound: by
 @pytest.mark.long
 @pytest.mark.parametrize("count", ["some", *rest("many")])
 @pytest.mark.parametrize("name", WALKED)
+@part(4)
 def test_no_malformed_model_makes_a_command_crash(
     name: str,
     count: str,

@@ -19,6 +19,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.cli.schema import DESCRIBED, REPORTS, document
 from onnx_kvtool.core.record import Record, keys_of, type_of
+from tests.grids import part
 
 pytestmark = pytest.mark.long
 
@@ -107,6 +108,7 @@ def calls() -> list[Any]:
 
 
 @pytest.mark.parametrize("call", calls())
+@part(3)
 def test_what_a_command_prints_fits_its_schema_and_comes_back(call: list[str], kvtool) -> None:
     printed = kvtool(*call, "--format=json").stdout
     answer = json.loads(printed)

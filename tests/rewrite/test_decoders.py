@@ -58,6 +58,7 @@ def _difference(a: np.ndarray, b: np.ndarray) -> float:
 
 @pytest.mark.needs_onnxruntime("1.29")
 @grid(6, opset=range(9, 24), name=_DECODERS)
+@part(3)
 def test_lowered_decoder_equals_its_source(name: str, opset: int) -> None:
     """Valid at the opset and its IR version; float32 within 1e-5, unwritten rows bit for bit."""
     source = read(_NATIVE / f"{name}.onnx")

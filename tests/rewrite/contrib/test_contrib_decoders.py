@@ -13,6 +13,7 @@ from onnx_kvtool.ops.contrib_schema import is_contrib
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dims import dim_names
 from tests.contrib_decoders import DECODERS, FOLDER, decoder
+from tests.grids import part
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
 pytestmark = needs_onnxruntime
@@ -49,6 +50,7 @@ def test_a_fixture_is_what_its_script_writes(name: str) -> None:
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@part(8)
 def test_a_decoder_has_a_standard_form(name: str, form: str, static: bool) -> None:
     given = {"dims": SIZES[name], "static": True} if static else {}
     model, report = kv.lower(FOLDER / f"{name}.onnx", **FORMS[form], **given)

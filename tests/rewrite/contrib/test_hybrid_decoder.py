@@ -13,6 +13,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.analysis.caches import find_caches
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.runtime.onnxruntime import Session
+from tests.grids import part
 from tests.hybrid_decoder import STATES, VOCABULARY, empty_states, hybrid_decoder
 from tests.runtime.kernels.contrib.node import needs_onnxruntime
 
@@ -34,6 +35,7 @@ def lowered(dtype: Any, **options: Any) -> ir.Model:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=["float32", "float16"])
 @pytest.mark.parametrize("opset", [18, 13])
+@part(4)
 def test_a_prompt_and_steps_are_equal(opset: int, dtype: Any) -> None:
     model = lowered(dtype, opset=opset, contrib="standard")
     assert model.opset_imports == {"": opset}

@@ -47,9 +47,9 @@ def test_moe_group_router(
     is_named: bool,
     seed: int,
 ) -> None:
-    logits = 3 * normal(*front, E, seed=seed)
+    logits = 2 * normal(*front, E, seed=seed)
     inputs = {
-        "logits": (np.round(logits / 3) if is_equal else logits).astype(dtype),
+        "logits": (np.round(logits / 2) if is_equal else logits).astype(dtype),
         "expert_bias": np.zeros(E, np.float32) if is_equal else normal(E),
     }
     given_: dict[str, Any] = {
@@ -62,7 +62,7 @@ def test_moe_group_router(
         "MoEGroupRouter",
         inputs,
         at=opset_for(opset, dtype),
-        tolerance=1e-4 if dtype == np.float32 else None,  # logarithms of small shares
+        tolerance=1e-3 if dtype == np.float32 else None,  # logarithms of small differences
         top_k=count,
         dims={"logits": [*(f"d{axis}" for axis in range(len(front))), E]} if is_named else None,
         **{name: value for name, value in given_.items() if value is not None},

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime import onnxruntime
+from tests.grids import part
 from tests.rewrite.lowering.single import check, one_node
 
 
@@ -27,6 +28,7 @@ def _grid(theta: Any, size: Any, corners: bool) -> Any:
 @pytest.mark.parametrize("target", [9, 10, 11, 13])
 @pytest.mark.parametrize("corners", [0, 1])
 @pytest.mark.parametrize("sizes", [[5, 4], [1, 4], [3, 5, 4], [1, 5, 4], [3, 1, 1]])
+@part(8)
 def test_every_place_is_the_one_that_the_text_names(
     sizes: list[int], corners: int, target: int, is_constant: bool
 ) -> None:

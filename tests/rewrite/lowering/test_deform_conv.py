@@ -117,6 +117,7 @@ def test_filters(attributes: Any, out: list[int], named: bool, more: str, target
     check(model, inputs, target, [expected], rtol=2e-5)
 
 
+@pytest.mark.exhaustive
 def test_as_onnx_reference_has_it() -> None:
     attributes = {"offset_group": 2, "pads": [1, 1, 1, 1]}
     inputs = _inputs(attributes, [6, 7])

@@ -17,7 +17,7 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.dialect import FORMS, departures
-from tests.grids import grid
+from tests.grids import grid, part
 
 _ROOT = Path(__file__).resolve().parents[3]
 _FIXTURES = {
@@ -43,6 +43,7 @@ def test_the_page_and_the_checks_name_the_same_forms() -> None:
 
 @pytest.mark.long
 @grid(16, opset=(11, 13, 18, 23), name=list(_FIXTURES))
+@part(4)
 def test_fixtures_keep_to_the_dialect(opset: int, name: str) -> None:
     try:
         lowered, _ = lower(_FIXTURES[name], opset=opset, verify=False)

@@ -18,7 +18,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.runtime import onnxruntime
-from tests.grids import search
+from tests.grids import part, search
 from tests.rewrite.lowering.early_boxes import DRAWN_BOXES
 from tests.rewrite.lowering.early_draws import DRAWN, Array, Case, Draw
 from tests.rewrite.lowering.single import check, one_node, refusal
@@ -419,6 +419,7 @@ def _needs_size(case: Case, target: int) -> bool:
 @pytest.mark.parametrize("name", _DRAWN)
 @search(12)
 @given(data=st.data(), symbolic=st.booleans(), target=st.sampled_from([9, 10]))
+@part(4)
 def test_a_drawn_node_is_equal(name: str, data: st.DataObject, symbolic: bool, target: int) -> None:
     seed = data.draw(st.integers(0, 2**16), label="seed")
     rng = np.random.default_rng(seed)

@@ -88,7 +88,7 @@ def assert_equal(wanted: list[Arrays], got: list[Arrays]) -> None:
 
 
 @pytest.mark.long
-@part(4)
+@part(8)
 @pytest.mark.parametrize("attention", ["auto", "full"])
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_what_is_raised_is_equal(name: str, attention: str) -> None:
@@ -104,7 +104,7 @@ def test_what_is_raised_is_equal(name: str, attention: str) -> None:
 
 
 @pytest.mark.long
-@part(4)
+@part(8)
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_what_becomes_static_is_equal(name: str) -> None:
     miss, source = NEAR_MISSES[name], source_of(name, fixed=True)

@@ -193,6 +193,7 @@ SHARES = [0, *rest(*range(1, PARTS))]
 @both_modes
 @pytest.mark.parametrize("share", SHARES, ids=lambda share: f"share {share}")
 @pytest.mark.parametrize(("known", "starts", "place"), list(provable()))
+@part(3)
 def test_what_lower_writes_is_raised_again(
     known: Known, mode: str, starts: Starts, place: int, share: int
 ) -> None:

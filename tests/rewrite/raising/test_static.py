@@ -135,7 +135,7 @@ _ROLLING = [
 ]
 
 
-@part(2)
+@part(4)
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "dims", "columns"), _ROLLING, ids=str)
 def test_a_decoder_whose_caches_roll(name: str, dims: dict[str, int], columns: int | None) -> None:

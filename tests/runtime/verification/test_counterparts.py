@@ -18,6 +18,7 @@ from onnx_kvtool.runtime.verification.shrinking.counterparts import with_counter
 from onnx_kvtool.runtime.verification.shrinking.shrink import CannotShrink, check_weights
 from onnx_kvtool.runtime.verification.shrinking.skeleton import skeleton
 from onnx_kvtool.runtime.verification.sizes import Large, compare_shrunk
+from tests.grids import part
 
 BLOCK = 32
 LAYERS = 4
@@ -43,8 +44,8 @@ def genai_decoder(points: str | None = "zero points") -> ir.Model:
         codes = {"q": (columns, blocks, BLOCK // 2), "z": (columns * blocks // 2,)}
         arrays = {k: draw.integers(0, 256, shape, np.uint8) for k, shape in codes.items()}
         arrays["s"] = draw.uniform(0.005, 0.01, columns * blocks).astype(np.float32)
-        for part, array in arrays.items():
-            tensor = numpy_helper.from_array(array, f"{name}.{part}")
+        for kind, array in arrays.items():
+            tensor = numpy_helper.from_array(array, f"{name}.{kind}")
             if tensor.name not in held:
                 held[tensor.name] = tensor
                 message.graph.initializer.append(tensor)
@@ -82,6 +83,7 @@ def raised(source: ir.Model) -> ir.Model:
         pytest.param(None, raised, id="float32, raised"),
     ],
 )
+@part(5)
 def test_a_decoder_of_contrib_operators_is_proven_by_few_small_layers(
     points: str | None, rewritten: Callable[[ir.Model], ir.Model]
 ) -> None:

@@ -60,7 +60,7 @@ def shrunken(report: VerifyReport) -> dict[str, list[int]]:
     return found
 
 
-@part(6)
+@part(12)
 @pytest.mark.parametrize("opset", [21, 18, 13])
 @pytest.mark.parametrize(
     "name",
@@ -146,7 +146,7 @@ _FAULTS = [
 ]
 
 
-@part(4)
+@part(8)
 @pytest.mark.parametrize(
     ("name", "fault"), _FAULTS, ids=[f"{name}, {fault.__name__}" for name, fault in _FAULTS]
 )

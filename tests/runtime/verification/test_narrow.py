@@ -36,7 +36,7 @@ def strictly(std: float, right: list[Fault], wrong: list[Fault]) -> kv.VerifyRep
     return compared("float16", std, right, wrong, runtime="reference")
 
 
-@part(4)
+@part(8)
 @pytest.mark.parametrize("std", [0.02, 0.2])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_lowered_decoder_is_equal(dtype: str, std: float) -> None:

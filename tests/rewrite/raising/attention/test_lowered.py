@@ -17,7 +17,7 @@ from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from tests.attention_cases import Case, cases, expected_of, feeds_of, model_of
 from tests.conformance import corpus
-from tests.grids import grid, rest, search, thinned
+from tests.grids import grid, part, rest, search, thinned
 from tests.naive_attention import flat
 
 NATIVE = Path(__file__).resolve().parents[4] / "fixtures" / "models" / "native"
@@ -66,6 +66,7 @@ NAMES = [
 @pytest.mark.long
 @pytest.mark.parametrize("opset", [18, *rest(13)])
 @pytest.mark.parametrize("name", thinned(NAMES, 6))
+@part(4)
 def test_a_case_of_onnx_comes_back_and_is_equal(name: str, opset: int) -> None:
     if (name, opset) == ("4d_padded_kv_bf16", 13):
         pytest.skip("its Casts between bfloat16 and float32 are not those around a Softmax")
