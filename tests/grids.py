@@ -26,7 +26,7 @@ __all__ = [
 
 EXAMPLES = 100
 """Examples of a property that does not ask for more or fewer."""
-_SHARE, _FEWEST = 20, 5
+_SHARE, _FEWEST = 25, 4
 _Param = type(pytest.param())
 _is_whole = False
 _is_part = False

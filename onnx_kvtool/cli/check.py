@@ -11,7 +11,7 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.failure import show_failure
-from onnx_kvtool.cli.options import budget_option, dim_option
+from onnx_kvtool.cli.options import dim_option, proof_options
 from onnx_kvtool.cli.output import report_place
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
@@ -23,7 +23,7 @@ __all__ = ["SUFFIXES", "check"]
 _EPILOG = """\b
 Exit codes:
   0  nothing at or above --fail-on was found
-  1  something was; with --diff, fixes would change something
+  1  something was; --diff: a fix would change it; --strict: no proof of a fix
   2  wrong usage or configuration, or the output cannot be written
   3  the only model cannot be read
   4  a bug in kvtool
@@ -235,7 +235,7 @@ def _optional_codes(
     " those of this run there.",
     section="Input",
 )
-@budget_option
+@proof_options("With --fix, exit with 1 and leave the model unchanged")
 @dim_option
 @option(
     "-q",

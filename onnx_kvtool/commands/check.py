@@ -20,7 +20,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import watch
 from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.files.remote import is_remote
-from onnx_kvtool.core.held import ModelSource, held, path_of
+from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.suggestion import unknown_name
@@ -60,6 +60,8 @@ class CheckRequest:
         dims: Sizes of symbolic dimensions.
         verify_budget: What comparing a fixed model may take, as `Budget.parse` reads it; None for
             the default.
+        thorough: Whether to test that comparison at every fixed place and in all cases.
+        strict: Whether a fixed model of which something was not covered is not written.
         output_format: Format of the report.
         output: File that gets the report, which must be none of the models.
     """
@@ -86,6 +88,8 @@ class CheckRequest:
     dask: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
     verify_budget: str | None = None
+    thorough: bool = False
+    strict: bool = False
     output_format: str | None = None
     output: str | None = None
 
@@ -172,7 +176,7 @@ def check(
     )
     if isinstance(model, ir.Model | onnx.ModelProto):
         settings = resolve(request)
-        file = check_model(held(model), settings)
+        file = check_model(model, settings)
         sizes = _Sizes()
         sizes.check(file)
         sizes.check_all()

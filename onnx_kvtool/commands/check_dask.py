@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
+import socket
 import threading
 import time
 from collections import deque
@@ -52,6 +54,7 @@ def run_on_cluster(
     """
     distributed = _distributed()
     try:
+        _knock(address)
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(
@@ -61,6 +64,17 @@ def run_on_cluster(
     with client:
         threads = _threads(client, address)
         yield _results(distributed, client, work, items, died, _AHEAD * threads)
+
+
+def _knock(address: str) -> None:
+    """Open a connection to a scheduler and close it: Dask asks again for half a minute.
+
+    Raises:
+        OSError: If nobody listens at an address of TCP; no other is looked at.
+    """
+    place = re.fullmatch(r"(?:(?:tcp|tls)://)?\[?([^/]+?)\]?:([0-9]{1,5})/?", address)
+    if place is not None:
+        socket.create_connection((place[1], int(place[2])), timeout=_PATIENCE).close()
 
 
 def _distributed() -> Any:

@@ -14,9 +14,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.commands.arguments import impossible_size
 from onnx_kvtool.commands.check_settings import Settings
-from onnx_kvtool.core.errors import KvtoolError, UnreadableModel
+from onnx_kvtool.core.covered import missing
+from onnx_kvtool.core.errors import KvtoolError, MalformedModel, UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data, external_files
 from onnx_kvtool.core.files.remote import shown
+from onnx_kvtool.core.held import held
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.carried import external_extras
 from onnx_kvtool.core.model import read, write
@@ -35,11 +37,13 @@ from onnx_kvtool.symbolic.dims import dim_names
 from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:
+    import onnx
+
     from onnx_kvtool.rewrite.verify import Verifier
 
 __all__ = ["check_file", "check_model", "check_nothing", "died"]
 
-_BUG = 4
+_NO, _BUG = 1, 4
 
 
 def check_file(path: str, settings: Settings) -> FileReport:
@@ -57,7 +61,7 @@ def check_file(path: str, settings: Settings) -> FileReport:
     try:
         report = _Check(read(path), name, settings).run()
     except KvtoolError as error:
-        if not settings.several:
+        if not settings.several and not isinstance(error, MalformedModel):
             raise
         report = _failed(name, error, settings)
     except Exception as error:
@@ -75,8 +79,12 @@ def check_file(path: str, settings: Settings) -> FileReport:
     return replace(report, seconds=time.monotonic() - start)
 
 
-def check_model(model: ir.Model, settings: Settings) -> FileReport:
+def check_model(source: ir.Model | onnx.ModelProto, settings: Settings) -> FileReport:
     """Check a model in memory, which is the same afterwards."""
+    try:
+        model = held(source)
+    except MalformedModel as error:
+        return _failed("", error, settings)
     return _Check(model, origin(model).path, settings).run()
 
 
@@ -155,6 +163,9 @@ class _Check:
         """Apply fixes, prove that safe ones change nothing, and write or show the result."""
         before = snapshot(self.model)
         applied, found, flaw = self._apply()
+        if flaw is not None and self.settings.strict:
+            failure = Failure(flaw, None, _NO)
+            return replace(report, notes=tuple(self.notes), failure=failure)
         if flaw is not None:
             return replace(report, notes=(*self.notes, flaw))
         if not applied:
@@ -181,12 +192,18 @@ class _Check:
         safe = frozenset[Applicability](("safe",))
         verifier = self._verifier()
         applied, found = apply_fixes(self.look, safe)
+        if applied and verifier is None and self.settings.strict:
+            return [], (), "not fixed: the fixed model was not compared"
         if applied and verifier is not None:
             result = verifier.compare(self.model)
             if result.status == "different":
                 return [], (), f"not fixed: safe fixes changed the results, {result.detail}"
+            if result.insufficient is not None:
+                return [], (), f"not fixed: not everything was covered, {result.insufficient}"
             if result.status == "skipped":
                 self.notes.append(f"the fixed model was not compared: {result.detail}")
+            elif (gap := missing(result.covered)) is not None:
+                self.notes.append(f"the comparison did not cover everything: {gap}")
         if self.settings.allowed > safe:
             more, found = apply_fixes(self.look, self.settings.allowed)
             applied += more
@@ -202,7 +219,13 @@ class _Check:
 
         try:
             check_external_data(self.model, need_bytes=True)
-            return Verifier(self.model, dims=self.settings.dims, budget=self.settings.budget)
+            return Verifier(
+                self.model,
+                dims=self.settings.dims,
+                budget=self.settings.budget,
+                thorough=self.settings.thorough,
+                strict=self.settings.strict,
+            )
         except KvtoolError as error:
             self.notes.append(f"the fixed model was not compared: {error.message}")
             return None

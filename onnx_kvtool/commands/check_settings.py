@@ -14,6 +14,7 @@ from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.finding import Applicability
 from onnx_kvtool.lint.settings.baseline import Baseline, read_baseline
 from onnx_kvtool.lint.settings.config import FORMATS, LEVELS, Config, discover, load
+from onnx_kvtool.lint.settings.patterns import is_pattern
 from onnx_kvtool.lint.settings.selection import PerFileIgnore, Selection, check_codes, split_codes
 from onnx_kvtool.targets.target import find_target
 
@@ -34,6 +35,8 @@ class Settings:
         targets: Releases of runtimes, each of which is known.
         dims: Sizes of symbolic dimensions.
         budget: What comparing a fixed model with its source may take.
+        thorough: Whether that comparison is tested at every fixed place and in all cases.
+        strict: Whether a fixed model of which something was not covered is not written.
         fix: Whether fixes are applied, shown, or neither.
         allowed: Which fixes are applied or shown.
         baseline: Findings that are not reported; None for no baseline.
@@ -52,6 +55,8 @@ class Settings:
     targets: tuple[str, ...] = ()
     dims: Mapping[str, int] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
+    thorough: bool = False
+    strict: bool = False
     fix: FixMode = "none"
     allowed: frozenset[Applicability] = frozenset()
     baseline: Baseline | None = None
@@ -84,6 +89,8 @@ def resolve(request: CheckRequest) -> Settings:
         targets=targets,
         dims=request.dims or values.get("dim", {}),
         budget=Budget.parse(request.verify_budget),
+        thorough=request.thorough,
+        strict=request.strict,
         fix=_fix_mode(request, values),
         allowed=allowed,
         baseline=_baseline(request, config),
@@ -129,6 +136,8 @@ def _selection(request: CheckRequest, config: Config) -> Selection:
 def _per_file(request: CheckRequest, config: Config) -> tuple[PerFileIgnore, ...]:
     if request.per_file_ignores:
         return tuple(_per_file_flag(text) for text in request.per_file_ignores)
+    for pattern in config.values.get("per-file-ignores", {}):
+        _check_pattern(pattern, f"`{config.path}`, `per-file-ignores`")
     return tuple(
         PerFileIgnore(
             pattern, check_codes(codes, f"`{config.path}`, `per-file-ignores`"), config.base
@@ -144,8 +153,14 @@ def _per_file_flag(text: str) -> PerFileIgnore:
             f"`--per-file-ignores` is `{text}`, expected `GLOB:CODES`",
             help="write it like `--per-file-ignores 'legacy/*.onnx:KV1,MD405'`",
         )
+    _check_pattern(pattern, "`--per-file-ignores`")
     checked = check_codes(split_codes(codes), "`--per-file-ignores`")
     return PerFileIgnore(pattern, checked, os.getcwd())
+
+
+def _check_pattern(pattern: str, where: str) -> None:
+    if not is_pattern(pattern):
+        raise UsageError(f"{where} has `{pattern}`, expected a pattern as in `.gitignore`")
 
 
 def _baseline(request: CheckRequest, config: Config) -> Baseline | None:

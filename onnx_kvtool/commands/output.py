@@ -130,6 +130,10 @@ def _write_whole(
         return
     if not is_named:
         _keep_other_file(output, data)
+    if os.path.exists(output) and not os.path.isfile(output):  # a device or a pipe
+        write(model, output, data=data)
+        report.output = output
+        return
     report.notes += store()
     report.notes += place_external_data(
         model,

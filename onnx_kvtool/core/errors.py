@@ -10,6 +10,7 @@ from typing import ClassVar
 
 __all__ = [
     "KvtoolError",
+    "MalformedModel",
     "Shortage",
     "UnreadableModel",
     "Unverified",
@@ -40,6 +41,17 @@ class KvtoolError(Exception):
         super().__init__(message)
         self.message = message
         self.help = help
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Classes that derive from this one take other arguments.
+        return _revived, (type(self), self.args, self.__dict__)
+
+
+def _revived(kind: type[KvtoolError], args: tuple[object, ...], state: dict[str, object]) -> object:
+    """Return an error that another process has raised."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(KvtoolError):
@@ -72,6 +84,14 @@ class UnreadableModel(KvtoolError):
     """
 
     exit_code = 3
+
+
+class MalformedModel(UnreadableModel):
+    """The file is an ONNX model that no reader can make sense of (exit 3; `check` reports it).
+
+    Raised for a value that two nodes give, an unknown element type, text that is not UTF-8, and
+    numbers of external data that are not numbers.
+    """
 
 
 class Shortage(KvtoolError):

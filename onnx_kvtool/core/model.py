@@ -15,7 +15,13 @@ import onnx_ir as ir
 from onnx_kvtool.core import walk
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
-from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UnwritableOutput, UsageError
+from onnx_kvtool.core.errors import (
+    KvtoolError,
+    MalformedModel,
+    UnreadableModel,
+    UnwritableOutput,
+    UsageError,
+)
 from onnx_kvtool.core.files.atomic import stamp, watch, write_bytes
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.files.places import is_same, spoken_name
@@ -183,9 +189,9 @@ def from_message(message: onnx.ModelProto, path: str, name: str, directory: str)
         model = _from_message(message)
         carried.restore(model, hidden)
     except UnreadableModel as error:
-        raise UnreadableModel(f"{name}: {error.message}", help=error.help) from error
+        raise type(error)(f"{name}: {error.message}", help=error.help) from error
     except UnicodeDecodeError as error:
-        raise UnreadableModel(f"{name} holds text that is not UTF-8") from error
+        raise MalformedModel(f"{name} holds text that is not UTF-8") from error
     _set_base_dir(model, directory, everywhere=found.hidden_external)
     known = Origin(
         path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import onnx
@@ -50,14 +51,15 @@ def set_origin(model: ir.Model, known: Origin) -> None:
     model.meta[_KEY] = known
 
 
-def settle(model: ir.Model, code: str, place: Location) -> None:
-    """Take off the defects of one code at one place, because the model as it is has them no more.
+def settle(model: ir.Model, code: str, places: Iterable[Location]) -> None:
+    """Remove the defects of one code at some places: the model no longer has them.
 
     Args:
         model: The model.
         code: Code of the defects.
-        place: Where they are.
+        places: Where they were.
     """
     known = origin(model)
-    left = tuple(d for d in known.defects if (d.code, d.location) != (code, place))
+    gone = {(code, place) for place in places}
+    left = tuple(d for d in known.defects if (d.code, d.location) not in gone)
     model.meta[_KEY] = replace(known, defects=left)

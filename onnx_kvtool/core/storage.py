@@ -80,7 +80,8 @@ def tensor_bytes(tensor: ir.TensorProtocol) -> int:
     as 0: what is wrong with it is said elsewhere.
     """
     if tensor.dtype == ir.DataType.STRING:
-        return int(tensor.nbytes)
+        # Strings cannot be external; such a tensor has no bytes that are known.
+        return 0 if isinstance(tensor, ir.ExternalTensor) else int(tensor.nbytes)
     try:
         return stored_bytes(tensor.shape.numpy(), int(tensor.dtype)) or 0
     except (TypeError, ValueError):

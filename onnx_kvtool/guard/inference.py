@@ -9,6 +9,7 @@ import onnx
 import onnx.shape_inference
 
 from onnx_kvtool.guard.distinct_names import infer_with_distinct_names
+from onnx_kvtool.guard.endless_equations import infer_past_endless_equations
 from onnx_kvtool.guard.failed_allocation import bounded_memory, infer_in_subprocess
 from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
 from onnx_kvtool.guard.matrix_values import infer_past_matrix_values
@@ -63,7 +64,10 @@ def infer_with_data(
     def past_scores(given: onnx.ModelProto) -> onnx.ModelProto:
         return infer_past_scores(given, operators, past_matrices)
 
-    return infer_with_distinct_names(message, operators, past_scores)
+    def past_equations(given: onnx.ModelProto) -> onnx.ModelProto:
+        return infer_past_endless_equations(given, operators, past_scores)
+
+    return infer_with_distinct_names(message, operators, past_equations)
 
 
 def _infer(

@@ -28,6 +28,9 @@ _NONPAD_LIMITS = frozenset({"attention-nonpad-ignored", "attention-causal-nonpad
 
 _SPARSE = "use_sparse_mixer"
 
+_PAST_KEY = 4
+"""Position of `past_key` among the inputs of Attention."""
+
 _NONPAD_KV_SEQLEN = 6
 """Position of `nonpad_kv_seqlen` among the inputs of Attention-24."""
 
@@ -38,7 +41,8 @@ def known_wrong(version: str, model: bytes) -> str | None:
     Which releases mask Attention by `nonpad_kv_seqlen` wrongly stands in `targets/runtimes.toml`.
     And 1.25 to 1.28 load TensorScatter of strings and corrupt the memory of the process when they
     run it; 1.29 refuses to load it, and earlier releases do as well. All releases forget
-    `use_sparse_mixer` of MoE and QMoE on a CPU.
+    `use_sparse_mixer` of MoE and QMoE on a CPU, and let a single causal query of Attention with a
+    past attend to all of several new keys.
 
     Args:
         version: Version of onnxruntime.
@@ -47,6 +51,8 @@ def known_wrong(version: str, model: bytes) -> str | None:
     """
     if _SPARSE.encode() in model and _mixes_sparsely(model):
         return f"it forgets `{_SPARSE}` of experts on a CPU"
+    if b"is_causal" in model and _has_single_query(model):
+        return "it lets a single causal query of Attention attend to keys that come after it"
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or (release := (int(numbers[1]), int(numbers[2]))) >= (1, 29):
         return None
@@ -76,6 +82,37 @@ def _mixes_sparsely(model: bytes) -> bool:
         if node.domain == DOMAIN and node.op_type in ("MoE", "QMoE")
         for attribute in node.attribute
     )
+
+
+def _has_single_query(model: bytes) -> bool:
+    """Return whether a causal Attention with a past may have one query for several new keys.
+
+    Only lengths that the main graph declares are looked at: queries and keys of a decoder have one
+    length, which is declared nowhere within the graph.
+    """
+    try:
+        graph = onnx.ModelProto.FromString(model).graph
+    except DecodeError:
+        return False
+    lengths = {value.name: _length(value) for value in (*graph.input, *graph.value_info)}
+    for node in graph.node:
+        if not _is(node, "Attention") or len(node.input) <= _PAST_KEY or not node.input[_PAST_KEY]:
+            continue
+        if any(attribute.name == "is_causal" and attribute.i for attribute in node.attribute):
+            query, key = (lengths.get(name) for name in node.input[:2])
+            is_known = query is not None and key is not None
+            if is_known and query != key and key != 1 and (query == 1 or isinstance(query, str)):
+                return True
+    return False
+
+
+def _length(value: onnx.ValueInfoProto) -> int | str | None:
+    """Return the length of a sequence in heads (B, H, S, D), or packed (B, S, H * D)."""
+    dims = value.type.tensor_type.shape.dim
+    if len(dims) not in (3, 4):
+        return None
+    size = dims[-2]
+    return size.dim_value if size.HasField("dim_value") else size.dim_param or None
 
 
 def _has_nonpad_kv_seqlen(node: onnx.NodeProto) -> bool:

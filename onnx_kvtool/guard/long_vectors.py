@@ -54,7 +54,8 @@ def may_run_out(message: onnx.ModelProto, operators: Set[str]) -> bool:
 
     It writes down each element of a value of rank 1 that an operator of `HANDED_ON` reads. Such a
     value is long where that is declared, or where a node is told a large number by a constant, or
-    what was computed of one. Sizes that many small ones make are not found.
+    what was computed of one, or where Concats make it of others, as sixty that double a vector.
+    Sizes that many small ones make in another way are not found.
 
     Args:
         message: The model.
@@ -65,6 +66,8 @@ def may_run_out(message: onnx.ModelProto, operators: Set[str]) -> bool:
     infos = (*message.graph.input, *message.graph.value_info, *message.graph.output)
     if any(_is_long(info.type.tensor_type.shape) for info in infos):
         return True
+    if "Concat" in operators and _piles_up(message):
+        return True
     large = small_constants(message, _may_be_a_large_size, INTEGERS)
     scales = small_constants(message, _may_be_a_large_size, FLOATS)
     return bool(large or scales) and _tells_a_node(message, large, scales)
@@ -72,6 +75,29 @@ def may_run_out(message: onnx.ModelProto, operators: Set[str]) -> bool:
 
 def _is_long(shape: onnx.TensorShapeProto) -> bool:
     return len(shape.dim) == 1 and shape.dim[0].dim_value > LONGEST
+
+
+def _piles_up(message: onnx.ModelProto) -> bool:
+    """Return whether Concats may join vectors to a very long one; other axes do not count."""
+    lengths = {info.name: _length(info) for info in message.graph.input}
+    lengths.update((t.name, t.dims[0]) for t in message.graph.initializer if len(t.dims) == 1)
+    for node in every_node(message, HOLDERS):
+        given = [lengths.get(name, 1) for name in node.input if name]
+        if node.op_type == "Concat":
+            length = sum(given) if all(a.i <= 0 for a in node.attribute) else 1
+        elif node.op_type in HANDED_ON or traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS):
+            length = max(given, default=1)
+        else:
+            continue
+        if length > LONGEST:
+            return True
+        lengths.update(dict.fromkeys(node.output[:1], length))
+    return False
+
+
+def _length(info: onnx.ValueInfoProto) -> int:
+    dims = info.type.tensor_type.shape.dim
+    return max(dims[0].dim_value, 1) if len(dims) == 1 else 1
 
 
 def _may_be_a_large_size(numbers: NDArray[np.float64]) -> bool:

@@ -7,6 +7,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.guard import (
     distinct_names,
     early_sympy,
+    endless_equations,
     failed_allocation,
     known_wrong,
     left_out_inputs,
@@ -49,6 +50,7 @@ FAULTS: Table[str, Fault] = Table(
             (negative_sizes, negative_sizes.FAULT),
             (untyped_inputs, untyped_inputs.FAULT),
             (long_vectors, long_vectors.FAULT),
+            (endless_equations, endless_equations.FAULT),
             (failed_allocation, failed_allocation.FAULT),
             (nested_calls, nested_calls.FAULT),
             (left_out_inputs, left_out_inputs.FAULT),

@@ -22,7 +22,7 @@ from onnx_kvtool.review.replacements import replacements
 from onnx_kvtool.review.report import Change, DiffReport, Rename
 from onnx_kvtool.review.side import Side, type_of
 
-__all__ = ["Reviewed", "compare_models"]
+__all__ = ["Reviewed", "compare_models", "matched_values"]
 
 _FACTS = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
 _CACHE_FACTS = ("kind", "dtype", "shape", "axis", "mode", "capacity", "growing", "in_place")
@@ -73,6 +73,28 @@ def compare_models(old: Reviewed, new: Reviewed, digests: Digests, *, how_much: 
     report.ops = _ops(old.model, new.model)
     _storage(old.model, new.model, report)
     return report
+
+
+def matched_values(old: ir.Model, new: ir.Model) -> dict[str, str]:
+    """Return the new name of each value of the main graph whose nodes are matched.
+
+    Args:
+        old: The one model; its nodes are sorted.
+        new: The other, likewise.
+    """
+    report, digests = DiffReport("", ""), Digests("none")
+    sides = Side(old, digests), Side(new, digests)
+    graphs = GraphComparison(*sides, report, None)
+    outputs = _by_name(old.graph.outputs, new.graph.outputs)
+    ends = Ends(_same_inputs(sides, report), outputs)
+    graphs.compare(walk.graph_path(new.graph.name), old.graph, new.graph, ends)
+    return {
+        before.name: after.name
+        for node, other in graphs.nodes.new.items()
+        if node.graph is old.graph
+        for before, after in zip(node.outputs, other.outputs, strict=False)
+        if before.name and after.name
+    }
 
 
 def _model_facts(old: ir.Model, new: ir.Model, report: DiffReport) -> None:

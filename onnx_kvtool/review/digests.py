@@ -79,7 +79,10 @@ class Digests:
 
     def _key(self, tensor: ir.TensorProtocol) -> object:
         if isinstance(tensor, ir.ExternalTensor):
-            path = os.path.realpath(tensor.path)
+            try:
+                path = os.path.realpath(tensor.path)
+            except ValueError:  # a location with NUL, which names no file
+                return id(tensor)
             shape = tuple(tensor.shape.numpy())
             return path, tensor.offset, tensor.length, tensor.dtype, shape, str(tensor.location)
         return id(tensor)

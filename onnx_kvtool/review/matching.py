@@ -55,6 +55,7 @@ class _Matcher:
         self._old, self._new = old, new
         self._pairs = pairs
         self._same_value = same_value
+        self._added: list[tuple[ir.Node, ir.Node]] = []
         self._pending: list[tuple[ir.Node, ir.Node]] = []
         self._inside_old, self._inside_new = set(old.nodes), set(new.nodes)
 
@@ -88,6 +89,7 @@ class _Matcher:
 
     def _add(self, old: ir.Node, new: ir.Node) -> None:
         self._pairs.add(old, new)
+        self._added.append((old, new))
         self._pending.append((old, new))
 
     def _alike(self, key: _Key) -> None:
@@ -173,7 +175,7 @@ class _Matcher:
 
     def _in_place(self) -> None:
         """Pair nodes of different operators that read the same, and are read at one place."""
-        self._pending = [p for p in self._pairs.new.items() if p[0] in self._inside_old]
+        self._pending = list(self._added)
         while self._pending:
             old, new = self._pending.pop()
             for a, b in zip(old.inputs, new.inputs, strict=False):

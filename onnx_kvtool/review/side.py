@@ -72,6 +72,8 @@ class Side:
         self._attributes: dict[ir.Node, dict[str, str]] = {}
         self._contents: dict[ir.Value, Content | None] = {}
         self._captured: dict[ir.Node, tuple[ir.Value, ...]] = {}
+        self._insides: dict[ir.Node, int] = {}
+        self._hashes: dict[ir.Node, int] = {}
 
     def place(self, node: ir.Node) -> Location:
         """Return where a node stands in the file."""
@@ -125,7 +127,27 @@ class Side:
             return ()
         found = self._captured.get(node)
         if found is None:
-            found = self._captured[node] = tuple(dict.fromkeys(_captures(node)))
+            found = self._captured[node] = tuple(dict.fromkeys(self._captures(node)))
+        return found
+
+    def _captures(self, node: ir.Node) -> Iterator[ir.Value]:
+        for _, body in walk.subgraphs(node):
+            own = {*body.inputs, *body.initializers.values()}
+            read: list[ir.Value | None] = []
+            for inner in body:
+                own.update(inner.outputs)
+                read += inner.inputs
+                read += self.captured(inner)
+            read.extend(body.outputs)
+            yield from (value for value in read if value is not None and value not in own)
+
+    def _inside(self, node: ir.Node) -> int:
+        """Return a number for what the bodies of a node hold, in any order."""
+        found = self._insides.get(node)
+        if found is None:
+            inner = [n for _, body in walk.subgraphs(node) for n in body]
+            kinds = sorted(hash((self.kind(n), self._inside(n))) for n in inner)
+            found = self._insides[node] = hash(tuple(kinds))
         return found
 
     def hash_scope(
@@ -154,10 +176,12 @@ class Side:
                     weighty.add(value)
         for node in scope.nodes:
             read = tuple([None if v is None else _label(labels, v) for v in node.inputs])
-            bodies: tuple[int, ...] = ()
+            bodies = 0
+            outer: tuple[int, ...] = ()
             if node.attributes.data:
-                bodies = tuple(self._body_hash(n, b, labels) for n, b in walk.subgraphs(node))
-            up = scope.up[node] = hash((kinds[node], read, bodies))
+                bodies = self._bodies(node)
+                outer = tuple(sorted(_label(labels, v) for v in self.captured(node)))
+            up = scope.up[node] = hash((kinds[node], read, bodies, outer))
             if weights := [labels[v] for v in node.inputs if v is not None and v in weighty]:
                 scope.anchors[node] = hash((node.domain, node.op_type, tuple(weights)))
             for place, value in enumerate(node.outputs):
@@ -167,10 +191,21 @@ class Side:
         made = tuple(labels.get(value, 0) for value in scope.graph.outputs)
         return hash((made, tuple(sorted(scope.up.values()))))
 
-    def _body_hash(self, name: str, body: ir.Graph, labels: dict[ir.Value, int]) -> int:
-        for place, value in enumerate(body.inputs):
-            labels[value] = hash(("input", place, name))
-        return hash((name, self.hash_scope(self.scope("", body), labels)))
+    def _bodies(self, node: ir.Node) -> int:
+        """Return a number for the bodies of a node, whatever the outer values that they read are.
+
+        It is worked out once, so that bodies within bodies are not gone through for each of them.
+        """
+        found = self._hashes.get(node)
+        if found is None:
+            made = []
+            for name, body in walk.subgraphs(node):
+                labels = dict.fromkeys(self.captured(node), hash("outer"))
+                for place, value in enumerate(body.inputs):
+                    labels[value] = hash(("input", place, name))
+                made.append((name, self.hash_scope(self.scope("", body), labels)))
+            found = self._hashes[node] = hash(tuple(made))
+        return found
 
     def _hash_down(
         self,
@@ -183,7 +218,7 @@ class Side:
         }
         for node in reversed(scope.nodes):
             made = tuple([hash(tuple(sorted(uses.get(v, ())))) for v in node.outputs])
-            bodies = tuple(sorted(map(self.kind, _inner(node)))) if node.attributes.data else ()
+            bodies = self._inside(node) if node.attributes.data else 0
             down = scope.down[node] = hash((kinds[node], bodies, made))
             for place, read in enumerate(node.inputs):
                 if read is not None:
@@ -214,32 +249,6 @@ def type_of(side: Side, value: ir.Value) -> str:
 def _label(labels: Mapping[ir.Value, int], value: ir.Value) -> int:
     found = labels.get(value)
     return hash(("undefined", value.name)) if found is None else found
-
-
-def _inner(node: ir.Node) -> Iterator[ir.Node]:
-    for _, body in walk.subgraphs(node):
-        for inner in body:
-            yield inner
-            yield from _inner(inner)
-
-
-def _captures(node: ir.Node) -> Iterator[ir.Value]:
-    own: set[ir.Value] = set()
-    read: list[ir.Value] = []
-    for _, body in walk.subgraphs(node):
-        _gather(body, own, read)
-    return (value for value in read if value not in own)
-
-
-def _gather(body: ir.Graph, own: set[ir.Value], read: list[ir.Value]) -> None:
-    own.update(body.inputs)
-    own.update(body.initializers.values())
-    for node in body:
-        read.extend(value for value in node.inputs if value is not None)
-        own.update(node.outputs)
-        for _, inner in walk.subgraphs(node):
-            _gather(inner, own, read)
-    read.extend(body.outputs)
 
 
 def _constant(value: ir.Value) -> ir.TensorProtocol | None:

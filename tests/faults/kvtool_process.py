@@ -60,6 +60,7 @@ class Outcome:
         points: Names of the points it met.
         stdout: What it wrote, as text.
         stderr: Likewise.
+        peak: The most bytes of memory that it, or a child of it, had.
     """
 
     code: int
@@ -68,6 +69,7 @@ class Outcome:
     points: tuple[str, ...]
     stdout: str
     stderr: str
+    peak: int = 0
 
 
 class Runner:
@@ -114,6 +116,7 @@ class Runner:
             tuple(text["trace"].split()),
             text["stdout"],
             text["stderr"],
+            answer["peak"],
         )
 
 

@@ -115,15 +115,21 @@ def _exit_code(run: Any) -> int:
     return 0
 
 
-def _wait(child: int, seconds: float) -> int | None:
-    """Return the status of a child that ends within this time; None if it does not."""
+def _wait(child: int, seconds: float) -> tuple[int, int] | None:
+    """Return the status and peak memory of a child that ends in time; None if it does not."""
     descriptor = os.pidfd_open(child)
     try:
         if not select.select([descriptor], [], [], max(0.0, seconds))[0]:
             return None
     finally:
         os.close(descriptor)
-    return os.waitpid(child, 0)[1]
+    return _reaped(child)
+
+
+def _reaped(child: int) -> tuple[int, int]:
+    """Return the status of a child, and the most bytes that it or a child of it had."""
+    _, status, usage = os.wait4(child, 0)
+    return status, usage.ru_maxrss << 10
 
 
 def _run(job: dict[str, Any]) -> dict[str, Any]:
@@ -144,14 +150,15 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
     if status is None:
         is_late = True
         os.kill(child, signal.SIGKILL)
-        status = os.waitpid(child, 0)[1]
+        status = _reaped(child)
     for name, (reader, writer) in pipes.items():
         os.close(writer)
         with open(reader, "rb") as stream, open(job[name], "wb") as file:
             file.write(stream.read())
     return {
-        "code": os.waitstatus_to_exitcode(status),
+        "code": os.waitstatus_to_exitcode(status[0]),
         "late": is_late,
+        "peak": status[1],
         "seconds": time.monotonic() - start,
     }
 

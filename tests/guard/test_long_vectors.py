@@ -44,9 +44,25 @@ BOMBS = [
         "  r = Reshape (x, s) y = Size (r) }",
         id="a size that branches return",
     ),
+    pytest.param(
+        "g (float[2] v0) => (float[M] y) {"
+        + " ".join(f"v{n + 1} = Concat <axis = 0> (v{n}, v{n})" for n in range(40))
+        + " y = Identity (v40) }",
+        id="Concats that double a vector",
+    ),
 ]
 
 HARMLESS = [
+    pytest.param(
+        "g (float[1, 2, 3, 3] x, float[7] s, float[7] b) => (float[M, N, O, P] y) {"
+        + " ".join(
+            f"r{n} = Relu ({'x' if n == 0 else f'v{n - 1}'}) c{n} = GlobalAveragePool (r{n})"
+            f" v{n} = Concat <axis = 1> (r{n}, c{n})"
+            for n in range(40)
+        )
+        + " y = Identity (v39) }",
+        id="channels that layers add to",
+    ),
     pytest.param(
         "g (float[N, 8] x) => (float[M, 8] y) <int64[1] a = {0}, int64[1] b = {2147483647}>"
         "{ y = Slice (x, a, b) }",

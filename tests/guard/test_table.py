@@ -55,6 +55,12 @@ INFERENCES = [
         False,
         id="a vector that is declared long",
     ),
+    pytest.param(
+        "endless_equations",
+        'g (float[2] x) => (float[M] y) { y = Einsum <equation = ".i"> (x) }',
+        False,
+        id="an equation with a stray dot",
+    ),
     pytest.param("distinct_names", _BRANCHES, True, id="branches with equal names"),
     pytest.param(
         "matrix_values",
@@ -94,14 +100,17 @@ def test_each_fault_has_a_case_or_a_reason() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux only")
 @pytest.mark.parametrize(("fault", "text", "strict"), INFERENCES)
 def test_the_fault_is_there(fault: str, text: str, strict: bool) -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", _INFER],
-        input=json.dumps([text, strict]),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", _INFER],
+            input=json.dumps([text, strict]),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return
     assert child.returncode != 0, f"onnx no longer fails where {fault}.py guards"
 
 

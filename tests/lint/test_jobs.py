@@ -124,6 +124,7 @@ def run_script(script: Path, directory: Path) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
+        timeout=100,  # Python's pool of processes may wait for ever where a worker was killed
     )
 
 

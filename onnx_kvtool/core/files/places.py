@@ -8,9 +8,11 @@ library is imported, so that the answer takes no longer than the interpreter.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from onnx_kvtool.core.errors import UnreadableModel, UnwritableOutput, UsageError
 from onnx_kvtool.core.files.atomic import check_writable
@@ -19,6 +21,7 @@ from onnx_kvtool.core.suggestion import missing_file_help
 
 __all__ = [
     "REPLACING",
+    "check_holds_no_data",
     "check_output",
     "check_result",
     "check_source",
@@ -134,8 +137,8 @@ def check_output(source: str | None, output: str | None, remedy: str) -> None:
         remedy: What to do instead, if the output is the input.
 
     Raises:
-        UsageError: If both are one file, or the output is a directory and the input, being
-            standard input, gives the result no name.
+        UsageError: If both are one file, the output holds the data of a model, or it is a directory
+            and the input, being standard input, gives the result no name.
         UnwritableOutput: If the directory is missing, or something there must not be written.
     """
     if output is None or output == "-":
@@ -153,7 +156,51 @@ def check_output(source: str | None, output: str | None, remedy: str) -> None:
             )
     elif source is not None and source != "-" and is_same(output, source):
         raise UsageError(f"the output `{output}` is the input", help=remedy)
+    else:
+        check_holds_no_data(output)
     check_writable(output)
+
+
+def check_holds_no_data(output: str) -> None:
+    """Refuse a file in which a model beside it, or in a directory above, keeps its data.
+
+    Args:
+        output: Path to write. A model is no data file, so that one with the suffix `.onnx` is not
+            looked at.
+
+    Raises:
+        UsageError: If a model refers to it.
+    """
+    if output.endswith(".onnx") or not os.path.isfile(output):
+        return
+    path = Path(os.path.realpath(output))
+    for directory in (*path.parents,)[:_NEAR]:
+        location = path.relative_to(directory).as_posix().encode()
+        entry = b"\x0a\x08location\x12" + _varint(len(location)) + location
+        for model in directory.glob("*.onnx"):
+            if _has(model, entry):
+                raise UsageError(
+                    f"the output `{output}` belongs to the model `{model}`: it holds its data",
+                    help="name another file",
+                )
+
+
+_NEAR = 3
+"""Directories in which models are looked for: that of a data file, and two above it."""
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + _varint(rest) if rest else bytes([low])
+
+
+def _has(path: Path, part: bytes) -> bool:
+    """Return whether a file has these bytes in it; one that cannot be read has none."""
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(part) >= 0
+    except (OSError, ValueError):  # an empty file cannot be mapped
+        return False
 
 
 def is_same(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:

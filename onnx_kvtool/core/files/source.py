@@ -12,6 +12,7 @@ import onnx
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.files import wire
 from onnx_kvtool.core.files.foreign import recognise
+from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.files.places import check_source, reading, spoken_name
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES
@@ -35,7 +36,7 @@ def read_bytes(source: str) -> bytes:
             data = _read(sys.stdin.buffer, name)
     else:
         check_source(source)
-        with reading(source), open(source, "rb") as file:
+        with reading(source), open(source, "rb", opener=patient) as file:
             data = _read(file, name)
     if not data:
         raise UnreadableModel(f"{name} is empty")

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import onnx
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
-from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.errors import MalformedModel
 from onnx_kvtool.core.judging.graph_judge import Call, GraphJudge
 from onnx_kvtool.core.judging.judgement import Judgement, require_text
 from onnx_kvtool.core.judging.scopes import Scope
@@ -31,7 +31,7 @@ def judge(message: onnx.ModelProto) -> Judgement:
         The defects, and what has to be carried around onnx_ir.
 
     Raises:
-        UnreadableModel: For what no reader can make sense of and onnx_ir refuses: a value produced
+        MalformedModel: For what no reader can make sense of and onnx_ir refuses: a value produced
             twice in one graph, a function output that nothing produces, an unknown element type,
             an attribute without a type, external data at a position that is no number.
     """
@@ -122,7 +122,7 @@ def _function(function: onnx.FunctionProto, path: str, judge: GraphJudge) -> Non
     judge.nodes(scope)
     for name in function.output:
         if name not in scope.names:
-            raise UnreadableModel(
+            raise MalformedModel(
                 f"{place}: nothing produces the output `{name}` of the function",
                 help="export the model again: a function has to produce each of its outputs",
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import onnx
 
-from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.errors import MalformedModel
 from onnx_kvtool.core.judging.attribute_claims import is_utf8, misplaced_value
 from onnx_kvtool.core.judging.judgement import Judgement, require_text
 from onnx_kvtool.core.judging.scopes import Scope
@@ -47,7 +47,7 @@ class GraphJudge:
         """Judge one graph and its bodies.
 
         Raises:
-            UnreadableModel: For what onnx_ir refuses: a value produced twice, an unknown element
+            MalformedModel: For what onnx_ir refuses: a value produced twice, an unknown element
                 type, an attribute without a type.
         """
         self.found.texts(graph, "")
@@ -72,7 +72,7 @@ class GraphJudge:
         """Judge the nodes of one graph or function.
 
         Raises:
-            UnreadableModel: As `graph` does.
+            MalformedModel: As `graph` does.
         """
         names, outer, calls = scope.names, scope.outer, self.calls
         for index, node in enumerate(scope.nodes):
@@ -86,7 +86,7 @@ class GraphJudge:
             name = "-"
             for name in node.output:
                 if name in names:
-                    raise UnreadableModel(
+                    raise MalformedModel(
                         f"{scope.place(index)} produces `{name}`, which the graph has already",
                         help="give each value of a graph a name of its own",
                     )
@@ -103,7 +103,7 @@ class GraphJudge:
         """Judge the declared types of inner values; return the names of these values.
 
         Raises:
-            UnreadableModel: If an element type is unknown, or a name is not UTF-8.
+            MalformedModel: If an element type is unknown, or a name is not UTF-8.
         """
         seen: dict[str, onnx.ValueInfoProto] = {}
         for info in infos:
@@ -124,7 +124,7 @@ class GraphJudge:
         """Judge one attribute; `body` is the path of the graph that it may hold.
 
         Raises:
-            UnreadableModel: If it has no type, or as `graph` does.
+            MalformedModel: If it has no type, or as `graph` does.
         """
         found, kind = self.found, attribute.type
         if kind in _PLAIN or attribute.ref_attr_name:
@@ -148,7 +148,7 @@ class GraphJudge:
             if not all(has_form(type_, place) for type_ in types):
                 found.attributes.append(attribute)
         else:
-            raise UnreadableModel(
+            raise MalformedModel(
                 f"{place}: attribute `{attribute.name}` has no type that is known",
                 help="export the model again: since IR version 2 each attribute names its type",
             )

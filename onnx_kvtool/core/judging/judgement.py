@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from onnx_kvtool.core.diagnostic import Diagnostic, Severity
-from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.errors import MalformedModel
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.protobuf import Message, UnknownFieldSet
 
@@ -27,11 +27,11 @@ def require_text(texts: Iterable[str | bytes], path: str) -> None:
         path: Path of the graph in which they stand.
 
     Raises:
-        UnreadableModel: For the first that is not UTF-8.
+        MalformedModel: For the first that is not UTF-8.
     """
     for text in texts:
         if type(text) is not str:
-            raise UnreadableModel(
+            raise MalformedModel(
                 f"{Location(path)}: the name {text!r} is not UTF-8",
                 help="export the model again: all names in a model are UTF-8",
             )

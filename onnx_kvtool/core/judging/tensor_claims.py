@@ -8,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.errors import MalformedModel
 from onnx_kvtool.core.judging.judgement import Judgement, require_text
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
@@ -42,9 +42,9 @@ _PER_ENTRY: dict[int, int] = {
 }
 
 
-def unknown_type(dtype: int, location: Location) -> UnreadableModel:
+def unknown_type(dtype: int, location: Location) -> MalformedModel:
     """Return the error for an element type that neither onnx nor onnx_ir knows."""
-    return UnreadableModel(
+    return MalformedModel(
         f"{location}: element type {dtype} is unknown to onnx {onnx.__version__}",
         help="install newer versions of onnx and onnx-ir, or export with a released type",
     )
@@ -54,7 +54,7 @@ def judge_tensor(tensor: onnx.TensorProto, found: Judgement, location: Location)
     """Judge one tensor message without looking at its values; return whether it is external.
 
     Raises:
-        UnreadableModel: If its element type is unknown, or the numbers that say where its
+        MalformedModel: If its element type is unknown, or the numbers that say where its
             external data lies are none.
     """
     if tensor.data_type not in ELEMENT_TYPES:
@@ -146,10 +146,10 @@ def _external_entries(tensor: onnx.TensorProto, found: Judgement, location: Loca
         key = entry.key
         require_text((key, entry.value), location.graph)
         if key in seen and key in _CARRIED_KEYS:
-            raise UnreadableModel(f"{location}: external data has two entries `{key}`")
+            raise MalformedModel(f"{location}: external data has two entries `{key}`")
         seen.add(key)
         if key in ("offset", "length") and not _NUMBER.fullmatch(entry.value):
-            raise UnreadableModel(
+            raise MalformedModel(
                 f"{location}: the {key} of its external data is {entry.value[:40]!r}, "
                 "not a decimal number of bytes",
                 help="write it again with `onnx.save_model(..., save_as_external_data=True)`",

@@ -40,7 +40,7 @@ def has_form(type_: onnx.TypeProto, location: Location) -> bool:
         location: The value, for the message.
 
     Raises:
-        UnreadableModel: If the element type is unknown.
+        MalformedModel: If the element type is unknown.
     """
     return _has_form(type_, location, nested=False)
 

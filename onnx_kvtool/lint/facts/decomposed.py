@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.core.errors import KvtoolError
@@ -13,14 +14,21 @@ from onnx_kvtool.shapes.attention import prove_each
 if TYPE_CHECKING:
     from onnx_kvtool.lint.context import Context, Site
 
-__all__ = ["attentions"]
+__all__ = ["first_attention"]
+
+_MOST_ASKED = 2
+"""Candidates that are asked: an encoder may have one of another kind before its layers."""
+
+_FURTHEST = 4
+"""Nodes behind a Softmax that may belong to its attention: the product, heads put together."""
 
 
-def attentions(context: Context) -> Sequence[tuple[Site, Fusion]]:
-    """Return each Softmax of the main graph and its bodies that an Attention could stand for.
+def first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
+    """Return the first Softmax that an Attention could stand for, and the number of candidates.
 
-    Sizes are inferred once more, by kvtool's own inference, if there is a candidate at all; nothing
-    stays on the values of the model.
+    Sizes are inferred of the nodes that it needs alone: the layers of a model are alike, and what
+    `raise` proves of all of them takes longer than a check. Nothing stays on the values of the
+    model.
     """
     model = context.model
     sites = [
@@ -29,14 +37,32 @@ def attentions(context: Context) -> Sequence[tuple[Site, Fusion]]:
         if site.root is model.graph and is_candidate(site.node)
     ]
     if not sites or "" not in model.opset_imports:
-        return ()
+        return None
     before = [(value, value.type) for value in values(model)]
     try:
-        found = prove_each(model, [site.node for site in sites], "auto")
+        for site in sites[:_MOST_ASKED]:
+            only = _needed(site.node) if site.node.graph is model.graph else None
+            (found,) = prove_each(model, [site.node], "auto", only=only)
+            if isinstance(found, Fusion):
+                return site, found, len(sites)
     except KvtoolError:  # of a model that contradicts itself nothing is known
-        return ()
+        return None
     finally:
         for value, type_ in before:
             value.type = type_
-    pairs = zip(sites, found, strict=True)
-    return tuple((site, one) for site, one in pairs if isinstance(one, Fusion))
+    return None
+
+
+def _needed(softmax: ir.Node) -> set[ir.Node]:
+    """Return the nodes a few steps behind a Softmax, with all that they are computed from."""
+    stack = reached = [softmax]
+    for _ in range(_FURTHEST):
+        reached = [use.node for node in reached for v in node.outputs for use in v.uses()]
+        stack = [*stack, *reached]
+    needed: set[ir.Node] = set()
+    while stack:
+        node = stack.pop()
+        if node not in needed and node.graph is softmax.graph:
+            needed.add(node)
+            stack += [made for v in node.inputs if v is not None and (made := v.producer())]
+    return needed

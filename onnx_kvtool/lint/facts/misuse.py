@@ -83,6 +83,10 @@ def misuses(context: Context) -> Iterator[Misuse]:
                 strangers.setdefault((id(site.root), node.op_type), []).append(site)
             elif node.domain or node.op_type != "TensorScatter":  # KV012
                 yield _unknown(site, site.opset, facts)
+            if facts is not None:
+                yield from _axes(site)
+        elif node.attributes.data and (facts := contrib_facts(node.domain, node.op_type)):
+            yield from _contrib_attributes(site, facts, context)
     for sites in strangers.values():
         yield _stranger(sites, context)
     is_reported = any(d.code == "missing-opset-import" for d in context.origin.defects)
@@ -103,6 +107,15 @@ def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
             f"`{node.op_type}` has {counted(len(node.inputs), 'input')}, expected at least "
             f"{facts.min_inputs}",
         )
+    for index, value in enumerate(node.inputs):
+        formal = facts.input(index)
+        if value is None and formal is not None and formal.variadic:
+            yield Misuse(
+                "missing-input",
+                site.location(),
+                f"input {index}, one of `{formal.name}`, of `{node.op_type}` has an empty name",
+                "connect the value, or leave the input out",
+            )
     for index, output in enumerate(node.outputs):
         formal = facts.output(index)
         if not output.name and formal is not None and not (formal.optional or formal.variadic):
@@ -116,6 +129,80 @@ def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
         yield from _values(site, facts)
     if node.op_type != "TensorScatter":
         yield from _conflicts(site, facts)
+
+
+_COUNTED = (
+    "CenterCropPad",
+    "DequantizeLinear",
+    "GatherElements",
+    "LayerNormalization",
+    "LpNormalization",
+    "MeanVarianceNormalization",
+    "QuantizeLinear",
+    "RMSNormalization",
+)
+"""Operators whose `axis` or `axes` count those of the first input, which onnx does not compare."""
+
+
+def _axes(site: Site) -> Iterator[Misuse]:
+    """Yield axes that the first input does not have, and a `perm` that is no permutation."""
+    node = site.node
+    if node.op_type == "Transpose":
+        perm = _integers(node, "perm")
+        if sorted(perm) != list(range(len(perm))):
+            yield Misuse(
+                "attribute-value",
+                site.location(),
+                f"attribute `perm` is {list(perm)}, expected each of 0 to {len(perm) - 1} once",
+            )
+    if node.op_type not in _COUNTED or node.inputs[0] is None or node.inputs[0].shape is None:
+        return
+    rank = len(node.inputs[0].shape)
+    if node.op_type in ("DequantizeLinear", "QuantizeLinear") and (
+        rank == 0 or _is_for_all(node.inputs[1])
+    ):
+        return  # one scale for the whole tensor: the axis counts nothing
+    for axis in (*_integers(node, "axes"), *_integers(node, "axis")):
+        if not -rank <= axis < rank:
+            yield Misuse(
+                "attribute-value",
+                site.location(),
+                f"axis {axis} is out of range: `{node.inputs[0].name}` has rank {rank}, expected "
+                f"{-rank} to {rank - 1}",
+            )
+
+
+def _integers(node: ir.Node, name: str) -> tuple[int, ...]:
+    """Return the integers of an attribute; none where it is absent, or not integers."""
+    attribute = node.attributes.get(name)
+    if attribute is None or attribute.is_ref():
+        return ()
+    if attribute.type == ir.AttributeType.INTS:
+        return tuple(attribute.value)
+    return (attribute.value,) if attribute.type == ir.AttributeType.INT else ()
+
+
+def _is_for_all(scale: ir.Value | None) -> bool:
+    """Return whether a scale has one element, or may have one."""
+    return scale is None or scale.shape is None or all(size == 1 for size in scale.shape)
+
+
+def _contrib_attributes(site: Site, facts: OpFacts, context: Context) -> Iterator[Misuse]:
+    """Yield attributes that an operator of onnxruntime does not have, in the release known here.
+
+    A later release may have them, so that this is an error only where a release is named.
+    """
+    node = site.node
+    is_named = any(target.release.runtime == "onnxruntime" for target in context.targets)
+    for name in node.attributes:
+        if name not in facts.attributes:
+            yield Misuse(
+                "unknown-attribute",
+                site.location(),
+                f"`{node.op_type}` of `{node.domain}` has no attribute `{name}`",
+                did_you_mean(name, facts.attributes, "leave the attribute out"),
+                None if is_named else "warning",
+            )
 
 
 def _is_said_elsewhere(site: Site, problem: Problem) -> bool:
@@ -183,7 +270,7 @@ def _unknown(site: Site, opset: int, facts: OpFacts | None) -> Misuse:
             "write it with the operators that replaced it, or lower the opset import",
         )
     newest = newest_of(domain)
-    later = range(opset + 1, newest + 1)
+    later = range(max(opset, 0) + 1, newest + 1)
     first = next((v for v in later if op_facts(op, v, domain) is not None), None)
     if first is not None:
         return Misuse(

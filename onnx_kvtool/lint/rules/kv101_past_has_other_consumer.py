@@ -88,14 +88,14 @@ _POSITIONS = 2
 def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tuple[str, str]]:
     """Yield the name of the past and who else needs it, level by level."""
     from onnx_kvtool.analysis.caches.in_place import reads_before
+    from onnx_kvtool.core.walk import is_output_of
     from onnx_kvtool.lint.facts.past import copies, is_scatter_of, levels, readers
     from onnx_kvtool.lint.facts.words import node_words
 
-    outputs = {id(value) for value in context.model.graph.outputs}
     for past, node, index in levels(cache, context):
         for copy in copies(past):
             maker = copy.producer()
-            if id(copy) in outputs:
+            if is_output_of(copy, context.model.graph):
                 way = "itself" if copy is past else f"as `{copy.name}`"
                 yield past.name or "", f"is {way} an output of the model"
             elif copy.is_graph_output() and not (maker and branches.exclude(maker, node)):

@@ -23,7 +23,8 @@ class DecomposedAttention(ModelRule):
     `kvtool raise` does, that Attention computes the same: heads, scale, softcap and mask as they
     are, whatever nodes say it. What is not proven to be equal is not mentioned: probabilities that
     are read elsewhere, a mask that may be broadcast, a Softmax over something else. Nothing is said
-    of functions, whose sizes are known at calls alone, nor where a `--target` has no Attention.
+    of functions, whose sizes are known at calls alone, nor where a `--target` has no Attention. The
+    first of a model is proven; the others are counted.
 
     ## Why is this bad?
 
@@ -63,16 +64,20 @@ class DecomposedAttention(ModelRule):
 
     def check(self, context: Context) -> Iterator[Finding]:
         """Ask of each Softmax between two products what `raise` asks."""
-        from onnx_kvtool.lint.facts.decomposed import attentions
+        from onnx_kvtool.core.quantity import counted
+        from onnx_kvtool.lint.facts.decomposed import first_attention
         from onnx_kvtool.lint.facts.release import has_operator
 
         if not all(has_operator(target, "Attention-24") for target in context.targets):
             return
-        for site, fusion in attentions(context):
+        found = first_attention(context)
+        if found is not None:
+            site, fusion, count = found
             queries, keys, values = (operand.value.name for operand in fusion.operands)
+            more = f" ({counted(count - 1, 'more candidate')})" if count > 1 else ""
             yield self.found(
                 site.location(),
                 f"computes from `{queries}`, `{keys}` and `{values}` in many nodes what one "
-                "Attention does",
+                f"Attention does{more}",
                 help="run `kvtool raise`: it proves that both are equal and writes the Attention",
             )

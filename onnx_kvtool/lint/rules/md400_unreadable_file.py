@@ -14,7 +14,8 @@ class UnreadableFile(RunRule):
 
     Stands for a file that is missing, empty, truncated, larger than a protobuf message can be, or
     no ONNX model. Checked by itself, such a file ends `kvtool check` with exit code 3; among
-    several it is this finding, and the others are checked all the same.
+    several it is this finding, and the others are checked all the same. A model that contradicts
+    itself, such as one in which two nodes give one value, is this finding in any case.
 
     ## Why is this bad?
 

@@ -67,5 +67,5 @@ class DuplicateOpsetImport(DefectRule):
 
         for finding in super().check(context):
             # Reading has kept the last entry alone, so that writing is all there is to do.
-            keep = partial(settle, context.model, self.defect, finding.location)
+            keep = partial(settle, context.model, self.defect, [finding.location])
             yield replace(finding, fix=Fix("safe", "keep the last entry", keep))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.lint.rule import ModelRule
@@ -22,10 +22,10 @@ class UnusedInputOrDeadNode(ModelRule):
 
     ## What it does
 
-    Looks for inputs of the main graph that no node reads, in bodies neither, and for nodes none of
-    whose outputs is read or returned. A chain of such nodes is one finding, at its last node. Nodes
-    of domains that kvtool does not know may have effects outside and are left alone, and so are
-    initializers that are inputs as well ([MD403](MD403.md)).
+    Looks for inputs of the main graph that no node reads, in bodies neither: one finding. Looks for
+    nodes none of whose outputs is read or returned: one finding a graph, at the first of them.
+    Nodes of domains that kvtool does not know may have effects outside and are left alone, and so
+    are initializers that are inputs as well ([MD403](MD403.md)).
 
     ## Why is this bad?
 
@@ -72,46 +72,53 @@ class UnusedInputOrDeadNode(ModelRule):
         from onnx_kvtool.lint.finding import Fix
 
         graph = context.model.graph
-        for value in graph.inputs:
-            is_used = value.uses() or value.is_graph_output() or value.is_initializer()
-            if value.name and not is_used and not context.origin.training:
-                title = f"remove the input `{value.name}`"
-                yield self.found(
-                    Location(graph_path(graph.name), value=value.name),
-                    f"nothing reads the input `{value.name}`",
-                    help="remove it, or connect what it was meant for",
-                    fix=Fix("unsafe", title, _removing_input(graph, value)),
-                )
-        for end in dead_ends(context):
-            feeding = len(end.feeding)
-            title = f"remove {counted(feeding + 1, 'dead node')}"
-            more = f", nor the results of {counted(feeding, 'node')} before it" if feeding else ""
-            names = ", ".join(f"`{v.name}`" for v in end.site.node.outputs if v.name)
+        unused = [
+            value
+            for value in graph.inputs
+            if value.name and not (value.uses() or value.is_graph_output())
+            if not value.is_initializer() and not context.origin.training
+        ]
+        if unused:
+            others = f" and {counted(len(unused) - 1, 'other input')}" if len(unused) > 1 else ""
+            name = f"`{unused[0].name}`{others}"
             yield self.found(
-                end.site.location(),
+                Location(graph_path(graph.name), value=unused[0].name),
+                f"nothing reads the input {name}",
+                help="remove it, or connect what it was meant for",
+                fix=Fix("unsafe", f"remove the input {name}", _removing_inputs(graph, unused)),
+            )
+        dead: dict[str, list[DeadEnd]] = {}
+        for end in dead_ends(context):
+            dead.setdefault(end.site.location().graph, []).append(end)
+        for ends in dead.values():
+            first, before = ends[0], len(ends[0].feeding)
+            nodes = sum(1 + len(end.feeding) for end in ends)
+            more = f", nor the results of {counted(before, 'node')} before it" if before else ""
+            if len(ends) > 1:
+                more += f", nor those of {counted(nodes - 1 - before, 'other node')} of the graph"
+            names = ", ".join(f"`{v.name}`" for v in first.site.node.outputs if v.name)
+            yield self.found(
+                first.site.location(),
                 f"nothing reads {names or 'its outputs'}{more}",
                 help="remove the node, or connect its result",
-                fix=Fix("safe", title, _removing_nodes(end)),
+                fix=Fix("safe", f"remove {counted(nodes, 'dead node')}", _removing_nodes(ends)),
             )
 
 
-def _removing_input(graph: ir.Graph, value: ir.Value) -> Callable[[], None]:
+def _removing_inputs(graph: ir.Graph, unused: Sequence[ir.Value]) -> Callable[[], None]:
     def apply() -> None:
-        if value.is_graph_input() and not value.uses() and not value.is_graph_output():
-            graph.inputs.remove(value)
+        gone = {v for v in unused if not v.uses() and not v.is_graph_output()}
+        graph.inputs[:] = [value for value in graph.inputs if value not in gone]
 
     return apply
 
 
-def _removing_nodes(end: DeadEnd) -> Callable[[], None]:
+def _removing_nodes(ends: Sequence[DeadEnd]) -> Callable[[], None]:
     def apply() -> None:
-        graph = end.site.node.graph
-        if graph is None:
-            return
         # Each time readers before what they read, so that nothing is removed that is needed now.
-        for node in (end.site.node, *end.feeding):
+        for node in (node for end in ends for node in (end.site.node, *end.feeding)):
             is_needed = any(v.uses() or v.is_graph_output() for v in node.outputs)
-            if node.graph is graph and not is_needed:
-                graph.remove(node, safe=True)
+            if node.graph is not None and not is_needed:
+                node.graph.remove(node, safe=True)
 
     return apply

@@ -17,13 +17,13 @@ __all__ = ["UntypedInterface"]
 
 
 class UntypedInterface(ModelRule):
-    """An input or output of the main graph declares no type, or an input no shape.
+    """An input or output of the main graph declares no type or no shape.
 
     ## What it does
 
-    Looks for inputs and outputs of the main graph without an element type, and for inputs without a
-    shape. Dimensions may be unknown, and so may the shape of an output: it follows from the nodes.
-    Inputs and outputs of bodies need no types.
+    Looks for inputs and outputs of the main graph without an element type, and for those
+    without a shape, which is a warning. Dimensions may be unknown. Inputs and outputs of bodies
+    need no types.
 
     ## Why is this bad?
 
@@ -63,13 +63,13 @@ class UntypedInterface(ModelRule):
 
         graph = context.model.graph
         path = graph_path(graph.name)
-        declared = {id(value): type_ for value, type_, _ in context.completed}
+        declared = {id(value): (type_, shape) for value, type_, shape in context.completed}
         for what, values in (("input", graph.inputs), ("output", graph.outputs)):
             for value in values:
-                given = declared.get(id(value), value.type)
+                given, shape = declared.get(id(value), (value.type, value.shape))
                 if _is_missing(given):
                     problem, severity = "declares no type", None
-                elif what == "input" and value.shape is None and _is_tensor(value):
+                elif shape is None and _has_elements(given):
                     problem, severity = "declares no shape", "warning"
                 else:
                     continue
@@ -81,11 +81,9 @@ class UntypedInterface(ModelRule):
                 )
 
 
-def _is_tensor(value: ir.Value) -> bool:
-    return type(value.type).__name__ == "TensorType"
-
-
 def _is_missing(given: ir.TypeProtocol | None) -> bool:
-    if given is None:
-        return True
-    return type(given).__name__ == "TensorType" and given.dtype.name == "UNDEFINED"
+    return given is None or (_has_elements(given) and given.dtype.name == "UNDEFINED")
+
+
+def _has_elements(given: ir.TypeProtocol | None) -> bool:
+    return type(given).__name__ in ("TensorType", "SparseTensorType")

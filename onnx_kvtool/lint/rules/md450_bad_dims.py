@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 from onnx_kvtool.lint.defect_rule import DefectRule
+
+if TYPE_CHECKING:
+    from onnx_kvtool.lint.context import Context
+    from onnx_kvtool.lint.finding import Finding
 
 __all__ = ["BadDims"]
 
@@ -13,7 +20,8 @@ class BadDims(DefectRule):
     ## What it does
 
     Looks for tensors, in initializers, attributes and sparse tensors, with a negative dimension or
-    more elements than fit into 63 bits.
+    more elements than fit into 63 bits. An input or output of a graph that declares a negative
+    dimension is a warning: some runtimes read it as unknown.
 
     ## Why is this bad?
 
@@ -56,3 +64,20 @@ class BadDims(DefectRule):
           output { name: "y" type { tensor_type { elem_type: 1 shape { dim { dim_value: 2 } } } } }
         }
     """
+
+    def check(self, context: Context) -> Iterator[Finding]:
+        """Hand on the defects of tensors, then look at what graphs declare."""
+        from onnx_kvtool.core.location import Location
+        from onnx_kvtool.core.walk import graphs
+
+        yield from super().check(context)
+        for path, graph in graphs(context.model):
+            for value in dict.fromkeys((*graph.inputs, *graph.outputs)):
+                for axis, dim in enumerate(value.shape or ()):
+                    if isinstance(dim, int) and dim < 0:
+                        yield self.found(
+                            Location(path, value=value.name),
+                            f"`{value.name}` declares the size {dim} on axis {axis}",
+                            help="give the dimension a name, or leave its size out",
+                            severity="warning",
+                        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.lint.rule import ModelRule
@@ -31,9 +32,9 @@ class MisdeclaredConstant(ModelRule):
 
     An initializer that is an input is the default of that input: onnxruntime does not load a model
     in which the two differ. Where only `value_info` is wrong, onnxruntime takes the data, and tools
-    that believe the declaration plan with the wrong shape: a warning; for a Constant an
-    information, because exporters write such (onnxruntime-genai 0.18). onnx's shape inference ends
-    at a wrong initializer, and says nothing about the rest of the model.
+    that believe the declaration plan with the wrong shape: a warning. Constants of a model are one
+    remark together, because exporters write such (onnxruntime-genai 0.18). onnx's shape inference
+    ends at a wrong initializer, and says nothing about the rest of the model.
 
     ## References
 
@@ -65,18 +66,27 @@ class MisdeclaredConstant(ModelRule):
     def check(self, context: Context) -> Iterator[Finding]:
         """Look at each constant as the file declares it."""
         from onnx_kvtool.core.location import Location
+        from onnx_kvtool.core.quantity import counted
 
         declared = {value: (type_, shape) for value, type_, shape in context.completed}
         for path, graph in context.graphs:
             for value in graph.initializers.values():
                 given = declared.get(value, (value.type, value.shape))
                 yield from self._look(value, given, Location(path, value=value.name))
-        for site in context.sites_of("Constant"):
-            for value in site.node.outputs:
-                if value.is_graph_output():
-                    continue  # ON615
-                given = declared.get(value, (value.type, value.shape))
-                yield from self._look(value, given, site.location(value))
+        constants = [
+            finding
+            for site in context.sites_of("Constant")
+            for value in site.node.outputs
+            if not value.is_graph_output()  # ON615
+            for finding in self._look(
+                value, declared.get(value, (value.type, value.shape)), site.location(value)
+            )
+        ]
+        if constants:
+            first, more = constants[0], len(constants) - 1
+            said = f" ({counted(more, 'more Constant')})" if more else ""
+            message = f"{first.diagnostic.message}{said}"
+            yield replace(first, diagnostic=replace(first.diagnostic, message=message))
 
     def _look(
         self,

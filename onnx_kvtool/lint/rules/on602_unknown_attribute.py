@@ -12,9 +12,10 @@ class UnknownAttribute(MisuseRule):
 
     ## What it does
 
-    Looks for attributes of nodes of the default domain that the operator does not have at the opset
-    of the model. Names that begin with two underscores are private notes and are left alone, as
-    onnx's checker does.
+    Looks for attributes that the operator does not have at the opset of the model. Names that begin
+    with two underscores are private notes and are left alone, as onnx's checker does. Operators of
+    onnxruntime are compared with the newest release that kvtool knows: a warning, and an error if
+    `--target` names onnxruntime.
 
     ## Why is this bad?
 

@@ -13,7 +13,8 @@ class MissingInput(MisuseRule):
     ## What it does
 
     Looks for nodes of the default domain that leave out an input which is not optional: they have
-    too few inputs, or an empty name in its place.
+    too few inputs, or an empty name in its place. Of a list of inputs, as Min and Concat take it,
+    none may be left out.
 
     ## Why is this bad?
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from onnx_kvtool.core.location import Location
     from onnx_kvtool.lint.context import Context
-    from onnx_kvtool.lint.finding import Finding
+    from onnx_kvtool.lint.finding import Finding, Fix
 
 __all__ = ["IrFeature"]
 
@@ -24,13 +24,18 @@ class IrFeature(ModelRule):
 
     Looks for element types (8-bit floats came with IR 9, 4-bit integers with 10), model-local
     functions (8) and overloads of them (10) in a model of a lower IR version; there is one finding
-    for each, at the first place. In IR 3 and below, where an initializer has to be an input as
-    well, one that is not is an error.
+    for each, at the first place. In IR 3 and below an initializer has to be an input as well; there
+    is one finding for each graph with others.
 
     ## Why is this bad?
 
     A reader of that IR version skips what it does not know: it sees a tensor of an unknown type, or
-    a call of a function that is not there. onnx's checker reports initializers only.
+    a call of a function that is not there. onnx's checker reports initializers only, and refuses
+    the model for them; onnxruntime 1.32 loads it.
+
+    ## Fix safety
+
+    Safe: a higher IR version allows more and changes the meaning of nothing that was allowed.
 
     ## References
 
@@ -41,6 +46,7 @@ class IrFeature(ModelRule):
     name = "ir-feature"
     severity = "warning"
     basis = "constant"
+    fix = "safe"
 
     bad = """
         <ir_version: 7, opset_import: ["": 18, "local": 1]>
@@ -79,37 +85,51 @@ class IrFeature(ModelRule):
             path = function_path(function.domain, function.name, function.overload)
             for what, since in (("a function", FUNCTIONS), ("an overload", OVERLOADS)):
                 if version < since and (since == FUNCTIONS or function.overload):
-                    yield self._found(Location(path), f"is {what}, which", since, version)
+                    yield self._found(model, Location(path), f"is {what}, which", since)
                     break
         if version >= max(FIRST_IR.values()):
             return
         seen = {dtype for dtype in ir.DataType if FIRST_IR.get(dtype, version) <= version}
         for place, dtype in _first_places(context, seen):
             since = FIRST_IR[dtype]
-            yield self._found(place, f"is of type {dtype_name(dtype)}, which", since, version)
+            yield self._found(model, place, f"is of type {dtype_name(dtype)}, which", since)
 
-    def _found(self, place: Location, what: str, since: int, version: int) -> Finding:
+    def _found(self, model: ir.Model, place: Location, what: str, since: int) -> Finding:
         name = f"`{place.value}` " if place.value else ""
         return self.found(
             place,
-            f"{name}{what} came with IR version {since}; the model states IR version {version}",
+            f"{name}{what} came with IR version {since}; the model states IR version "
+            f"{model.ir_version}",
             help=f"raise `ir_version` to {since}",
+            fix=_raised(model, since),
         )
 
     def _initializers(self, context: Context) -> Iterator[Finding]:
         from onnx_kvtool.core.location import Location
+        from onnx_kvtool.core.quantity import counted
 
-        version = context.model.ir_version
+        model = context.model
         for path, graph in context.graphs:
-            for name, value in graph.initializers.items():
-                if not value.is_graph_input():
-                    yield self.found(
-                        Location(path, value=name),
-                        f"initializer `{name}` is no input of its graph, as IR version {version} "
-                        "demands",
-                        help="raise `ir_version` to 4, or declare the initializer as an input",
-                        severity="error",
-                    )
+            others = [n for n, v in graph.initializers.items() if not v.is_graph_input()]
+            if not others:
+                continue
+            more = f" and {counted(len(others) - 1, 'other')}" if len(others) > 1 else ""
+            yield self.found(
+                Location(path, value=others[0]),
+                f"initializer `{others[0]}`{more} of the graph: no input, as IR version "
+                f"{model.ir_version} demands",
+                help="raise `ir_version` to 4, or declare initializers as inputs",
+                fix=_raised(model, 4),
+            )
+
+
+def _raised(model: ir.Model, least: int) -> Fix:
+    from onnx_kvtool.lint.finding import Fix
+
+    def apply() -> None:
+        model.ir_version = max(least, model.ir_version or 0)
+
+    return Fix("safe", f"raise `ir_version` to {least}", apply)
 
 
 def _first_places(

@@ -9,6 +9,7 @@ from typing import Any
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import write_bytes
+from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.files.remote import is_remote
 from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.lint.report import FileReport
@@ -42,7 +43,7 @@ def read_baseline(path: str) -> Baseline:
         UsageError: If it cannot be read, or is none.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=patient) as file:
             data = json.load(file)
     except FileNotFoundError as error:
         make = f"make it with `--write-baseline {path}`"

@@ -11,6 +11,7 @@ from typing import Any
 
 from onnx_kvtool.core.choices import CheckFormat, Severity, words
 from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.suggestion import did_you_mean, missing_file_help
 from onnx_kvtool.core.table import Table
 
@@ -193,7 +194,7 @@ def _common(paths: Sequence[str]) -> str:
 def _table(path: str) -> Mapping[str, Any] | None:
     """Return the settings in a file; None for a pyproject.toml without any."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=patient) as file:
             data = tomllib.load(file)
     except FileNotFoundError as error:
         raise UsageError(
@@ -201,6 +202,8 @@ def _table(path: str) -> Mapping[str, Any] | None:
         ) from error
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror or error}") from error
+    except RecursionError as error:
+        raise UsageError(f"`{path}` is nested too deeply to be read") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"`{path}` is no TOML: {error}") from error
     if os.path.basename(path) != "pyproject.toml":

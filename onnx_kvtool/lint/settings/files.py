@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.files.patient import is_pipe, patient
 from onnx_kvtool.core.files.remote import find, is_remote
-from onnx_kvtool.lint.settings.patterns import PathPatterns
+from onnx_kvtool.lint.settings.patterns import PathPatterns, is_pattern
 
 __all__ = ["find_models", "parse_shard", "take_shard"]
 
@@ -51,7 +52,7 @@ def _expand(path: str) -> Iterator[str]:
         # Like a file, a directory that is named is meant, whatever excludes it.
         yield from _walk(os.path.normpath(path), [] if _is_ignored(path, True, above) else above)
     elif glob.has_magic(path) and not os.path.lexists(path):
-        matched = sorted(glob.glob(path, recursive=True))
+        matched = sorted(p for p in glob.glob(path, recursive=True) if not is_pipe(p))
         if not matched:
             raise UnreadableModel(f"`{path}` matches no file")
         for one in matched:
@@ -108,8 +109,11 @@ def _enclosing(directory: str) -> list[PathPatterns]:
 def _read_ignore(directory: str) -> PathPatterns | None:
     path = os.path.join(directory, ".gitignore")
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return PathPatterns(file.read().splitlines(), os.path.abspath(directory))
+        with open(path, encoding="utf-8", errors="surrogateescape", opener=patient) as file:
+            lines = file.read().splitlines()
+            base = os.path.abspath(directory)
+            # git passes over a line that is no pattern, such as `!\\`.
+            return PathPatterns([line for line in lines if is_pattern(line)], base)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-__all__ = ["PathPatterns"]
+__all__ = ["PathPatterns", "is_pattern"]
+
+
+def is_pattern(line: str) -> bool:
+    """Return whether a line can stand in `.gitignore` and mean something."""
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
 
 
 class PathPatterns:

@@ -232,6 +232,11 @@ CASES = {
              says="nothing reads the input `ids`"),
         Case("a chain of nodes is one finding", planted(add_dead_nodes), at=["dead2"],
              says="nothing reads `d2`, nor the results of 1 node before it"),
+        Case("two inputs are one finding", graph("y = Neg (x)", f"{X}, int64[2] a, int64[2] b", Y),
+             at=["a"], says="nothing reads the input `a` and 1 other input"),
+        Case("dead nodes of one graph are one finding",
+             graph("[d] z = Exp (x) [e] w = Abs (x) [f] v = Neg (w) y = Neg (x)", X, Y), at=["d"],
+             says="nothing reads `z`, nor those of 2 other nodes of the graph"),
         Case("an input of a real decoder", planted(add_an_input), at=["spare"]),
         Case("in a body", graph(IF % ("", "[dead] z = Exp (x) a = Neg (x)"), f"bool flag, {X}", Y),
              at=["dead"]),
@@ -365,7 +370,8 @@ CASES = {
         Case("the decoder that an exporter broke", planted(
             nothing, "native/BROKEN_gemma_static_raw_noopt.onnx"),
             at=["logits", "updated_key_cache.1", "updated_value_cache.1"]),
-        Case("an output without a shape", graph("y = Neg (x)", X, "float[] y")),
+        Case("an output without a shape, which onnx.checker refuses",
+             graph("y = Neg (x)", X, "float[] y"), at=["y"], severity="warning"),
         Case("unknown dimensions", graph("y = Neg (x)", "float[?, N] x", "float[?, N] y")),
         Case("ends of bodies", graph(IF.replace("float[2, 3] ", "") % ("", "a = Exp (x)"),
              f"bool flag, {X}", Y)),
@@ -425,6 +431,11 @@ CASES = {
         Case("too many elements", tensor("data_type: 1 dims: 4611686018427387904 dims: 4"),
              at=["w"], says="exceeds 2**63 - 1"),
         Case("no elements", tensor("data_type: 1 dims: 0 dims: 4611686018427387904")),
+        Case("a negative size of an input and of an output", edited(
+            lambda m: [end.type.tensor_type.shape.dim[0].CopyFrom(
+                onnx.TensorShapeProto.Dimension(dim_value=-1))
+                for end in (m.graph.input[0], m.graph.output[0])]),
+             at=["x", "y"], severity="warning", says="declares the size -1 on axis 0"),
     ],
     "MD451": [
         Case("too few", tensor("data_type: 1 dims: 3 float_data: 1"), at=["w"],

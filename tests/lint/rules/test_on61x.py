@@ -60,8 +60,19 @@ def plain(
             "an initializer that is no input at IR 3",
             plain("y = Add (x, w)", 3, 7, constants="<float[5] w = {1, 2, 3, 4, 5}>"),
             at=["w"],
-            says="initializer `w` is no input of its graph, as IR version 3 demands",
-            severity="error",
+            says="initializer `w` of the graph: no input, as IR version 3 demands",
+            severity="warning",
+        ),
+        Case(
+            "many initializers of one graph are one finding",
+            plain(
+                "z = Add (x, w) y = Add (z, v)",
+                3,
+                7,
+                constants="<float[5] w = {1, 2, 3, 4, 5}, float[5] v = {1, 2, 3, 4, 5}>",
+            ),
+            at=["w"],
+            says="initializer `w` and 1 other of the graph",
         ),
         Case("a function at IR 8", calling(8)),
         Case(

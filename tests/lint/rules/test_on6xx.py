@@ -65,6 +65,11 @@ def empty_concat(node: onnx.NodeProto) -> None:
     del node.input[:]
 
 
+FUSED = model(
+    "[f] y = com.microsoft.FusedMatMul <NAME: int = 1> (x, x)", imports=', "com.microsoft": 1'
+)
+
+
 CASES: dict[str, list[Case]] = {
     "ON601": [
         Case(
@@ -156,6 +161,21 @@ CASES: dict[str, list[Case]] = {
         Case("a private note", model("y = Relu <__mark: int = 1> (x)")),
         Case("another domain", model("y = my.Relu <any: int = 1> (x)", imports=', "my": 1')),
         Case(
+            "one that an operator of onnxruntime does not have",
+            FUSED.replace("NAME", "transpose"),
+            at=["f"],
+            says="`FusedMatMul` of `com.microsoft` has no attribute `transpose`",
+            severity="warning",
+        ),
+        Case(
+            "the same where onnxruntime has to load it",
+            FUSED.replace("NAME", "transpose"),
+            at=["f"],
+            severity="error",
+            targets=["onnxruntime"],
+        ),
+        Case("one that an operator of onnxruntime has", FUSED.replace("NAME", "transA")),
+        Case(
             "an attribute of the function around",
             model(
                 "y = local.f <k: int = 1> (x)",
@@ -182,6 +202,42 @@ CASES: dict[str, list[Case]] = {
         Case("an unknown attribute is for another rule", model("y = Relu <z: float = 1.0> (x)")),
     ],
     "ON604": [
+        Case(
+            "a perm with a place twice, of an input without a shape",
+            model("[t] y = Transpose <perm: ints = [0, 2, -7]> (x)", inputs="float[] x"),
+            at=["t"],
+            says="attribute `perm` is [0, 2, -7], expected each of 0 to 2 once",
+        ),
+        Case(
+            "an axis that the input does not have",
+            model("[n] y = LayerNormalization <axis: int = 99> (x, x)"),
+            at=["n"],
+            says="axis 99 is out of range: `x` has rank 2, expected -2 to 1",
+        ),
+        Case(
+            "one of several axes",
+            model("[n] y = MeanVarianceNormalization <axes: ints = [0, -3]> (x)"),
+            at=["n"],
+        ),
+        Case(
+            "the axis of a scale for each channel",
+            model(
+                "y = Relu (x) [q] z = QuantizeLinear <axis: int = 2> (x, s)",
+                inputs="float[2, 5] x, float[5] s",
+            ),
+            at=["q"],
+        ),
+        Case(
+            "the axis of one scale counts nothing",
+            model(
+                "y = Relu (x) z = QuantizeLinear <axis: int = 2> (x, s)",
+                inputs="float[2, 5] x, float s",
+            ),
+        ),
+        Case(
+            "an axis of an input of unknown rank",
+            model("y = LayerNormalization <axis: int = 99> (x, x)", inputs="float[] x"),
+        ),
         Case(
             "max before it came",
             model(
@@ -273,6 +329,12 @@ CASES: dict[str, list[Case]] = {
             ),
             at=["c"],
             says="input 1, `update`",
+        ),
+        Case(
+            "one of a list of inputs",
+            model('[m] y = Min (x, "", x)'),
+            at=["m"],
+            says="input 1, one of `data_0`, of `Min` has an empty name",
         ),
         Case("an optional input", model('y = Clip (x, "", m)', 18, "float[2, 5] x, float m")),
         Case("starts are optional", model('y = TensorScatter <axis: int = 1> (x, x, "")', 24)),

@@ -146,3 +146,10 @@ def test_without_a_file_the_current_directory_counts(
     write(tmp_path / "kvtool.toml", "jobs = 7\n")
     monkeypatch.chdir(tmp_path)
     assert discover(paths).values == {"jobs": 7}
+
+
+def test_brackets_without_end_are_no_bug(tmp_path: Path) -> None:
+    path = tmp_path / "kvtool.toml"
+    path.write_text("select = " + "[" * 100_000)
+    with pytest.raises(UsageError, match=r"`.*kvtool\.toml` is nested too deeply to be read"):
+        load(str(path))

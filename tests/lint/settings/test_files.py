@@ -130,3 +130,9 @@ def test_a_shard_does_not_depend_on_how_a_file_is_named(tree: Path) -> None:
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected `i/n`"):
         parse_shard(text)
+
+
+def test_a_line_that_is_no_pattern_is_passed_over(tree: Path) -> None:
+    (tree / ".git").mkdir(exist_ok=True)
+    (tree / ".gitignore").write_text("!\\\nbuild\n")
+    assert find_models([]) == [path for path in EVERYTHING if "build" not in path]
