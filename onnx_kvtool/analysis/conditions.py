@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-import onnx_ir.convenience as ir_convenience
-
 from onnx_kvtool.analysis.attention_conditions import ATTENTION_CONDITIONS
 from onnx_kvtool.analysis.code_types import other_code_types
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.analysis.control_conditions import open_scan, unlike_branches, unlike_ranks
 from onnx_kvtool.analysis.element_conditions import (
     given_out,
@@ -137,7 +136,7 @@ def _no_elements(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> boo
     """Whether it is a Constant without elements that is the result of a body."""
     if not node.outputs[0].is_graph_output():
         return False
-    tensor = ir_convenience.get_const_tensor(node.outputs[0])
+    tensor = const_tensor(node.outputs[0])
     return tensor is None or tensor.size == 0
 
 
@@ -188,7 +187,7 @@ def _not_constant(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bo
     value = view.input(limit.operand)
     if value is None or folder.integers(value) is not None:
         return False
-    return value.is_graph_input() or ir_convenience.get_const_tensor(value) is None
+    return value.is_graph_input() or const_tensor(value) is None
 
 
 def _dynamic_input(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:

@@ -22,9 +22,24 @@ from onnx_kvtool.symbolic.stored import elements
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LARGEST", "Folder", "bound_attributes", "constant_integers", "tensor_integers"]
+__all__ = [
+    "LARGEST",
+    "Folder",
+    "bound_attributes",
+    "const_tensor",
+    "constant_integers",
+    "tensor_integers",
+]
 
 _INT32 = np.iinfo(np.int32)
+
+
+def const_tensor(value: ir.Value) -> ir.TensorProtocol | None:
+    """Return the tensor of an initializer or a Constant; None for others, and malformed ones."""
+    try:
+        return ir.convenience.get_const_tensor(value)
+    except (TypeError, ValueError):  # a Constant with an attribute that none has
+        return None
 
 
 class Folder:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
@@ -195,7 +196,7 @@ def off_zero(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     value = NodeView(node, opset).input(limit.operand)
     if value is None:
         return False
-    tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
+    tensor = None if value.is_graph_input() else const_tensor(value)
     return tensor is None or bool(tensor.numpy().any())
 
 

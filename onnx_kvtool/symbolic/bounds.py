@@ -54,16 +54,20 @@ class Facts:
     Attributes:
         sizes: Size of each axis, which bounds the coordinate along it; () when unknown.
         nonnegative: Expressions that are at least 0.
+        counts: Values whose elements are at least 0.
     """
 
     sizes: tuple[Expr, ...] = ()
     nonnegative: tuple[Expr, ...] = ()
+    counts: frozenset[ir.Value] = frozenset()
     # Atoms already looked at. Choices inside choices would be looked at again and again otherwise.
     _memo: dict[Atom, Interval] = field(default_factory=dict, compare=False, repr=False)
 
     def given(self, *nonnegative: Expr) -> Facts:
         """Return these facts and that some more expressions are at least 0."""
-        return Facts(self.sizes, (*self.nonnegative, *nonnegative)) if nonnegative else self
+        if not nonnegative:
+            return self
+        return Facts(self.sizes, (*self.nonnegative, *nonnegative), self.counts)
 
 
 def below(a: Expr, b: Expr, facts: Facts) -> bool:
@@ -195,7 +199,8 @@ def _fresh(atom: Atom, facts: Facts) -> Interval:
         case Dimension() | Extent():
             return 0, OUTSIDE - 1
         case Element(value, _):
-            return _RANGES.get(value.dtype, _ANY) if value.dtype is not None else _ANY
+            low, high = _RANGES.get(value.dtype, _ANY) if value.dtype is not None else _ANY
+            return (max(low, 0) if value in facts.counts else low), high
         case Lookup(numbers, _):
             return min(numbers), max(numbers)
         case IsNegative() | IsZero():

@@ -133,10 +133,7 @@ class Expr:
         return None if a.depends_on(axis) or b.depends_on(axis) else (a, b)
 
     def __add__(self, other: Expr | int) -> Expr:
-        terms = dict(self.terms)
-        for monomial, coefficient in _expr(other).terms:
-            terms[monomial] = terms.get(monomial, 0) + coefficient
-        return Expr.of(terms)
+        return total((self, other))
 
     __radd__ = __add__
 
@@ -201,10 +198,11 @@ def _times(a: Monomial, b: Monomial) -> Monomial:
 
 def total(expressions: Iterable[Expr | int]) -> Expr:
     """Return the sum of some expressions; 0 for none."""
-    result = integer(0)
+    terms: dict[Monomial, int] = {}
     for expression in expressions:
-        result = result + expression
-    return result
+        for monomial, coefficient in _expr(expression).terms:
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+    return Expr.of(terms)
 
 
 def product(expressions: Iterable[Expr | int]) -> Expr:

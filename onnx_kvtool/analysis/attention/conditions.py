@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
 from onnx_kvtool.analysis.attention.numbers import number_of
+from onnx_kvtool.analysis.attention.operands import ROWS, Operand
 from onnx_kvtool.analysis.attention.scores import Hidden, Mask
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.core.walk import upwards
@@ -178,7 +179,7 @@ def without_padding(
 
 
 def causality(
-    element: Expr, frame: Frame, stored: tuple[ir.Value, ir.Value], sight: Sight
+    element: Expr, frame: Frame, stored: tuple[Operand, Operand], sight: Sight
 ) -> tuple[Causality, Expr] | None:
     """Return how Attention is told which keys a mask shows, and `ahead`.
 
@@ -190,7 +191,7 @@ def causality(
     Args:
         element: What `element_of` returns.
         frame: The frame.
-        stored: Keys and values as Attention is to get them.
+        stored: Keys and values.
         sight: What is known of the model.
 
     Returns:
@@ -208,15 +209,17 @@ def causality(
         return "plain", ahead
     if ahead == keys - queries and at_least(keys, queries, frame.facts(integer(1))):
         return "last", ahead
-    written = all(_is_written(value, ahead, frame, sight) for value in stored)
+    written = all(_is_written(operand, ahead, frame, sight) for operand in stored)
     return ("written", ahead) if written else None
 
 
-def _is_written(cache: ir.Value, start: Expr, frame: Frame, sight: Sight) -> bool:
+def _is_written(operand: Operand, start: Expr, frame: Frame, sight: Sight) -> bool:
     """Return whether a step writes a row for each query into a cache, from `start` on.
 
-    That is not below 0 and leaves room for all of them, or TensorScatter fails.
+    That is not below 0 and leaves room for all of them, or TensorScatter fails. Its rows have to be
+    the keys that the queries see, and its batch theirs: axes of the same sizes are not enough.
     """
+    cache = operand.value
     node = cache.producer()
     if node is None or node.op_type != "TensorScatter" or node.domain != "":
         return False
@@ -227,6 +230,8 @@ def _is_written(cache: ir.Value, start: Expr, frame: Frame, sight: Sight) -> boo
         return False
     update = sight.shape(scatter.update)
     if axis is None or update is None or scatter.mode != "linear":
+        return False
+    if operand.axis_of(BATCH) != 0 or operand.axis_of(ROWS) != axis:
         return False
     whole = sight.shape(cache)
     if update[axis] != frame.sizes[QUERY] or whole is None or whole[axis] != frame.sizes[KEY]:

@@ -159,9 +159,8 @@ def _prove(
         raise Unproven("unknown-scale", f"the scores are scaled by {scale:g}, expected above 0")
     if dtype == ir.DataType.DOUBLE and not _is_single(scores.softcap or 0):
         raise Unproven("types-differ", "an attribute of Attention cannot hold the softcap")
-    stored = keys.value, values.value
     guarded = _is_guarded(scores, weighted)
-    found = masking(scores, dtype, frame, stored, sight, guarded=guarded)
+    found = masking(scores, dtype, frame, (keys, values), sight, guarded=guarded)
     form = _form(keys, values, choice, found.causal)
     _check_assumed(frame, sight.knowledge)
     sentences = _sentences(queries, keys, values, scale, scores.softcap, frame)
@@ -282,7 +281,7 @@ def _sentences(
     frame: Frame,
 ) -> list[str]:
     roles = (("queries", queries), ("keys", keys), ("values", values))
-    said = [f"the {what} are `{operand.value.name}`" for what, operand in roles]
+    said = [f"the {what} are `{operand.value.name}`{_order(operand)}" for what, operand in roles]
     heads, kv = frame.sizes[HEAD], keys.heads
     if kv != heads:
         said.append(f"query head h reads head h // {_ratio(heads, kv)} of keys and values")
@@ -290,6 +289,14 @@ def _sentences(
     if softcap is not None:
         said.append(f"the scores are capped at {softcap:.9g}")
     return said
+
+
+def _order(operand: Operand) -> str:
+    """Return in which order an operand has the axes that Attention wants, where it is another."""
+    axes = [axis for axis in operand.axes if axis is not None]
+    if axes == sorted(axes):
+        return ""
+    return f", its axes in the order {', '.join(map(str, axes))}"
 
 
 def _ratio(heads: Expr, kv: Expr) -> str:

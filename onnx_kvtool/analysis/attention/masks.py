@@ -26,7 +26,7 @@ from onnx_kvtool.analysis.attention.conditions import (
 )
 from onnx_kvtool.analysis.attention.frame import BATCH, Frame
 from onnx_kvtool.analysis.attention.mask_function import MaskFunction, mask_function
-from onnx_kvtool.analysis.attention.operands import scaled_above
+from onnx_kvtool.analysis.attention.operands import Operand, scaled_above
 from onnx_kvtool.analysis.attention.scores import Hidden, Mask, Scores
 from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.analysis.unproven import Unproven
@@ -89,7 +89,7 @@ def masking(
     scores: Scores,
     dtype: ir.DataType,
     frame: Frame,
-    stored: tuple[ir.Value, ir.Value],
+    stored: tuple[Operand, Operand],
     sight: Sight,
     *,
     guarded: bool,
@@ -100,7 +100,7 @@ def masking(
         scores: The scores.
         dtype: Element type of the queries.
         frame: The frame of the scores.
-        stored: Keys and values as Attention is to get them.
+        stored: Keys and values.
         sight: What is known of the model.
         guarded: Whether probabilities that are no numbers become zeros.
 
@@ -133,7 +133,7 @@ def masking(
         sentences.append(f"the mask shows key j to query i where j <= i{more}, and no other")
     elif element is not None and (asked := sorted(asked_of(element))):
         names = ", ".join(f"`{name}`" for name in asked)
-        sentences.append(f"the mask is kept: {names} may hide more than positions do")
+        sentences.append(f"the mask is kept: what it shows depends on the elements of {names}")
         every, lacking = without_padding(element, frame)
         if lacking and _needs_no_mask(every, frame, stored, sight):
             sentences += [f"`--assume unpadded:{value.name}` would do without" for value in lacking]
@@ -146,7 +146,7 @@ def masking(
 
 
 def _granted(
-    element: Expr | None, frame: Frame, stored: tuple[ir.Value, ir.Value], sight: Sight
+    element: Expr | None, frame: Frame, stored: tuple[Operand, Operand], sight: Sight
 ) -> tuple[Expr | None, tuple[ir.Value, ...]]:
     """Return which keys are seen, and what has to be granted for that.
 
@@ -159,7 +159,7 @@ def _granted(
 
 
 def _needs_no_mask(
-    element: Expr, frame: Frame, stored: tuple[ir.Value, ir.Value], sight: Sight
+    element: Expr, frame: Frame, stored: tuple[Operand, Operand], sight: Sight
 ) -> bool:
     return shows_all(element, frame) or causality(element, frame, stored, sight) is not None
 

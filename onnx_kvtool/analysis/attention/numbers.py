@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.sight import Sight
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.symbolic.stored import elements
 
@@ -48,7 +49,7 @@ def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | N
     if value.dtype in SIZE_TYPES:
         scalar = sight.maps.of(value).scalar()
         return None if scalar is None or scalar.number is None else float(scalar.number)
-    tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
+    tensor = None if value.is_graph_input() else const_tensor(value)
     if tensor is not None:
         held = elements(tensor)
         return None if held is None or held.size != 1 else float(held.ravel()[0])

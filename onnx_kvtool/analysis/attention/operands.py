@@ -15,7 +15,10 @@ from onnx_kvtool.symbolic.division import exact_quotient
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
 from onnx_kvtool.symbolic.forms import divided
 
-__all__ = ["Operand", "operands_above", "scaled_above"]
+__all__ = ["ROWS", "Operand", "operands_above", "scaled_above"]
+
+ROWS = 2
+"""The place of the rows in the axes of an operand, behind `BATCH` and `HEAD`."""
 
 _DEEPEST = 24
 """Most steps above a product that are looked through for an operand."""
@@ -51,6 +54,10 @@ class Operand:
     def is_direct(self) -> bool:
         """Whether its axes stand as Attention takes them."""
         return self.axes == (0, 1, 2, 3)
+
+    def axis_of(self, role: int) -> int | None:
+        """Return its axis for `BATCH` or `ROWS`; None where it lacks one."""
+        return role // ROWS if self.is_packed else self.axes[role]
 
 
 def operands_above(

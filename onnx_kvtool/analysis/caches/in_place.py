@@ -11,6 +11,7 @@ from onnx_kvtool.analysis.caches.frames import Frame, Program
 from onnx_kvtool.analysis.caches.links import Link
 from onnx_kvtool.analysis.caches.routes import Route
 from onnx_kvtool.analysis.caches.updates import Update
+from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
 
@@ -126,11 +127,10 @@ def _shape(dims: tuple[Dim, ...]) -> str:
 def _readers(program: Program, frame: Frame, update: Update, source: Route) -> Iterator[str]:
     """Say who else needs the old content, through copies and calls of model-local functions."""
     past = source.end
-    outputs = {id(v) for v in program.model.graph.outputs}
     stack, seen = [(past, source.frame)], {(id(past), id(source.frame))}
     while stack:
         value, here = stack.pop()
-        if here is program.main and id(value) in outputs:
+        if here is program.main and is_output_of(value, program.model.graph):
             yield f"the past `{past.name}` is an output itself"
         following = list(program.returned(value, here))
         for reader, index in value.uses():

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.ops.traits import Trait, traits
 
 __all__ = ["Edge", "Neighbourhood", "Spot", "neighbourhood"]
@@ -80,7 +81,7 @@ def neighbourhood(model: ir.Model, cache: Cache) -> Neighbourhood:
 class _Drawing:
     def __init__(self, model: ir.Model, cache: Cache) -> None:
         self._cache = cache
-        self._outputs = {id(v) for v in model.graph.outputs}
+        self._graph = model.graph
         self._spots: dict[str, Spot] = {}
         self._edges: dict[tuple[str, str, str], Edge] = {}
         self._frame = "".join(f"{id(call)}/" for call in cache.calls)
@@ -163,7 +164,7 @@ class _Drawing:
                 producer = value.producer()
                 assert producer is not None
                 source = self._node(producer)
-                if id(value) in self._outputs:
+                if is_output_of(value, self._graph):
                     key = f"o{id(value)}"
                     self._spots.setdefault(key, Spot(key, "output", value.name or ""))
                     self._edge(source, key, "", value)

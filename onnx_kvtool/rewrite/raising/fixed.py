@@ -133,6 +133,7 @@ def _edit(proving: Proving, target: int, outcome: RaiseOutcome) -> None:
             outcome.caches.append(RaisedCache(raised.past, raised.present, rows, one.mode, source))
         outcome.equal_dims += one.implied
         outcome.positions += one.counting
+        outcome.is_in_range |= one.is_in_range
     outcome.equal_dims += proving.assumptions.dims
     outcome.removed += remove_dead(old)
 

@@ -17,6 +17,7 @@ from onnx_kvtool.rewrite.raising.arrangement import (
     seen_through,
 )
 from onnx_kvtool.rewrite.raising.layout import cache_of
+from onnx_kvtool.rewrite.raising.positions import check_counts_from_zero
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.rolling import Window, windowed
 from onnx_kvtool.rewrite.raising.run_dims import implied
@@ -49,6 +50,8 @@ class Plan:
         sizes: How the graph held its sizes before any edit.
         implied: Dimensions that are equal in every run of the source.
         counting: Values that are assumed to hold positions which count up by one.
+        is_in_range: Whether the start is assumed not to lie below 0.
+        is_narrow: Whether the source casts the start to 32 bits.
         sentences: The proof.
         assumed: The assumptions that it used.
         window: How a window becomes circular, whose `start` may still have to be found; None for
@@ -69,6 +72,8 @@ class Plan:
     sizes: Measures
     implied: tuple[tuple[Dim, Dim], ...]
     counting: tuple[str, ...]
+    is_in_range: bool
+    is_narrow: bool
     sentences: tuple[str, ...]
     assumed: tuple[str, ...]
     window: Window | None = None
@@ -109,6 +114,13 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
     moved = {d: coordinate(a) for a, d in enumerate(back) if d is not None}
     start = substitute(found.start, moved, Facts(shape))
     squeezed = [(shape[k], integer(1)) for k in range(len(shape)) if k not in past.axes]
+    rows = found.places[found.axis]
+    lengths = (integer(1),) if rows is None else found.sizes[rows]
+    if proof.roll is None and not any(start + n == shape[back.index(found.axis)] for n in lengths):
+        # From `C - L` on, more rows than the axis has would be written over each other.
+        check_counts_from_zero(proof, start, shape)
+    if proof.is_narrow:
+        proof.say("positions are cast to 32 bits, where they may wrap: `write_indices` are as well")
     sizes = Measures(proof.maps, proof.carriers)
     presents = _presents(proof, found.output, past.axes, len(shape))
     window = None
@@ -133,6 +145,8 @@ def plan(proof: Proof, node: ir.Node, found: ProvenUpdate) -> Plan:
         sizes=sizes,
         implied=tuple(implied([*found.sizes, *squeezed])),
         counting=tuple(value.name or "" for value in proof.granted["contiguous"]),
+        is_in_range=bool(proof.granted["in-range"]),
+        is_narrow=proof.is_narrow,
         sentences=tuple(proof.sentences),
         assumed=tuple(proof.assumed),
         window=window,

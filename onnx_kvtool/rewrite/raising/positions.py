@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import upwards
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
 from onnx_kvtool.symbolic.atoms import (
@@ -25,7 +26,14 @@ from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, variable
 from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
 from onnx_kvtool.symbolic.words import text
 
-__all__ = ["Positions", "check_start", "legal_index", "read_positions", "unrelated"]
+__all__ = [
+    "Positions",
+    "check_counts_from_zero",
+    "check_start",
+    "legal_index",
+    "read_positions",
+    "unrelated",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +64,12 @@ def legal_index(proof: Proof, index: Expr, size: Expr, grid: Sequence[Expr]) -> 
     facts = Facts(tuple(grid)).given(size - 1)
     found = as_index(index, size, facts)
     if not isinstance(found.atom, Modulo):
-        # A number that does not fit in 32 bits is no start of a cache, unless it wraps afterwards.
+        # Rows count up also where a cast to 32 bits wraps, as long as all of them are in the cache;
+        # the start is cast as well. What wraps afterwards needs more than that.
         wide = as_index(proof.maps.widened(index, facts), size, facts)
-        found = found if isinstance(wide.atom, Modulo) else wide
+        if not isinstance(wide.atom, Modulo):
+            proof.is_narrow |= wide != found
+            found = wide
     wraps = {a: start for a in found.atoms() if (start := _wrapped(a, size)) is not None}
     return substitute(found, {}, facts, wraps) if wraps else found
 
@@ -253,6 +264,44 @@ def check_start(start: Expr, grid: Sequence[Expr]) -> None:
             f"the first position is `{text(start)}`, which counts from the end of the axis unless "
             "it is 0",
         )
+
+
+def check_counts_from_zero(proof: Proof, start: Expr, sizes: Sequence[Expr]) -> None:
+    """Prove or assume that a start is not below 0, where the source counts from the end.
+
+    What a caller feeds as positions counts from 0 on; nothing says so of what is computed from
+    them, `pos - 8` say. TensorScatter fails where the source runs.
+
+    Args:
+        proof: The attempt.
+        start: The first position.
+        sizes: Size of each axis whose coordinates are in it.
+
+    Raises:
+        Unproven: If it may be below 0, and nobody granted that it is not.
+    """
+    elements = {atom.value: None for atom in start.atoms() if isinstance(atom, Element)}
+    given = frozenset(value for value in elements if _is_given(value))
+    if at_least(start, ZERO, Facts(tuple(sizes), counts=given)):
+        return
+    carriers = proof.carriers
+    measured = {atom.value: None for atom in start.atoms() if isinstance(atom, Extent)}
+    for atom in start.atoms():
+        if isinstance(atom, Dimension) and atom.name in carriers:
+            measured[carriers[atom.name][0]] = None
+    missing = f"the first position `{text(start)}` counts from the end of the axis if it is below 0"
+    for value in elements or measured:
+        proof.assume("in-range", value, "may-be-negative", missing)
+
+
+def _is_given(value: ir.Value) -> bool:
+    """Return whether a caller, or who runs a body, hands a value in, perhaps as another type."""
+    *_, (source, _) = upwards(value, _cast)
+    return source.producer() is None
+
+
+def _cast(node: ir.Node) -> ir.Value | None:
+    return node.inputs[0] if node.op_type == "Cast" and node.domain == "" else None
 
 
 def _never_above_zero(start: Expr, facts: Facts) -> bool:

@@ -75,6 +75,7 @@ class Proof:
         assumed: The assumptions that it used.
         granted: The values that it used each kind of them for.
         roll: How the rows of the cache move before the update; None where they stay.
+        is_narrow: Whether positions are cast to 32 bits on the way, which may wrap.
     """
 
     maps: IndexMaps
@@ -87,6 +88,7 @@ class Proof:
         default_factory=lambda: defaultdict(list)
     )
     roll: Roll | None = None
+    is_narrow: bool = False
 
     def another(self) -> Proof:
         """Return a copy, for an attempt that may fail without a trace."""

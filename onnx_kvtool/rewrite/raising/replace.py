@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
 from onnx_kvtool.rewrite.raising.plan import Plan
-from onnx_kvtool.rewrite.raising.start import one_row, write_indices
+from onnx_kvtool.rewrite.raising.start import narrowed, one_row, write_indices
 
 __all__ = ["Replaced", "replace_update"]
 
@@ -40,6 +41,8 @@ def replace_update(
     rows = plan.update
     update = arranged(em, replaced.get(rows.base, rows.base), rows.rank, rows.axes, "update")
     starts = write_indices(em, plan.start, plan.batch(past), plan.sizes, replaced)
+    if starts is not None and plan.is_narrow:
+        starts = narrowed(em, starts)
     if starts is not None and starts.shape is None and past.shape is not None:
         starts.shape = ir.Shape([past.shape[0]])
     present = em.op(
@@ -77,7 +80,7 @@ def replace_update(
         if read is not present and old in plan.presents:
             for user, index in tuple(old.uses()):
                 user.replace_input_with(index, read)
-        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        supersede(old, new)
         replaced[old] = read if old in plan.presents else new
     for emitted in nodes:
         emitted.metadata_props.update(node.metadata_props)

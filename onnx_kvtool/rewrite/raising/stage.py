@@ -140,6 +140,7 @@ class RaiseOutcome(RaiseReport):
         positions: Values that are assumed to hold positions which count up by one.
         rotated: Windows that became circular caches.
         unpadded: Inputs that are assumed to be 1 throughout.
+        is_in_range: Whether starts are assumed not to lie below 0.
         equal_dims: Dimensions that are equal in every run of the source, or are assumed to be.
         masks: Of each Attention that was written, what its mask holds and how many queries it has,
             where that is known.
@@ -154,6 +155,7 @@ class RaiseOutcome(RaiseReport):
     positions: list[str] = field(default_factory=list)
     rotated: list[RotatedCache] = field(default_factory=list)
     unpadded: set[str] = field(default_factory=set)
+    is_in_range: bool = False
     equal_dims: list[tuple[Dim, Dim]] = field(default_factory=list)
     masks: dict[ir.Node, tuple[MaskFunction, Expr]] = field(default_factory=dict)
     columns: dict[ir.Value, int] = field(default_factory=dict)

@@ -28,7 +28,7 @@ from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.substitute import substitute
 
-__all__ = ["Batch", "Measures", "check_expressible", "one_row", "write_indices"]
+__all__ = ["Batch", "Measures", "check_expressible", "narrowed", "one_row", "write_indices"]
 
 _ROW = coordinate(0)
 
@@ -112,6 +112,19 @@ def write_indices(
         return em.constant(fixed, "write_indices")
     key = ("write_indices", start, batch.size)
     return em.once(key, lambda: build.named(build.expanded(start)))
+
+
+def narrowed(em: Emitter, starts: ir.Value) -> ir.Value:
+    """Return starts, int64, as they are in a source that casts them to 32 bits, where they wrap."""
+
+    def build() -> ir.Value:
+        to = ir.DataType.INT32, ir.DataType.INT64
+        narrow = em.op("Cast", starts, attributes={"to": int(to[0])}, dtype=to[0])
+        wide = em.op("Cast", narrow, attributes={"to": int(to[1])}, dtype=to[1])
+        wide.name = em.scope.names.fresh("write_indices")
+        return wide
+
+    return em.once(("narrow starts", starts), build)
 
 
 def one_row(em: Emitter, expr: Expr, sizes: Measures, carrier: ir.Value) -> ir.Value:

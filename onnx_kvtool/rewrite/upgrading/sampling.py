@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
@@ -93,7 +94,7 @@ def _from_11(view: NodeView, node: ir.Node, em: Emitter) -> Replacement:
 
 def _numbers(scales: ir.Value) -> np.ndarray | None:
     """Return the values of scales that the file itself fixes; None for others."""
-    tensor = None if scales.is_graph_input() else ir.convenience.get_const_tensor(scales)
+    tensor = None if scales.is_graph_input() else const_tensor(scales)
     if tensor is None or isinstance(tensor, (ir.ExternalTensor, SparseInitializer)):
         return None
     return np.asarray(tensor.numpy())

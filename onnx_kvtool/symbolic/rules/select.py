@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.view import counted_axis
 from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate
+from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, total
 from onnx_kvtool.symbolic.forms import choose, is_less
 from onnx_kvtool.symbolic.index_map import MOST_PARTS, IndexMap
 from onnx_kvtool.symbolic.rules.element_site import ElementSite
@@ -40,10 +40,9 @@ def concat(site: ShapeSite) -> Sequence[Shape | Unknown]:
             site.conflict("operand-shape", index, shape_words(shape), f"rank {len(first)}", "rank")
             raise Unknown("conflict", "the inputs of `Concat` differ in rank")
         for i, size in enumerate(shape):
-            if i == axis:
-                result[i] = result[i] + size
-            else:
+            if i != axis:
                 result[i] = site.same(result[i], size, index, i, "size")
+    result[axis] = total(shape[axis] for shape in shapes)
     return (tuple(result),)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.choices import AttentionChoice
@@ -65,7 +66,9 @@ def test_without_a_capacity_its_attention_stays() -> None:
 
 
 def test_operators_may_be_kept() -> None:
-    raised, report = kv.raise_(GENAI, capacity=16, contrib="keep")
+    with pytest.raises(kv.Refused, match="no cache got the 16 rows"):
+        kv.raise_(GENAI, capacity=16, contrib="keep", verify=False)
+    raised, report = kv.raise_(GENAI, capacity=16, contrib="keep", partial=True)
     assert not report.contrib
     assert not report.raised
     assert raised.opset_imports == read(GENAI).opset_imports

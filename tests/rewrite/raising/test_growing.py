@@ -60,7 +60,9 @@ def read(name: str) -> onnx.ModelProto:
 def raised(
     source: onnx.ModelProto, *, capacity: int | str = ROWS, **options: Any
 ) -> tuple[onnx.ModelProto, kv.RaiseReport]:
-    result, report = kv.raise_(source, capacity=capacity, attention="keep", verify=False, **options)
+    result, report = kv.raise_(
+        source, capacity=capacity, attention="keep", partial=True, verify=False, **options
+    )
     found = ir.to_proto(result)
     onnx.checker.check_model(found, full_check=True)
     assert not dead_nodes(found)
@@ -327,7 +329,7 @@ def test_a_function_in_which_caches_grow_is_inlined() -> None:
 def test_a_function_stays_whose_caches_cannot_be_raised() -> None:
     text = IN_A_FUNCTION.replace("y = Abs (present)", "y = Concat <axis = 2> (past, past)")
     source = onnx.parser.parse_model(text)
-    result, report = kv.raise_(source, capacity=ROWS, attention="keep", verify=False)
+    result, report = kv.raise_(source, capacity=ROWS, attention="keep", partial=True, verify=False)
     assert not report.raised
     assert len(ir.to_proto(result).functions) == 1
 
@@ -345,9 +347,47 @@ def test_what_reads_the_cache_reads_the_rows_in_use(name: str) -> None:
 def test_lengths_of_other_names_can_be_granted() -> None:
     nodes = TWO.replace("OUT", "float[B,2,T,3] y") + "y = Neg (present_0) }"
     source = onnx.parser.parse_model(nodes)
-    _, report = kv.raise_(source, capacity=ROWS, verify=False)
+    _, report = kv.raise_(source, capacity=ROWS, partial=True, verify=False)
     assert {one.code for one in report.refused} == {"sizes-unrelated"}
     assert {one.assumption for one in report.refused} == {"same-dim:P=Q"}
     result, report = raised(source, assume=["same-dim:P=Q"])
     assert {done.assumed for done in report.raised} == {("same-dim:P=Q",)}
     assert not differences(source, result, ROWS, 3)
+
+
+OF_ONE_SIZE = {
+    "no cache is known to be of the length of the others": (
+        "growing",
+        {"sizes-unrelated"},
+        "the refusals say why",
+    ),
+    "the caches have another size already": ("fixed", set(), "no cache of the model grows"),
+    "there is no cache": ("none", set(), "no cache of the model grows"),
+}
+"""Models in which no cache gets a capacity, what is refused besides, and what the help says."""
+
+
+@pytest.mark.parametrize(("kind", "codes", "why"), OF_ONE_SIZE.values(), ids=OF_ONE_SIZE)
+def test_a_capacity_that_no_cache_gets_is_a_failure(
+    kind: str, codes: set[str], why: str, tmp_path: Path
+) -> None:
+    source = {
+        "growing": lambda: onnx.parser.parse_model(
+            TWO.replace("OUT", "float[B,2,T,3] y") + "y = Neg (present_0) }"
+        ),
+        "fixed": lambda: read("models/native/llama_static"),
+        "none": lambda: onnx.parser.parse_model(
+            '<ir_version: 8, opset_import: ["": 18]> g (float[B] x) => (float[B] y) {y = Abs (x)}'
+        ),
+    }[kind]()
+    path = tmp_path / "m.onnx"
+    onnx.save(source, path)
+    with pytest.raises(kv.Refused) as caught:
+        kv.raise_(path, capacity=ROWS, verify=False)
+    report = caught.value.report
+    assert [one.code for one in report.blocked] == ["capacity-unused"]
+    assert {one.code for one in report.refused} == codes
+    assert why in (report.blocked[0].help or "")
+    assert "`partial=True`" in str(caught.value)
+    _, report = kv.raise_(path, capacity=ROWS, partial=True, verify=False)
+    assert not report.blocked

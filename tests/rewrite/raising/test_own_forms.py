@@ -150,6 +150,11 @@ def trips(*, everywhere: bool = True) -> Iterator[tuple[int, int, Form, int]]:
             yield from ((rank, axis, next(forms), next(opsets)) for _ in range(2))
 
 
+def begins(form: Form, mode: str) -> set[str]:
+    """Return names of the starts: those that are fed, or these as 32 bits hold them."""
+    return {"w", "write_indices"} if (form.index_dtype, mode) == ("int32", "linear") else {"w"}
+
+
 def agrees(model: ir.Model, rank: int, axis: int, mode: str, starts: Starts, known: Known) -> bool:
     """Run the result on starts that reach the end, or pass it where they wrap."""
     rng = np.random.default_rng(0)
@@ -206,7 +211,7 @@ def test_what_lower_writes_is_raised_again(
         (done,) = report.raised
         assert (done.axis, done.past) == (axis, "past"), trip
         if starts in ("none", "input"):
-            assert done.write_indices == ("w" if starts == "input" else None), trip
+            assert done.write_indices in (begins(form, mode) if starts == "input" else {None}), trip
         # From 0 on no row passes the end, which more rows than the cache has would do.
         assert done.mode == ("linear" if starts == "none" else mode), trip
         assert done.update == ("rows" if known.update == "computed" else "update"), trip
@@ -231,7 +236,8 @@ def test_names_that_only_tensor_scatter_made_equal_may_be_granted(known: Known, 
             assume.append(refusal.assumption)
         assert all(text.startswith("same-dim:") for text in assume) and assume
         (done,) = report.raised
-        assert (done.mode, done.write_indices, done.update) == (mode, "w", "update")
+        assert (done.mode, done.update) == (mode, "update")
+        assert done.write_indices in begins(form, mode)
         assert agrees(model, rank, axis, mode, "input", known)
 
 

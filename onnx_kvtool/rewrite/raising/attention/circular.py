@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.core.walk import nodes, supersede
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dead import remove_dead
@@ -294,4 +294,4 @@ def _take_place(node: ir.Node, result: ir.Value, em: Emitter) -> None:
     result.type, result.shape = output.type or result.type, output.shape
     if output.is_graph_output():
         result.name, output.name = output.name, em.scope.names.fresh(f"{output.name}_in_order")
-    ir.convenience.replace_all_uses_with(output, result, replace_graph_outputs=True)
+    supersede(output, result)

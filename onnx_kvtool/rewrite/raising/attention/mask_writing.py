@@ -25,11 +25,13 @@ class Rows:
         queries: A value with the queries.
         keys: A value with the keys.
         axis: The axis of both along which they are counted.
+        stored: The keys as they stand in a cache, of which `keys` may be a Transpose.
     """
 
     queries: ir.Value
     keys: ir.Value
     axis: int
+    stored: ir.Value
 
 
 def emit_mask(
@@ -83,8 +85,8 @@ def emit_count(causal: Causality, frame: Frame, em: Emitter, rows: Rows) -> ir.V
     if causal == "last":
         every = _size(frame.sizes[KEY], rows.keys, rows.axis, em)
         return for_each_sequence(em, every, frame.sizes[BATCH], rows.queries)
-    written = rows.keys.producer()
-    assert written is not None
+    written = rows.stored.producer()
+    assert written is not None and written.op_type == "TensorScatter"
     start = written.inputs[2] if len(written.inputs) > 2 else None
     count = _size(frame.sizes[QUERY], rows.queries, rows.axis, em)
     if start is None:

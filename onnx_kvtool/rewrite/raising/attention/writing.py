@@ -39,7 +39,7 @@ def write(fusion: Fusion, em: Emitter) -> tuple[ir.Node, list[ir.Node]]:
                 heads, width = operand.heads.number, operand.width.number
                 value.shape = ir.Shape([None, heads, None, width])
     inputs: list[ir.Value | None] = [queries, keys, values]
-    rows = Rows(queries, keys, 1 if packed else 2)
+    rows = Rows(queries, keys, 1 if packed else 2, fusion.operands[1].value)
     if fusion.masking.causal is not None:
         count = emit_count(fusion.masking.causal, fusion.frame, em, rows)
         inputs += [] if count is None else [None, None, None, count]

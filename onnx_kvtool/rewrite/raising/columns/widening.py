@@ -19,6 +19,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.raising.columns.rules import rule_of
@@ -150,4 +151,4 @@ def _replace(old: ir.Value, new: ir.Value) -> None:
     if old.is_graph_output():
         new.name, old.name = old.name, None
     new.shape = old.shape or new.shape
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    supersede(old, new)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
@@ -133,7 +134,7 @@ def attend(em: Emitter, node: ir.Node, view: Attention, keys: ir.Value, values: 
         result = em.op("Reshape", turned, flat, dtype=dtype, hint="heads")
     result.type, result.shape = output.type or result.type, output.shape
     result.name, output.name = output.name, None
-    ir.convenience.replace_all_uses_with(output, result, replace_graph_outputs=True)
+    supersede(output, result)
     assert attention is not None
     attention.metadata_props.update(node.metadata_props)
     attention.doc_string = node.doc_string

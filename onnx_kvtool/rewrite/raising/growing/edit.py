@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.walk import supersede
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
@@ -152,7 +153,7 @@ class Edit:
             rows.shape = self._shape_in_use(grown, growth, end)
             self.cut.append((grown, rows, present))
             self._count(grown, rows, growth.axis)
-            ir.convenience.replace_all_uses_with(grown, rows, replace_graph_outputs=True)
+            supersede(grown, rows)
             if grown is output:
                 rows.name, grown.name = grown.name, None
         graph.insert_before(node, em.commit())
@@ -291,7 +292,7 @@ class Edit:
             new.name, old.name = old.name, None
             new.shape = old.shape
             graph.insert_before(node, em.commit())
-        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        supersede(old, new)
         self.old.append(node)
 
 

@@ -48,7 +48,10 @@ CASES = {
         free("start = Abs (w)" + scattered("cache", "upd", "start", "present")), None
     ),
     "the start is one less than the length so far": Case(
-        free("start = Sub (w, one)" + scattered("cache", "upd", "start", "present")), 1
+        free("start = Sub (w, one)" + scattered("cache", "upd", "start", "present")),
+        1,
+        Draws({"w": range(1, 6)}, {"B": (1, 2, 3), "S": (5, 6), "L": (1, 2)}),
+        ("in-range",),
     ),
     "the start is one less than the length so far, and wraps": Case(
         elements("less = Sub (starts, one)\n sum = Add (less, rows)\n pos = Mod (sum, capacity)"),
