@@ -13,6 +13,7 @@ from onnx_kvtool.ops.harmless import (
     indices_from_front,
     is_float32,
     is_inference,
+    is_none_of,
     last_window_inside,
     mask_is_whole,
     one_scale,
@@ -104,6 +105,10 @@ _BOUNDS = Change(11, "an absent bound is the largest float32 before opset 11", i
 FRONT = Change(11, "axes are counted from the front before opset 11", axes_from_front, True)
 """What the attributes `axis` and `axes` of many operators mean."""
 
+_NO_KERNEL = "onnxruntime has no kernel for the element type at older opsets"
+"""Of operators with a body, or a kernel, at later ones: they are written with other operators."""
+
+_NO_SLOPES = ("DOUBLE", "INT32", "INT64", "UINT32")
 _NO_BACK = "indices are counted from the front before opset 11"
 _SOFTMAX = Change(13, "the operator flattens its input at `axis` before opset 13")
 _SCALE = Change(13, "the scale is one number for the whole input before opset 13", one_scale)
@@ -138,7 +143,9 @@ CHANGES: Mapping[str, tuple[Change, ...]] = Table(
         ("AveragePool", (_POOL,)),
         ("MaxPool", (_POOL,)),
         ("BatchNormalization", (Change(14, "training outputs differ before 14", is_inference),)),
-        ("Clip", (_BOUNDS,)),
+        ("Clip", (Change(12, _NO_KERNEL, is_none_of("DOUBLE"), True), _BOUNDS)),
+        ("LeakyRelu", (Change(16, _NO_KERNEL, is_none_of("DOUBLE"), True),)),
+        ("PRelu", (Change(16, _NO_KERNEL, is_none_of(*_NO_SLOPES), True),)),
         ("DFT", (Change(20, "`axis` is an attribute with another default before opset 20"),)),
         ("DequantizeLinear", (_SCALE,)),
         ("Dropout", (Change(12, "`ratio` and `training_mode` are no inputs before opset 12"),)),

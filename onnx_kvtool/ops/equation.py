@@ -28,10 +28,12 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
         MalformedNode: If the equation does not fit the operands or names an unknown index.
     """
     left, arrow, right = equation.replace(" ", "").partition("->")
+    shown = _short(equation)
     texts = left.split(",")
     if len(texts) != len(ranks):
         raise MalformedNode(
-            "bad-equation", f"the equation `{equation}` has {len(texts)} operands, not {len(ranks)}"
+            "bad-equation",
+            f"the equation `{shown}` has {len(texts)} operands, not {len(ranks)}",
         )
     terms = [_term(text, rank, equation) for text, rank in zip(texts, ranks, strict=True)]
     dots = max((tuple(n for n in term if n[0] == ".") for term in terms), key=len)
@@ -43,8 +45,16 @@ def parse(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
         output = (*dots, *sorted(n for n, c in count.items() if c == 1 and n[0] != "."))
     known = {name for term in terms for name in term}
     if len(set(output)) < len(output) or not set(output) <= known or not set(dots) <= set(output):
-        raise MalformedNode("bad-equation", f"the output of `{equation}` cannot be formed")
+        raise MalformedNode("bad-equation", f"the output of `{shown}` cannot be formed")
     return terms, output
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[:_MOST]}..."
+
+
+_MOST = 80
+"""Characters of an equation that a message has."""
 
 
 def _term(text: str, rank: int, equation: str) -> Labels:
@@ -52,6 +62,7 @@ def _term(text: str, rank: int, equation: str) -> Labels:
     hidden = rank - len(head) - len(tail)
     if hidden < 0 or (hidden and not found):
         raise MalformedNode(
-            "bad-equation", f"`{text}` of `{equation}` does not fit an operand of rank {rank}"
+            "bad-equation",
+            f"`{_short(text)}` of `{_short(equation)}` does not fit an operand of rank {rank}",
         )
     return (*head, *(f".{i}" for i in reversed(range(hidden))), *tail)

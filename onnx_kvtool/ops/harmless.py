@@ -17,6 +17,7 @@ __all__ = [
     "indices_from_front",
     "is_float32",
     "is_inference",
+    "is_none_of",
     "last_window_inside",
     "mask_is_whole",
     "one_scale",
@@ -135,6 +136,16 @@ def is_float32(node: ir.Node) -> bool:
     """Whether the first input is certainly float32."""
     value = node.inputs[0] if node.inputs else None
     return value is not None and value.dtype is not None and value.dtype.name == "FLOAT"
+
+
+def is_none_of(*names: str) -> Callable[[ir.Node], bool]:
+    """Return whether the first input of a node is not known to be of one of these types."""
+
+    def holds(node: ir.Node) -> bool:
+        value = node.inputs[0] if node.inputs else None
+        return value is None or value.dtype is None or value.dtype.name not in names
+
+    return holds
 
 
 def branches_agree(node: ir.Node) -> bool:

@@ -212,6 +212,10 @@ def _fit_inputs(node: ir.Node, old: OpFacts, new: OpFacts, result: Fit) -> None:
         text = f"input `{name}` does not exist {_where(old, new, name)}"
         result.problems.append(Problem("input", text))
     result.problems.extend(_absent_inputs(node, new))
+    if new.inputs and new.inputs[-1].variadic and len(node.inputs) < new.min_inputs:
+        given = counted(len(node.inputs), "input")
+        text = f"{given}, at least {new.min_inputs} at {new.since_version}"
+        result.problems.append(Problem("input", text))
     if len(node.outputs) > new.max_outputs:
         given = counted(len(node.outputs), "output")
         text = f"{given}, at most {new.max_outputs} at {new.since_version}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -12,6 +12,7 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.atoms import Dimension
 from onnx_kvtool.symbolic.expression import Expr
@@ -30,6 +31,7 @@ def prove_each(
     softmaxes: Sequence[ir.Node],
     choice: AttentionChoice,
     unpadded: Mapping[ir.Value, str] | None = None,
+    only: Container[ir.Node] | None = None,
 ) -> list[_Answer]:
     """Return what the attention around each Softmax becomes, or what is missing.
 
@@ -46,12 +48,18 @@ def prove_each(
         softmaxes: Candidates.
         choice: What the user wants.
         unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
+        only: Nodes of the main graph, with all that they need; of others nothing is known, and
+            candidates are not asked once more. None for all nodes.
 
     Raises:
         KvtoolError: If the sizes of the model cannot be inferred.
     """
     ones = unpadded or {}
-    first = _Run(model, choice, ones)
+    if only is not None:
+        part = Forward(model, {}, {}, only)
+        part.run()
+        return [_Run(part, model, choice, ones).prove(softmax) for softmax in softmaxes]
+    first = _Run.of(model, choice, ones)
     found = [first.prove(softmax) for softmax in softmaxes]
     empty: dict[frozenset[Expr], list[int]] = {}
     taken: dict[_Sizes, list[int]] = {}
@@ -62,7 +70,7 @@ def prove_each(
         elif not isinstance(one, Fusion) and (sizes := branches.get(softmaxes[place].graph)):
             taken.setdefault(sizes, []).append(place)
     for sizes, places in [*taken.items()][:_MOST_RUNS]:
-        run = _Run(model, choice, ones, dims=dict(sizes))
+        run = _Run.of(model, choice, ones, dims=dict(sizes))
         _ask(run, places, softmaxes, found)
     _ask_without(model, choice, ones, empty, softmaxes, found)
     return found
@@ -82,7 +90,7 @@ def _ask_without(
         if not waiting:
             break
         without, unnamed, places = waiting.pop(0)
-        run = _Run(model, choice, unpadded, may_be_empty=without, unnamed_may_be_empty=unnamed)
+        run = _Run.of(model, choice, unpadded, may_be_empty=without, unnamed_may_be_empty=unnamed)
         more: dict[tuple[frozenset[Expr], bool], list[int]] = {}
         for place, again in _ask(run, places, softmaxes, found):
             sizes = frozenset(again.sizes) if isinstance(again, MayBeEmpty) else frozenset()
@@ -106,8 +114,8 @@ def _ask(
 class _Run:
     """One inference of a model, and what is proven with it."""
 
-    def __init__(
-        self,
+    @staticmethod
+    def of(
         model: ir.Model,
         choice: AttentionChoice,
         unpadded: Mapping[ir.Value, str],
@@ -115,10 +123,19 @@ class _Run:
         dims: Mapping[str, int] | None = None,
         may_be_empty: Collection[Expr] = (),
         unnamed_may_be_empty: bool = False,
-    ) -> None:
+    ) -> _Run:
         run = infer_model(
             model, dims, may_be_empty=may_be_empty, unnamed_may_be_empty=unnamed_may_be_empty
         ).run
+        return _Run(run, model, choice, unpadded)
+
+    def __init__(
+        self,
+        run: Forward,
+        model: ir.Model,
+        choice: AttentionChoice,
+        unpadded: Mapping[ir.Value, str],
+    ) -> None:
         opset = model.opset_imports[""]
         self.sight = Sight(run.contents(opset), run.knowledge, opset, unpadded)
         self.choice = choice

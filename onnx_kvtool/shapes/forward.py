@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
@@ -76,6 +76,7 @@ class Forward:
             integer values hold is read from there; nothing else is changed.
         dims: Values of symbolic dimensions.
         told: What onnx's inference said of the values of the main graph, by name.
+        only: The nodes of the main graph to go through; None for all.
 
     Attributes:
         knowledge: What was found.
@@ -86,9 +87,14 @@ class Forward:
     """
 
     def __init__(
-        self, model: ir.Model, dims: Mapping[str, int], told: Mapping[str, onnx.TypeProto]
+        self,
+        model: ir.Model,
+        dims: Mapping[str, int],
+        told: Mapping[str, onnx.TypeProto],
+        only: Container[ir.Node] | None = None,
     ) -> None:
         self.model = model
+        self.only = only
         self.knowledge = Knowledge()
         self.values: dict[ir.Value, Location] = {}
         self.told = told
@@ -196,7 +202,8 @@ class Forward:
                 self._misdeclared(value, Location(context.path, value=value.name))
             self._initializer(value)
         for index, node in enumerate(graph):
-            self.node(node, index, context)
+            if self.only is None or not context.is_main or node in self.only:
+                self.node(node, index, context)
 
     def _misdeclared(self, value: ir.Value, place: Location) -> None:
         """Report an initializer that is declared otherwise; what follows is judged by its data."""

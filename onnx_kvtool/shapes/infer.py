@@ -26,6 +26,7 @@ __all__ = [
     "Annotations",
     "annotate",
     "correct_constants",
+    "forget_contradictions",
     "forget_invented_names",
     "importing_all",
 ]
@@ -83,7 +84,7 @@ def annotate(
         value
         for _, _, node in nodes(model)
         if wanted is None or wanted(node)
-        for value in (*node.inputs, *node.outputs)
+        for value in (*node.inputs, *node.outputs, *_given(node))
         if value is not None and _is_incomplete(value)
     }
     if not lacking:
@@ -106,6 +107,13 @@ def annotate(
         told = () if inferred is None else (*inferred.value_info, *inferred.output)
         annotations.lost = fill(model, lacking, {v.name: v.type for v in told}, completion)
     return annotations
+
+
+def _given(node: ir.Node) -> Iterator[ir.Value]:
+    """Yield what the bodies of a node give."""
+    if node.attributes.data:
+        for _, body in subgraphs(node):
+            yield from body.outputs
 
 
 def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Addition]:
@@ -133,6 +141,60 @@ def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Add
             found.append((value, value.type, value.shape))
             value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tensor.shape.numpy())
     return found
+
+
+def forget_contradictions(model: ir.Model) -> None:
+    """Drop what `value_info` says of a value where onnx infers something else, in place.
+
+    onnx's full check and runtimes refuse such a model. Constants get the type and shape that they
+    have. Inputs and outputs of graphs stay as they are declared.
+
+    Args:
+        model: The model; weights are not read.
+    """
+    correct_constants(model)
+    between = [
+        output
+        for _, _, node in nodes(model)
+        for output in node.outputs
+        if not output.is_graph_output()
+    ]
+    for value in between:
+        if value.type is None:
+            value.shape = None  # there is no such entry without a type
+    if not any(value.type is not None or value.shape is not None for value in between):
+        return
+    _, agrees, _ = _by_onnx(model)
+    if agrees:
+        return
+    before = [(value, value.type, value.shape) for value in between]
+    for value in between:
+        value.type = value.shape = None
+    inferred, _, _ = _by_onnx(model)
+    found: dict[ir.Value, onnx.TypeProto] = {}
+    if inferred is not None:
+        found = dict(_matches(model.graph, inferred, set(between)))
+    for value, type_, shape in before:
+        if value not in found or not _contradicts(found[value], type_, shape):
+            value.type, value.shape = type_, shape
+
+
+def _contradicts(
+    found: onnx.TypeProto, type_: ir.TypeProtocol | None, shape: ir.Shape | None
+) -> bool:
+    """Return whether an inferred type is no other way to write a declared one."""
+    if not found.HasField("tensor_type"):
+        return False
+    inferred = found.tensor_type
+    if type_ is not None and inferred.elem_type not in (0, int(type_.dtype)):
+        return True
+    if shape is None or not inferred.HasField("shape"):
+        return False
+    dims = inferred.shape.dim
+    return len(dims) != len(shape) or any(
+        isinstance(declared, int) and dim.HasField("dim_value") and dim.dim_value != declared
+        for dim, declared in zip(dims, shape, strict=True)
+    )
 
 
 def _by_onnx(model: ir.Model) -> tuple[onnx.GraphProto | None, bool, str | None]:

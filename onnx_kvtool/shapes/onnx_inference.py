@@ -14,6 +14,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.messages.bodies import bodies
+from onnx_kvtool.guard.endless_equations import is_endless
 from onnx_kvtool.guard.inference import infer_with_data
 from onnx_kvtool.guard.names_for_zero import takes_names_for_zero
 from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
@@ -139,6 +140,8 @@ def of_node(site: ShapeSite) -> list[tuple[ir.TypeProtocol | None, Shape | Unkno
         call.attribute.extend(
             ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values()
         )
+        if node.op_type == "Einsum" and is_endless(call):
+            raise ValueError("the equation has a stray dot")
         found = onnx.shape_inference.infer_node_outputs(
             onnx.defs.get_schema(node.op_type, min(site.opset, newest), node.domain),
             call,

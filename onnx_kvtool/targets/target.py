@@ -44,12 +44,13 @@ def find_target(text: str) -> Target:
     """Return what `RUNTIME[@VERSION]` names.
 
     Without a version it is the newest known release. A version with fewer parts than the known ones
-    (`1.17`) is the lowest known one that begins so; any other that is not known has the limits of
-    the next lower known one. So has a known one whose highest opset is not known.
+    (`1.17`) is the lowest known one that begins so; any other between two known ones, and a later
+    patch of the newest, has the limits of the next lower known one. So has a known one whose
+    highest opset is not known.
 
     Raises:
-        UsageError: If the runtime is not known, if the version is no version, if it is below all
-            that are known, or if nothing can be written for the release.
+        UsageError: If the runtime is not known, if the version is no version, if it is below or
+            above all that are known, or if nothing can be written for the release.
     """
     known, version = _named(text)
     if version is None:
@@ -62,8 +63,8 @@ def named_releases(text: str | None) -> tuple[Release, ...]:
     """Return all releases of a runtime, or the one that `RUNTIME@VERSION` names; None names all.
 
     Raises:
-        UsageError: If the runtime is not known, if the version is no version, or if it is below all
-            that are known.
+        UsageError: If the runtime is not known, if the version is no version, or if it is below or
+            above all that are known.
     """
     if text is None:
         return releases()
@@ -98,6 +99,12 @@ def _meant(known: list[Release], version: str) -> tuple[Release, str]:
             f"{runtime} {version} is older than all that kvtool knows; the oldest is "
             f"{known[0].version}",
             help=f"use `{runtime}@{known[0].version}`, or choose the opset with `--opset`",
+        )
+    if lower[-1] is known[-1] and known[-1].number[:2] != wanted[:2]:
+        raise UsageError(
+            f"{runtime} {version} is newer than all that kvtool knows; the newest is "
+            f"{known[-1].version}",
+            help=f"use `{runtime}@{known[-1].version}`, or choose the opset with `--opset`",
         )
     return lower[-1], f"{runtime} {version}"
 

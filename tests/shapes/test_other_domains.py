@@ -53,7 +53,8 @@ def made(op: str, domain: str, inputs: str, version: int, **attributes: object) 
 def test_a_wrong_node_is_found(
     op: str, domain: str, inputs: str, version: int, attributes: dict[str, object], code: str
 ) -> None:
-    report = kv.check(made(op, domain, inputs, version, **attributes))
+    model = made(op, domain, inputs, version, **attributes)
+    report = kv.check(model, ignore=["MD433"])  # nothing is declared of the output
     assert {f.code for file in report.files for f in file.findings} == {code}
 
 

@@ -7,12 +7,13 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.rewrite.engine.dead import release
 from onnx_kvtool.rewrite.engine.names import Names
 
 __all__ = ["decide_branches"]
 
 
-def decide_branches(model: ir.Model, folder: Folder, names: Names | None = None) -> int:
+def decide_branches(model: ir.Model, folder: Folder, names: Names | None = None) -> list[ir.Node]:
     """Replace each If whose condition is a constant by the branch that it takes, in place.
 
     Main graph and bodies; not functions, and not bodies of operators that ONNX does not define. The
@@ -25,7 +26,7 @@ def decide_branches(model: ir.Model, folder: Folder, names: Names | None = None)
         names: Fresh names of the model; made when they are needed if there are none.
 
     Returns:
-        How many were replaced.
+        Those that were replaced, in order.
     """
     return _Deciding(model, folder, names).graph(model.graph)
 
@@ -36,8 +37,8 @@ class _Deciding:
         self._folder = folder
         self._names = names
 
-    def graph(self, graph: ir.Graph) -> int:
-        count = 0
+    def graph(self, graph: ir.Graph) -> list[ir.Node]:
+        decided = []
         waiting = list(reversed(tuple(graph)))
         while waiting:
             node = waiting.pop()
@@ -45,11 +46,12 @@ class _Deciding:
                 continue
             taken = self._taken(node)
             if taken is not None:
-                count += 1
+                decided.append(node)
                 waiting += reversed(self._inline(graph, node, taken))
                 continue
-            count += sum(self.graph(body) for _, body in subgraphs(node))
-        return count
+            for _, body in subgraphs(node):
+                decided += self.graph(body)
+        return decided
 
     def _taken(self, node: ir.Node) -> ir.Graph | None:
         """Return the branch of an If that runs; None where that is open, and for other nodes."""
@@ -84,6 +86,7 @@ class _Deciding:
             else:
                 output.replace_all_uses_with(result)
         graph.remove(node, safe=True)
+        release(node)  # the branch that is not taken reads nothing any more
         return nodes
 
     def _hand_out(

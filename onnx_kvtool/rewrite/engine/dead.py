@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.walk import graphs, subgraphs
 
-__all__ = ["constants_of", "remove_dead", "remove_unread_constants"]
+__all__ = ["constants_of", "release", "remove_dead", "remove_unread_constants"]
 
 
 def remove_dead(
@@ -36,7 +36,7 @@ def remove_dead(
         if any(_is_needed(output) for output in node.outputs) or stays(node):
             continue
         dead[graph][node] = None
-        for value in _release(node):
+        for value in release(node):
             producer = value.producer()
             if producer is not None:
                 pending.append(producer)
@@ -67,13 +67,16 @@ def _is_needed(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
-def _release(node: ir.Node) -> Iterable[ir.Value]:
-    """Take away the inputs of a node and of the nodes in its bodies, and return them."""
+def release(node: ir.Node) -> list[ir.Value]:
+    """Take away the inputs of a node and of the nodes in its bodies, and return them.
+
+    A value that only nodes of no graph read has no readers then.
+    """
     read = [value for value in node.inputs if value is not None]
     for index in range(len(node.inputs)):
         node.replace_input_with(index, None)
     for _, body in subgraphs(node):
         read += [value for value in body.outputs if value.producer() is None]
         for inner in body:
-            read += _release(inner)
+            read += release(inner)
     return read

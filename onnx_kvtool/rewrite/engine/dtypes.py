@@ -113,7 +113,7 @@ _WAYS: Mapping[str, _Way] = Table(
         ("OneHot", _Way("T3", _MOVED)),
         ("IsInf", _Way("T1", _ORDERED)),
         ("IsNaN", _Way("T1", _ORDERED)),
-        *_each("Clip Max MaxPool Min Relu", "T", _ORDERED),
+        *_each("Clip Max MaxPool Min ReduceMax ReduceMin Relu", "T", _ORDERED),
         *_each("Add Div Mul Sub", "T", _WRAPPED),
         ("QLinearMatMul", _Way("TS", _NARROW_FLOATS)),
         ("Range", _Way("T", _NARROW_FLOATS)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import remove_node, subgraphs, supersede
 from onnx_kvtool.ops.legality import Fit
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import Replacement
@@ -15,6 +15,7 @@ from onnx_kvtool.rewrite.engine.rule import Replacement
 __all__ = [
     "can_relabel",
     "copy_metadata",
+    "put_in_place",
     "relabel",
     "remove_unused",
     "replace_node",
@@ -120,15 +121,29 @@ def replace_node(node: ir.Node, em: Emitter, replacement: Replacement) -> list[i
     nodes = em.commit()
     for emitted in nodes:
         emitted.metadata_props.update(node.metadata_props)
-    ir.convenience.replace_nodes_and_values(
-        graph,
-        insertion_point=node,
-        old_nodes=[node],
-        new_nodes=nodes,
-        old_values=old,
-        new_values=new,
-    )
+    put_in_place(node, nodes, old, new)
     return nodes
+
+
+def put_in_place(
+    node: ir.Node, nodes: Sequence[ir.Node], old: Sequence[ir.Value], new: Sequence[ir.Value]
+) -> None:
+    """Replace a node of a graph by `nodes`, and each value of `old` by that of `new`.
+
+    A new value gets name, type, shape and constant value of the one that it replaces, as far as
+    that has them.
+    """
+    graph = node.graph
+    assert graph is not None
+    for before, value in zip(old, new, strict=True):
+        value.type = before.type or value.type
+        value.shape = value.shape if before.shape is None else before.shape
+        value.const_value = value.const_value if before.const_value is None else before.const_value
+        value.name = value.name if before.name is None else before.name
+    for before, value in zip(old, new, strict=True):
+        supersede(before, value)
+    graph.insert_after(node, nodes)
+    remove_node(node)
 
 
 def copy_metadata(node: ir.Node, emitted: Sequence[ir.Node]) -> None:

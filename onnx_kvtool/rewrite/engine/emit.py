@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.rewrite.engine.dead import release
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.engine.names import Names
@@ -206,6 +207,8 @@ class Emitter:
         known = self._shared.get(key)
         if known is None:
             known = self.scope.find(key)
+            if known is not None and known.graph is None and known.const_value is not None:
+                self._constants[key] = known  # which nobody has read so far
         if known is None:
             known = self._shared[key] = build()
         return known
@@ -268,7 +271,7 @@ class Emitter:
         self._shared.update({k: folded[v] for k, v in self._shared.items() if v in folded})
         for node in self.nodes:
             if node.outputs[0] in found:
-                _release(node)
+                release(node)
         self.nodes = [node for node in self.nodes if node.outputs[0] not in found]
 
     def commit(self) -> list[ir.Node]:
@@ -284,7 +287,7 @@ class Emitter:
     def discard(self) -> None:
         """Forget all that was emitted; the values that it read no longer count it among users."""
         for node in self.nodes:
-            _release(node)
+            release(node)
         self.nodes.clear()
         self._constants.clear()
         self._shared.clear()
@@ -299,15 +302,6 @@ def _single(
             yield from _single(body, {*wanted, *body.outputs})
         if len(node.outputs) == 1 and node.outputs[0] not in wanted:
             yield node, node.outputs[0]
-
-
-def _release(node: ir.Node) -> None:
-    """Take away the inputs of a node and of the nodes in its bodies."""
-    for index in range(len(node.inputs)):
-        node.replace_input_with(index, None)
-    for _, body in subgraphs(node):
-        for inner in body:
-            _release(inner)
 
 
 def _attribute(name: str, value: AttributeValue) -> ir.Attr:

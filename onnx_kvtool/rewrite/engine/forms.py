@@ -23,6 +23,13 @@ __all__ = [
     "with_hidden_keys",
 ]
 
+_CHOSEN_AS = {
+    ir.DataType.INT16: ir.DataType.INT32,
+    ir.DataType.UINT16: ir.DataType.INT32,
+    ir.DataType.UINT64: ir.DataType.INT64,
+}
+"""Element types that onnxruntime's Where lacks, and one that gives each value back."""
+
 _AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
 """Opset from which each reduction takes its axes as an input."""
 
@@ -45,10 +52,13 @@ def where(
 
     Each of the two has the shape of the result or one element (see `one_shape`), as everything has
     that a Where chooses from: MNN 3.6.1 is wrong where one of them is spread over a part of the
-    result. Below opset 16 Where takes no bfloat16; float32 holds every one of them.
+    result. Below opset 16 Where takes no bfloat16; float32 holds every one of them. onnxruntime
+    chooses from no integers of 16 bits and from no uint64, whose bits an int64 holds.
     """
     dtype = yes.dtype or ir.DataType.UNDEFINED
-    wide = ir.DataType.FLOAT if dtype == ir.DataType.BFLOAT16 and em.opset < 16 else dtype
+    wide = _CHOSEN_AS.get(dtype, dtype)
+    if dtype == ir.DataType.BFLOAT16 and em.opset < 16:
+        wide = ir.DataType.FLOAT
     operands = cast(em, yes, wide), cast(em, no, wide)
     return cast(em, em.op("Where", condition, *operands, dtype=wide, hint=hint), dtype)
 

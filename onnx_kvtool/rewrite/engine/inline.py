@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import graph_path, nodes, step_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version, tensor_type
+from onnx_kvtool.rewrite.engine.edits import put_in_place
 from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
 from onnx_kvtool.rewrite.engine.names import Names
@@ -129,14 +131,7 @@ class _Inlining:
         outputs = _body(node, function, em)
         old = list(node.outputs)
         new_nodes = em.commit()
-        ir.convenience.replace_nodes_and_values(
-            scope.graph,
-            insertion_point=node,
-            old_nodes=[node],
-            new_nodes=new_nodes,
-            old_values=old,
-            new_values=outputs[: len(old)],
-        )
+        put_in_place(node, new_nodes, old, outputs[: len(old)])
         return new_nodes
 
 
@@ -206,7 +201,7 @@ def _legal_constant(node: ir.Node, opset: int) -> bool:
         or any(a.is_ref() for a in node.attributes.values())
     ):
         return False
-    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    tensor = const_tensor(node.outputs[0])
     if tensor is None or not set(node.attributes) <= set(facts.attributes):
         return False
     return tensor_type(tensor.dtype) in facts.outputs[0].types

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import where
@@ -44,7 +45,7 @@ def _set_apart(node: ir.Node, em: Emitter, opset: int) -> Replacement:
 
 def _fill_shape(node: ir.Node, em: Emitter, opset: int) -> Replacement | None:
     """Emit a Constant without elements as a ConstantOfShape; None where it has another form."""
-    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    tensor = const_tensor(node.outputs[0])
     if tensor is None or tensor.size or tensor.dtype == ir.DataType.STRING:
         return None
     zero = ir.Tensor(np.zeros(1, tensor.dtype.numpy()), dtype=tensor.dtype)

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as common_passes
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import Folder, const_tensor
 from onnx_kvtool.ops.element_type import FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.rewrite.engine.branches import decide_branches
 
@@ -60,7 +60,7 @@ def _changes_nothing(node: ir.Node) -> bool:
 def _constant(node: ir.Node, folder: Folder) -> ir.TensorProtocol | None:
     output = node.outputs[0]
     if node.op_type == "Constant":
-        return ir.convenience.get_const_tensor(output)
+        return const_tensor(output)
     if node.op_type == "Cast" and output.dtype in FLOAT_TYPES:
         return _cast(node.inputs[0], output.dtype)
     if output.dtype not in WHOLE_TYPES:

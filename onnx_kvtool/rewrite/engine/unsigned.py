@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.code_types import codes_of
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.forms import cast
 from onnx_kvtool.rewrite.engine.rule import Replacement
@@ -47,7 +48,7 @@ def _raised(em: Emitter, value: ir.Value | None) -> ir.Value:
     """Return int8 as uint8, 128 higher; what is left out is a zero point of 0."""
     if value is None:
         return em.constant(np.array(_SHIFT, np.uint8), "zero_point")
-    tensor = None if value.is_graph_input() else ir.convenience.get_const_tensor(value)
+    tensor = None if value.is_graph_input() else const_tensor(value)
     if tensor is None:
         return _moved(em, value, _SHIFT, _D.UINT8)
 

@@ -94,7 +94,7 @@ def fix_sizes(model: ir.Model, dims: Mapping[str, int], *, one_opset: bool = Fal
             fixed.refused = [_contradiction(found, dims) for found in inference.report.conflicts]
             return fixed
         inference.annotate()
-        changed = decide_branches(model, Folder(), names)
+        changed = len(decide_branches(model, Folder(), names))
         changed += fold(model, names)
         changed += remove_unread(model)
         fixed.inference = inference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
@@ -18,7 +19,7 @@ def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> R
     legal and never comes here).
     """
     has_one = len(node.attributes) == 1
-    tensor = ir.convenience.get_const_tensor(node.outputs[0]) if has_one else None
+    tensor = const_tensor(node.outputs[0]) if has_one else None
     if tensor is None:
         text = "the Constant holds none of the forms that can be a tensor"
         raise MalformedNode("constant-form", text)

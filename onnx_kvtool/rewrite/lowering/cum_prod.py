@@ -68,6 +68,8 @@ def _scan(
     one = ir.tensor(np.ones(1, dtype.numpy()))
     ones = em.op("ConstantOfShape", shape, attributes={"value": one}, dtype=dtype)
     unknown = ir.Shape([None] * (rank - 1))
+    dims = dims_of(data)
+    sizes = unknown if dims is None else ir.Shape([d for a, d in enumerate(dims) if a != axis])
     fresh = em.scope.names.fresh
     product = ir.Value(name=fresh("product"), type=ir.TensorType(dtype), shape=unknown)
     part = ir.Value(name=fresh("slice"), type=ir.TensorType(dtype), shape=unknown)
@@ -75,6 +77,7 @@ def _scan(
     def step() -> list[ir.Value]:
         following = em.op("Mul", product, part, dtype=dtype)
         given = em.op("Identity", product if exclusive else following, dtype=dtype)
+        given.shape = sizes  # which nothing else says where there are no slices
         return [following, given]
 
     attributes: dict[str, AttributeValue] = {

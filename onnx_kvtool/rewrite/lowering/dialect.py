@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.analysis.constants import Folder, const_tensor
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import contents, graphs, nodes, subgraphs
 from onnx_kvtool.ops.contrib_schema import contrib_facts
@@ -104,7 +104,7 @@ def _write_value(node: ir.Node) -> None:
     ((name, attribute),) = node.attributes.items()
     if name in ("value", "sparse_value") or attribute.is_ref():
         return
-    tensor = ir.convenience.get_const_tensor(node.outputs[0])
+    tensor = const_tensor(node.outputs[0])
     if tensor is not None:
         del node.attributes[name]
         node.attributes["value"] = ir.AttrTensor("value", tensor)
@@ -198,4 +198,4 @@ def _constant(value: ir.Value) -> ir.TensorProtocol | None:
     producer = value.producer()
     if producer is None or producer.op_type != "Constant":
         return None
-    return ir.convenience.get_const_tensor(value)
+    return const_tensor(value)

@@ -16,6 +16,9 @@ from onnx_kvtool.symbolic.dims import dims_of
 __all__ = ["lower_einsum_12"]
 
 
+_MOST_OPERANDS = 64
+
+
 def lower_einsum_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Contract the operands from left to right.
 
@@ -27,6 +30,10 @@ def lower_einsum_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     """
     view = NodeView(node, context.opset_of(node))
     values = [value for value in node.inputs if value is not None]
+    if len(values) > _MOST_OPERANDS:
+        raise Refusal(
+            "too-many-operands", f"Einsum has {len(values)} operands, more than {_MOST_OPERANDS}"
+        )
     ranks = [None if v.shape is None else len(v.shape) for v in values]
     equation = view.string("equation")
     if values[0].dtype is None:

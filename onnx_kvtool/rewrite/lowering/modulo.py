@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import where
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 
 __all__ = ["lower_mod_28"]
@@ -41,6 +42,6 @@ def lower_mod_28(context: LoweringContext, node: ir.Node, em: Emitter) -> Replac
     up = em.op("And", compare("Less", rest), compare("Greater", b), dtype=_BOOL)
     down = em.op("And", compare("Greater", rest), compare("Less", b), dtype=_BOOL)
     crossed = em.op("Or", up, down, dtype=_BOOL)
-    moved = em.op("Where", crossed, em.op("Add", rest, b, dtype=dtype), rest, dtype=dtype)
+    moved = where(em, crossed, em.op("Add", rest, b, dtype=dtype), rest)
     size = em.op("Abs", moved, dtype=dtype)
     return Replacement((em.op("Mul", size, em.op("Sign", b, dtype=dtype), dtype=dtype),))

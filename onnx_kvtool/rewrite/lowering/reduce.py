@@ -5,12 +5,14 @@ ReduceMax and ReduceMin also become TopK, for runtimes that lose infinities in t
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import squeeze
+from onnx_kvtool.rewrite.engine.forms import cast, squeeze, where
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, count_of, switch
@@ -38,6 +40,8 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
     axis of the data, which reduces that axis or leaves it; the dimensions are dropped at the end.
     No axes mean all of them, or with `noop_with_empty_axes` none, which makes an Identity, and of
     ReduceL2 an Abs.
+
+    ReduceMax and ReduceMin of 8-bit integers are taken in int32 below opset 12.
 
     On bool, ReduceMax is whether any element is true, and ReduceMin whether none is false; both
     are counted as int64, so that an empty reduction gives false and true, as opset 20 defines.
@@ -79,7 +83,34 @@ def lower_reduce_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Rep
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     if data.dtype == _BOOL and op in ("ReduceMax", "ReduceMin"):
         return Replacement((_on_bool(em, data, axes, keepdims, noop, op == "ReduceMin"),))
+    if op in ("ReduceMax", "ReduceMin") and not takes(op, 0, data.dtype, em.opset):
+        carrier = carrier_of(op, data.dtype, em.opset, 0)
+        if carrier is not None:
+            return Replacement((_carried(em, op, data, carrier, (axes, keepdims, noop)),))
     return Replacement((_reduce(em, op, data, axes, keepdims, noop),))
+
+
+def _carried(
+    em: Emitter,
+    op: str,
+    data: ir.Value,
+    carrier: ir.DataType,
+    how: tuple[ir.Value | tuple[int, ...] | None, bool, bool],
+) -> ir.Value:
+    """Return the maximum or minimum of small integers, taken in a wider type."""
+    dtype = data.dtype
+    assert dtype is not None
+    wide = cast(em, data, carrier)
+    wide.shape = data.shape
+    found = _reduce(em, op, wide, *how)
+    if not never_empty(
+        data
+    ):  # of no elements it is the last number of the type, not of the carrier
+        least = int(dtype.min if op == "ReduceMax" else dtype.max)
+        limit = em.constant(np.array(least, carrier.numpy()), "limit")
+        is_beyond = em.op("Less" if op == "ReduceMax" else "Greater", found, limit, dtype=_BOOL)
+        found = where(em, is_beyond, limit, found)
+    return cast(em, found, dtype)
 
 
 def _first_of_sorted(

@@ -21,7 +21,7 @@ def lower_rms_normalization_23(
 
         x    = Cast(X, stash_type)                              # where it is another type
         y    = x / Sqrt(ReduceMean(Pow(x, 2)) + epsilon)
-        Y    = Cast(y) * scale
+        Y    = Cast(y) * scale                                  # of the type of the scale
 
     onnxruntime (1.15 and later) fuses exactly this into the kernel of the operator itself, with
     equal bits; the schema's body, which multiplies x by itself, is left as nine nodes.
@@ -37,7 +37,7 @@ def lower_rms_normalization_23(
         dtype not in FLOAT_TYPES
         or stash not in FLOAT_TYPES
         or x.shape is None
-        or scale.dtype != dtype
+        or scale.dtype not in FLOAT_TYPES
     ):
         return None
     rank = len(x.shape)
@@ -57,4 +57,5 @@ def lower_rms_normalization_23(
     mean = reduce(em, "ReduceMean", squared, axes, hint="mean")
     shifted = op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
     normalized = cast(em, op("Div", wide, op("Sqrt", shifted), hint="normalized"), dtype)
-    return Replacement((em.op("Mul", normalized, scale, dtype=dtype, hint="scaled"),))
+    given = cast(em, normalized, scale.dtype)
+    return Replacement((em.op("Mul", given, scale, dtype=scale.dtype, hint="scaled"),))

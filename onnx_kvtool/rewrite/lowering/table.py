@@ -27,7 +27,11 @@ from onnx_kvtool.rewrite.lowering.gather_nd import lower_gather_nd_12
 from onnx_kvtool.rewrite.lowering.grid_sample import lower_grid_sample_20
 from onnx_kvtool.rewrite.lowering.identity import lower_identity_14
 from onnx_kvtool.rewrite.lowering.layer_normalization import lower_layer_normalization_17
-from onnx_kvtool.rewrite.lowering.max_min import lower_max_min_12
+from onnx_kvtool.rewrite.lowering.max_min import (
+    lower_clip_12,
+    lower_max_min_12,
+    lower_relu_14,
+)
 from onnx_kvtool.rewrite.lowering.mel_weight_matrix import lower_mel_weight_matrix_17
 from onnx_kvtool.rewrite.lowering.modulo import lower_mod_28
 from onnx_kvtool.rewrite.lowering.optional import (
@@ -118,6 +122,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("BitwiseOr", Lowering("bitwise", 18, lower_bitwise_18)),
         ("BitwiseXor", Lowering("bitwise", 18, lower_bitwise_18)),
         ("BlackmanWindow", Lowering("cosine_window", 17, lower_cosine_window_17)),
+        ("Clip", Lowering("clip", 12, lower_clip_12)),
         ("Col2Im", Lowering("col2im", 18, lower_col2im_18, removes=True)),
         ("Constant", Lowering("constant", 12, lower_constant_12)),
         ("CumProd", Lowering("cum_prod", 26, lower_cum_prod_26)),
@@ -169,6 +174,7 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("ReduceMin", Lowering("reduce", 20, lower_reduce_20, removes=True, reads=13)),
         ("ReduceProd", Lowering("reduce", 18, lower_reduce_20, reads=18)),
         ("ReduceSum", Lowering("reduce", 13, lower_reduce_20)),
+        ("Relu", Lowering("relu", 14, lower_relu_14)),
         ("Reshape", Lowering("reshape", 14, lower_reshape_14)),
         ("Resize", Lowering("resize", 19, lower_resize_19, reads=11)),
         ("RoiAlign", Lowering("roi_align", 16, lower_roi_align_16)),

@@ -7,6 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.forms import where
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.sizes import positions
 from onnx_kvtool.symbolic.dims import dims_of
@@ -49,4 +50,4 @@ def lower_trilu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     if dtype == ir.DataType.UNDEFINED:
         raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
     zero = em.constant(np.zeros((), dtype.numpy()), "zero")
-    return Replacement((em.op("Where", outside, zero, data, dtype=dtype),))
+    return Replacement((where(em, outside, zero, data),))

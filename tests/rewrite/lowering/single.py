@@ -25,11 +25,6 @@ __all__ = ["check", "one_node", "refusal", "results"]
 
 UNABLE: Sequence[tuple[str, frozenset[str], str]] = [
     (
-        r"find an implementation for Where\(9\)",
-        frozenset({"uint16", "uint64"}),
-        "Where-9 and later have kernels for some types only",
-    ),
-    (
         r"find an implementation for Conv\(11\)",
         frozenset({"float64"}),
         "Conv has kernels for float32 and float16",

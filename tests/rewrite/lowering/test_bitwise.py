@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.grids import part
 from tests.rewrite.lowering.integers import SIGNED, UNSIGNED, numbers
 from tests.rewrite.lowering.single import check, one_node, refusal
 
 
+@part(4)
 @pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)
 @pytest.mark.parametrize("op", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])
 def test_bitwise_operators_of_two_operands(op: str, dtype: type) -> None:

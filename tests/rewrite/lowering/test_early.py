@@ -372,6 +372,17 @@ def _bit_shift(draw: st.DrawFn, rng: np.random.Generator) -> Case:
     return Case("BitShift", {"X": x, "Y": y}, [kind], attributes=attributes, expected=expected)
 
 
+def _dynamic_quantize(draw: st.DrawFn, rng: np.random.Generator) -> Case:
+    x = _array(rng, _shape(draw)) * np.float32(draw(st.sampled_from([0.0, 0.1, 50.0])))
+    low, high = np.minimum(x.min(), np.float32(0)), np.maximum(x.max(), np.float32(0))
+    scale = (high - low) / np.float32(255) if high > low else np.float32(1)
+    place = np.clip(np.rint(0 - low / scale), 0, 255)
+    y = np.clip(np.rint(x / scale) + place, 0, 255).astype(np.uint8)
+    expected = [y, np.array(scale, np.float32), np.array(place, np.uint8)]
+    types = [np.uint8, np.float32, np.uint8]
+    return Case("DynamicQuantizeLinear", {"x": x}, types, expected=expected)
+
+
 _DRAWN: dict[str, Draw] = {
     **DRAWN,
     **DRAWN_BOXES,
@@ -380,6 +391,7 @@ _DRAWN: dict[str, Draw] = {
     "CumSum": _cum_sum,
     "DepthToSpace": _depth_to_space,
     "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _dynamic_quantize,
     "Equal": _equal,
     "Gather": _gather,
     "GatherElements": _gather_elements,

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.attention.fused import keep_with_mask
 from onnx_kvtool.rewrite.lowering.attention.grouped import grouped_attention
 
@@ -25,10 +25,22 @@ __all__ = ["lower_attention_23_24_25"]
 def lower_attention_23_24_25(
     context: LoweringContext, node: ir.Node, em: Emitter
 ) -> Replacement | None:
-    """Rewrite one Attention; None leaves it to the schema's body."""
+    """Rewrite one Attention; None leaves it to the schema's body.
+
+    Refuses values of another element type than the queries, which the body multiplies as they are.
+    """
     view = Attention(node, context.opset_of(node))
     if em.opset >= 23 and context.keep_fused:
         return keep_with_mask(view, em)
+    of_query, of_value = view.query.dtype, view.value.dtype
+    if of_query is not None and of_value is not None and of_query != of_value:
+        raise Refusal(
+            "element-type",
+            f"the queries are {of_query.name} and the values {of_value.name}, and no product takes "
+            f"both at opset {em.opset}",
+            help="cast the values in front of the node",
+            lowest_opset=23,
+        )
     limits = context.limits
     is_measured = limits is not None and limits.release.runtime == "onnxruntime"
     may_branch = is_measured and context.options.branches

@@ -113,6 +113,7 @@ class _Grouped:
         self.gives_scores = "qk_matmul_output" in view.outputs
         self.scores_mode = view.integer("qk_matmul_output_mode")
         self.scores: dict[int, ir.Value] = {}
+        self.shapes: ScoreShapes | None = None
         # Only products of these types absorb a Transpose; what a branch computes ends in it.
         absorbed = dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE)
         self.may_branch = may_branch and absorbed and not self.gives_scores
@@ -129,6 +130,7 @@ class _Grouped:
             window = window_of(view, view.key, 1)
         else:
             window = replace(window_of(view, known["present_key"], 2), total=_total(view))
+        self.shapes = None if direct else self._shapes(window)
         query = self._query()
         bias, empty = bias_of(
             self.em, view, window, self.dtype, (self.heads, self.kv_heads), is_short=self.is_short
@@ -136,7 +138,7 @@ class _Grouped:
         if direct:
             weighted = self._over_flat_caches(query, bias)
         else:
-            shapes = self._shapes(window)
+            shapes = self.shapes
             keys, values = known["present_key"], known["present_value"]
             if shapes is None:
                 keys, values = self._with_group(keys), self._with_group(values)
@@ -209,19 +211,20 @@ class _Grouped:
         cache takes 0.7 to 1.0 of the time then, four tokens 0.5 to 0.8, from 3 heads a group on;
         one over strided rows 0.5 to 0.9.
         """
-        rows, groups = [0, self.kv_heads, -1], [0, self.kv_heads, self.group, -1]
-        query = self._reshape(query, [*rows, self.head_size])
-        scores = self._op("MatMul", query, keys, hint="scores")
         zeros = {"allowzero": 1} if shapes.has_zeros else None
+        rows, groups = shapes.rows(self.head_size), shapes.groups(self.value_size)
+        query = self._op("Reshape", query, rows, attributes=zeros)
+        scores = self._op("MatMul", query, keys, hint="scores")
         scores = self._op("Reshape", scores, shapes.apart, attributes=zeros)
         weights = self._softmax(scores, bias)
         weights = self._op("Reshape", weights, shapes.together, attributes=zeros)
         weighted = self._op("MatMul", weights, values, hint="weighted")
-        return self._reshape(weighted, [*groups, self.value_size])
+        return self._op("Reshape", weighted, groups, attributes=zeros)
 
     def _shapes(self, window: Window) -> ScoreShapes | None:
         """Return how a contiguous cache is read once for a group; None if for each head."""
-        if self.group == 1:
+        batch = dims_of(self.view.query)
+        if self.group == 1 or (batch is not None and batch[0] == 0):
             return None
         # Of a buffer of known size onnxruntime 1.32.0 multiplies two single rows, as a decode step
         # has them, in 0.8 to 0.9 of the time that it takes to pack the keys for a product of both.
@@ -238,9 +241,7 @@ class _Grouped:
             query = self._op("Mul", query, self._number(scale), hint="scaled")
         heads = [self.kv_heads] if self.group == 1 else [self.kv_heads, self.group]
         if view.rank == 4:
-            return (
-                query if self.group == 1 else self._reshape(query, [0, *heads, -1, self.head_size])
-            )
+            return query if self.group == 1 else self._over_heads(query, heads, self.head_size)
         if self._is_one_token():
             return self._reshape(query, [0, *heads, 1, self.head_size])
         split = self._reshape(query, [0, 0, *heads, self.head_size])  # (B, L, KV, G, D)
@@ -294,14 +295,31 @@ class _Grouped:
         if empty is not None:
             weighted = where(self.em, empty, self._number(0.0), weighted, hint="output")
         if self.view.rank == 4:
-            split = [0, self.heads, -1, self.value_size]
-            return weighted if self.group == 1 else self._reshape(weighted, split)
+            if self.group == 1:
+                return weighted
+            return self._over_heads(weighted, [self.heads], self.value_size)
         hidden = self.heads * self.value_size
         if self._is_one_token():
             return self._reshape(weighted, [0, 1, hidden])
         rows = self.rank - 2
         rows_first = self._transpose(weighted, [0, rows, *range(1, rows), self.rank - 1])
         return self._reshape(rows_first, [0, 0, hidden])
+
+    def _over_heads(self, value: ir.Value, heads: list[int], width: int) -> ir.Value:
+        """Return (B, ..., L, width) with the given numbers of heads between B and L.
+
+        A Reshape finds one size by itself, unless another one is 0: it copies both where B and L
+        are no numbers above 0, and no other Reshape fails of a batch of 0 anyway.
+        """
+        batch, _, length, _ = dims_of(self.view.query) or (None,) * 4
+        has_rows = self.shapes is not None and not self.shapes.has_zeros
+        if has_rows or (isinstance(batch, int) and batch > 0):
+            return self._reshape(value, [0, *heads, -1, width])
+        if isinstance(length, int) and length > 0:
+            return self._reshape(value, [-1, *heads, length, width])
+        if len(heads) == 1:  # one dimension less
+            return squeeze(self.em, self._reshape(value, [0, *heads, 1, 0, 0]), [2])
+        return self._reshape(unsqueeze(self.em, value, [2]), [0, *heads, 0, 0])
 
     def _is_one_token(self) -> bool:
         dims = self.view.query.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -24,11 +25,15 @@ class ScoreShapes:
     Attributes:
         apart: (B, KV, G, L, S).
         together: (B, KV, G * L, S).
+        rows: (B, KV, G * L, width), for the width that it is given.
+        groups: (B, KV, G, L, width), likewise.
         has_zeros: Whether a 0 is a size, and not one of the operand.
     """
 
     apart: ir.Value
     together: ir.Value
+    rows: Callable[[int], ir.Value]
+    groups: Callable[[int], ir.Value]
     has_zeros: bool
 
 
@@ -42,39 +47,48 @@ def shapes_together(em: Emitter, window: Window, kv_heads: int, group: int) -> S
         that stays.
     """
     total = window.total
-    if isinstance(total, int) and total > 0:
+
+    def constants(apart: list[int], together: list[int]) -> ScoreShapes:
         return ScoreShapes(
-            em.constant([0, kv_heads, group, -1, total], "shape"),
-            em.constant([0, kv_heads, -1, total], "shape"),
+            em.constant(apart, "shape"),
+            em.constant(together, "shape"),
+            lambda width: em.constant([0, kv_heads, -1, width], "shape"),
+            lambda width: em.constant([0, kv_heads, group, -1, width], "shape"),
             has_zeros=False,
         )
+
+    if isinstance(total, int) and total > 0:
+        return constants([0, kv_heads, group, -1, total], [0, kv_heads, -1, total])
     rows = window.length
     if isinstance(rows, int) and rows > 0:
-        return ScoreShapes(
-            em.constant([0, kv_heads, group, rows, -1], "shape"),
-            em.constant([0, kv_heads, group * rows, -1], "shape"),
-            has_zeros=False,
-        )
+        return constants([0, kv_heads, group, rows, -1], [0, kv_heads, group * rows, -1])
     if em.opset < _ALLOWS_ZERO:
         return None
     dims = dims_of(window.query)
     batch = _vector(em, dims[0] if dims else None, window.query, 0)
     length = _vector(em, window.length, window.query, window.query_axis)
     keys = _vector(em, total, window.keys, window.key_axis)
-    key = ("scores of groups", batch, length, keys, kv_heads, group)
     axis = {"axis": 0}
 
-    def apart() -> ir.Value:
+    def apart(last: ir.Value) -> ir.Value:
         heads = em.constant([kv_heads, group], "heads")
-        return em.op("Concat", batch, heads, length, keys, attributes=axis, hint="apart")
+        key = ("heads apart", batch, heads, length, last)
+        parts = batch, heads, length, last
+        return em.once(key, lambda: em.op("Concat", *parts, attributes=axis, hint="apart"))
 
-    def together() -> ir.Value:
-        heads = em.constant([kv_heads], "heads")
-        rows = em.op("Mul", length, em.constant([group], "group"), hint="rows")
-        return em.op("Concat", batch, heads, rows, keys, attributes=axis, hint="together")
+    def together(last: ir.Value) -> ir.Value:
+        heads, times = em.constant([kv_heads], "heads"), em.constant([group], "group")
+        rows = em.once(("rows", length, times), lambda: em.op("Mul", length, times, hint="rows"))
+        key = ("heads together", batch, heads, rows, last)
+        parts = batch, heads, rows, last
+        return em.once(key, lambda: em.op("Concat", *parts, attributes=axis, hint="together"))
 
     return ScoreShapes(
-        em.once((*key, "apart"), apart), em.once((*key, "together"), together), has_zeros=True
+        apart(keys),
+        together(keys),
+        lambda width: together(em.constant([width], "width")),
+        lambda width: apart(em.constant([width], "width")),
+        has_zeros=True,
     )
 
 

@@ -1,4 +1,4 @@
-"""IsInf, ThresholdedRelu and the (de)quantising operators of opset 10, for opset 9."""
+"""IsInf, ThresholdedRelu and the (de)quantising operators of opsets 10 and 11, for older ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.forms import cast, where
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
 from onnx_kvtool.rewrite.lowering.early.again import element_type
@@ -14,6 +14,7 @@ from onnx_kvtool.rewrite.lowering.early.products import distance, quantized
 
 __all__ = [
     "lower_dequantize_linear_10",
+    "lower_dynamic_quantize_linear_11",
     "lower_is_inf_10",
     "lower_quantize_linear_10",
     "lower_thresholded_relu_10",
@@ -71,3 +72,30 @@ def lower_quantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitte
     wide = cast(em, x, _FLOAT)
     quotient = em.op("Div", wide, view.required("y_scale"), dtype=_FLOAT, hint="quotient")
     return Replacement((quantized(em, quotient, zero_point, dtype),))
+
+
+def lower_dynamic_quantize_linear_11(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Quantise by the range of the input and zero; the scale of nothing but zeros is 1.
+
+    As runtimes have it: the function body of the schema gives a scale of 0.
+    """
+    x = NodeView(node, context.opset_of(node)).required("x")
+
+    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=_FLOAT, hint=hint)
+
+    zero, most, one = (em.constant(np.array(n, np.float32), "number") for n in (0.0, 255.0, 1.0))
+    whole: dict[str, AttributeValue] = {"keepdims": 0}
+    low, high = (
+        op(bound, em.op(f"Reduce{bound}", x, attributes=whole, dtype=_FLOAT), zero, hint=bound)
+        for bound in ("Min", "Max")
+    )
+    span = op("Sub", high, low, hint="range")
+    is_some = em.op("Greater", span, zero, dtype=_BOOL)
+    scale = where(em, is_some, op("Div", span, most), one, "scale")
+    place = op("Sub", zero, op("Div", low, scale), hint="place")
+    zero_point = quantized(em, place, None, _D.UINT8)
+    y = em.op("QuantizeLinear", x, scale, zero_point, dtype=_D.UINT8)
+    return Replacement((y, scale, zero_point))

@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.engine.forms import cast
@@ -108,14 +109,19 @@ def _summed(
     dtype = element_type(data, "CumSum", 11)
     order = [[d] for d in range(len(dims)) if d != axis]
     others = joined_sizes(em, data, dims, order) if order else em.constant([], "sizes")
-    zero = ir.Tensor(np.zeros(1, dtype.numpy()))
+    # What is added to -0 stays what it is, zeros of both signs as well.
+    nothing = np.zeros(1) if exclusive or dtype not in FLOAT_TYPES else np.full(1, -0.0)
+    zero = ir.Tensor(nothing.astype(dtype.numpy()))
     start = em.op("ConstantOfShape", others, attributes={"value": zero}, dtype=dtype)
     state, part = _body_input(em, "sum", dtype), _body_input(em, "slice", dtype)
 
+    shape = [dim for d, dim in enumerate(dims) if d != axis]
+
     def build() -> list[ir.Value]:
         added = em.op("Add", state, part, dtype=dtype, hint="sum")
-        given = state if exclusive else added
-        return [added, em.op("Identity", given, dtype=dtype, hint="given")]
+        given = em.op("Identity", state if exclusive else added, dtype=dtype, hint="given")
+        given.shape = ir.Shape(shape)  # which nothing else says where there are no slices
+        return [added, given]
 
     direction = int(reverse)
     attributes: dict[str, AttributeValue] = {

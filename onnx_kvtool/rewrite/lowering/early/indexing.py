@@ -137,7 +137,7 @@ def lower_gather_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) -> 
     dtype = element_type(data, "GatherND", 11)
     dims = known_rank(data, "GatherND", 11)
     length = _tuple_length(indices, "GatherND")
-    rows = _rows(em, data, dims, length, dtype, keep=True)
+    rows = _rows(em, data, dims, length, dtype)
     number = _numbers(context, em, data, dims, indices, length)
     return Replacement((em.op("Gather", rows, number, attributes={"axis": 0}, dtype=dtype),))
 
@@ -152,24 +152,21 @@ def lower_scatter_nd_11(context: LoweringContext, node: ir.Node, em: Emitter) ->
     dtype = element_type(data, "ScatterND", 11)
     dims = known_rank(data, "ScatterND", 11)
     length = _tuple_length(indices, "ScatterND")
-    rows = _rows(em, data, dims, length, dtype, keep=False)  # (P, R)
+    updates = view.required("updates")
+    if 0 in dims:  # there is nothing to write to
+        return Replacement((em.op("Identity", data, dtype=dtype),))
     number = _numbers(context, em, data, dims, indices, length)
-    number = em.op("Reshape", number, em.constant([-1, 1], "shape"))
     tuples = known_rank(indices, "ScatterND", 11)[:-1]
     sizes = (*tuples, *dims[length:])
+    rows = _flat(em, data, length, len(dims), "rows")  # (P, R)
+    updates = _flat(em, updates, len(tuples), len(sizes), "updates")
     if all(isinstance(size, int) for size in sizes):
         count, width = math.prod(tuples), math.prod(dims[length:])  # type: ignore[arg-type]
         shape = em.constant([count, width], "shape")
     else:
-        shape = em.op(
-            "Concat",
-            product(em, indices, tuples, range(len(tuples))),
-            product(em, data, dims, range(length, len(dims))),
-            attributes={"axis": 0},
-            hint="shape",
-        )
-    places = em.op("Expand", number, shape, hint="places")
-    updates = em.op("Reshape", view.required("updates"), shape, dtype=dtype, hint="updates")
+        shape = em.op("Shape", updates)
+    column = _flat(em, number, len(tuples), len(tuples), "row")
+    places = em.op("Expand", column, shape, hint="places")
     result = em.op("Scatter", rows, places, updates, attributes={"axis": 0}, dtype=dtype)
     whole = _shape_of(em, data, dims)
     return Replacement((em.op("Reshape", result, whole, dtype=dtype),))
@@ -235,20 +232,33 @@ def _tuple_length(indices: ir.Value, op_type: str) -> int:
 
 
 def _rows(
-    em: Emitter,
-    data: ir.Value,
-    dims: tuple[Dim, ...],
-    length: int,
-    dtype: ir.DataType,
-    *,
-    keep: bool,
+    em: Emitter, data: ir.Value, dims: tuple[Dim, ...], length: int, dtype: ir.DataType
 ) -> ir.Value:
-    """Return the data with its first dimensions made one, and the others made one or kept."""
-    others = range(length, len(dims))
-    groups: list[Sequence[int]] = [range(length)]
-    groups += [[axis] for axis in others] if keep else [others]
-    shape = joined_sizes(em, data, dims, groups)
+    """Return the data with its first dimensions made one."""
+    if length == 1:
+        return data
+    rest = dims[length:]
+    if all(isinstance(dim, int) and dim > 0 for dim in rest):
+        shape = em.constant([-1, *rest], "shape")  # type: ignore[list-item]
+    elif 0 in dims and all(isinstance(dim, int) for dim in dims):
+        return _nothing(em, (math.prod(dims[:length]), *rest), dtype)  # type: ignore[arg-type]
+    else:
+        groups = [range(length), *([axis] for axis in range(length, len(dims)))]
+        shape = joined_sizes(em, data, dims, groups)
     return em.op("Reshape", data, shape, dtype=dtype, hint="rows")
+
+
+def _nothing(em: Emitter, sizes: Sequence[int], dtype: ir.DataType) -> ir.Value:
+    """Return a constant without elements."""
+    return em.constant(np.zeros(sizes, dtype.numpy()), "nothing")
+
+
+def _flat(em: Emitter, value: ir.Value, axis: int, rank: int, hint: str) -> ir.Value:
+    """Return the dimensions in front of an axis as one, and the others as one: also of size 0."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    if not axis and not rank:
+        return em.op("Reshape", value, em.constant([1, 1], "shape"), dtype=dtype, hint=hint)
+    return em.op("Flatten", value, attributes={"axis": axis}, dtype=dtype, hint=hint)
 
 
 def _numbers(

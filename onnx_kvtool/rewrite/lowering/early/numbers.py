@@ -8,9 +8,10 @@ import onnx_ir as ir
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.rewrite.engine.forms import cast, where
 from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
 from onnx_kvtool.rewrite.lowering.early.again import again, as_attribute, element_type
+from onnx_kvtool.rewrite.lowering.max_min import bounded
 
 __all__ = [
     "lower_bit_shift_11",
@@ -28,15 +29,20 @@ _BOOL = _D.BOOL
 def lower_round_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Round down, and up by one where more than a half is missing, or a half to an even number.
 
-    What is no number and what is infinite stays, as no comparison with it holds.
+    What is no number and what is infinite stays, as no comparison with it holds. A zero has the
+    sign of the number.
     """
     view = NodeView(node, context.opset_of(node))
     x = view.required("X")
-    return Replacement((rounded(em, x, element_type(x, "Round", 11)),))
+    dtype = element_type(x, "Round", 11)
+    result, zero = rounded(em, x, dtype), em.constant(np.zeros((), dtype.numpy()), "zero")
+    is_some = em.op("Greater", em.op("Abs", result, dtype=dtype), zero, dtype=_BOOL)
+    nothing = em.op("Mul", x, zero, dtype=dtype, hint="nothing")
+    return Replacement((where(em, is_some, result, nothing),))
 
 
 def rounded(em: Emitter, x: ir.Value, dtype: ir.DataType) -> ir.Value:
-    """Return floats rounded to the nearest integer, halves to the even one."""
+    """Return floats rounded to the nearest integer, halves to the even one; never -0."""
 
     def op(op_type: str, *inputs: ir.Value) -> ir.Value:
         return em.op(op_type, *inputs, dtype=dtype)
@@ -83,6 +89,8 @@ def lower_equal_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
 def lower_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Write the bounds as attributes; what these do not hold, or is not constant, by Max and Min.
 
+    Of float64, of which onnxruntime has no Clip, the bounds are compared.
+
     A bound that is left out is the largest number of the type; that of the attribute is of float32.
     """
     view = NodeView(node, context.opset_of(node))
@@ -90,6 +98,8 @@ def lower_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     dtype = element_type(result, "Clip", 11)
     if dtype not in (_D.FLOAT, _D.FLOAT16, _D.DOUBLE):
         raise Refusal("element-type", f"Clip of {dtype.name} needs opset 11", lowest_opset=11)
+    if dtype == _D.DOUBLE:
+        return Replacement((bounded(em, result, view.input("min"), view.input("max")),))
     largest = np.finfo(dtype.numpy()).max
     bounds = {
         name: view.input(name) or em.constant(np.array(limit, dtype.numpy()), "largest")

@@ -16,6 +16,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.rewrite.engine.rule import RewriteRule
+from onnx_kvtool.rewrite.lowering.early.control_flow import settle_branches, settle_loops
 from onnx_kvtool.rewrite.lowering.early.sequences import settle_sequences
 from onnx_kvtool.rewrite.lowering.early.table import STEPS
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
@@ -67,8 +68,10 @@ def in_steps(model: ir.Model, opset: int, contrib: ContribChoice | None, step: S
 
 
 def _settle(model: ir.Model, outcome: Outcome, trace: Trace, places: _Places) -> None:
-    """Take sequences whose elements are known out of a model of opset 11."""
+    """Take what no rule takes node by node out of a model of opset 11."""
     done = Outcome(AT_ONCE, AT_ONCE)
+    done.lowered += [Lowered(place, "decided") for place in settle_branches(model, trace)]
+    done.lowered += [Lowered(place, "loop") for place in settle_loops(model, trace)]
     done.lowered += [Lowered(place, "sequence") for place in settle_sequences(model, trace)]
     _add(outcome, done, places)
 

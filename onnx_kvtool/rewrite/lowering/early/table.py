@@ -8,6 +8,7 @@ from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.changes import CHANGES, FRONT
 from onnx_kvtool.rewrite.lowering.early.arithmetic import (
     lower_dequantize_linear_10,
+    lower_dynamic_quantize_linear_11,
     lower_is_inf_10,
     lower_quantize_linear_10,
     lower_thresholded_relu_10,
@@ -67,6 +68,10 @@ _TO_10: Mapping[str, Lowering] = Table(
         ("CumSum", Lowering("cum_sum", 11, lower_cum_sum_11)),
         ("DepthToSpace", Lowering("depth_to_space", 11, lower_depth_to_space_11)),
         ("Det", Lowering("det", 11, lower_det_11)),
+        (
+            "DynamicQuantizeLinear",
+            Lowering("dynamic_quantize_linear", 11, lower_dynamic_quantize_linear_11),
+        ),
         ("Equal", Lowering("equal", 11, lower_equal_11)),
         ("Gather", Lowering("gather", 11, lower_gather_11)),
         ("GatherElements", Lowering("gather_elements", 11, lower_gather_elements_11)),
