@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.decoder_step import DECODER_STEP
 from benchmarks.growing_caches import GROWING_CACHES
+from benchmarks.growth import GROWTH
 from benchmarks.lowered_scatter import LOWERED_SCATTER
 from benchmarks.processes.section import PROCESSES
 from benchmarks.raised_decoder import RAISED_DECODER
@@ -17,6 +18,7 @@ __all__ = ["SECTIONS"]
 
 SECTIONS: tuple[Section, ...] = (
     PROCESSES,
+    GROWTH,
     REPOSITORIES,
     CLUSTER,
     ELSEWHERE,

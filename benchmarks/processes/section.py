@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from benchmarks.processes.commands import FLOOR, GROUPS
-from benchmarks.processes.growth import GROWTH
 from benchmarks.processes.many import MANY
 from benchmarks.processes.measure import group_lines
 from benchmarks.processes.models import MODELS
@@ -47,8 +46,7 @@ PROCESSES = Section(
             for group in GROUPS
         ),
         START,
-        GROWTH,
         MANY,
     ),
 )
-"""Commands on models of four sizes, starting, growth with the number of nodes, many models."""
+"""Commands on models of four sizes, starting, many models."""

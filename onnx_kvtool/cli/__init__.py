@@ -6,6 +6,9 @@ needs beyond that, its callback imports.
 
 from __future__ import annotations
 
-from onnx_kvtool.cli.app import app, main
+try:
+    from onnx_kvtool.cli.app import app, main
+except KeyboardInterrupt:  # while the command line itself is imported
+    raise SystemExit(130) from None
 
 __all__ = ["app", "main"]

@@ -14,7 +14,7 @@ from onnx_kvtool.cli.options import (
     seed_option,
 )
 from onnx_kvtool.cli.output import report_place, stem_of, write_json
-from onnx_kvtool.cli.types import ReportFile, Word
+from onnx_kvtool.cli.types import ReportFile, Seconds, Size, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
 from onnx_kvtool.core.choices import ReportFormat, RuntimeName, words
 from onnx_kvtool.core.files.places import check_source
@@ -24,7 +24,7 @@ __all__ = ["evaluate"]
 _EPILOG = """\b
 Exit codes:
   0  it ran; with --compare, the outputs agree
-  1  it failed on these inputs, a step had no room, or the outputs differ
+  1  it failed, reached a limit, a step had no room, or the outputs differ
   2  wrong usage, or the output cannot be written
   3  the model, data of it, or the file of a SPEC cannot be read
   4  a bug in kvtool
@@ -129,6 +129,21 @@ def _pairs(
     "--compare",
     type=_RUNTIMES,
     help="Run it there as well, on the same inputs, and compare; exit code 1 if they differ.",
+    section="Runtime",
+)
+@option(
+    "--time-limit",
+    type=Seconds(),
+    metavar="SECONDS",
+    help="End the runs after this time; needs Linux.  [default: 600]",
+    section="Runtime",
+)
+@option(
+    "--memory-limit",
+    type=Size(),
+    metavar="SIZE",
+    help="End runs that take more memory than this, such as `2GiB`; needs Linux.  [default: three"
+    " quarters of the free memory]",
     section="Runtime",
 )
 @option(

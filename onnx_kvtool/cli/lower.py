@@ -37,7 +37,7 @@ __all__ = ["lower"]
 _EPILOG = """\b
 Exit codes:
   0  lowered; with --dry-run, it could be
-  1  a node is refused, or the result differs from MODEL; nothing was written
+  1  refused, different, or with --strict not covered; nothing was written
   2  wrong usage, or the output cannot be written
   3  MODEL, or data of it that is needed, cannot be read; with --verify, not run
   4  a bug in kvtool
@@ -176,4 +176,4 @@ def lower(
         from onnx_kvtool.report.text import print_talk
 
         print_talk(blocks(report, dry_run=options["dry_run"]), color=context.color)
-    context.exit(1 if report.refused or report.verification.status == "different" else 0)
+    context.exit(1 if report.refused or report.verification.fails else 0)

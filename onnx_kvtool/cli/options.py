@@ -22,6 +22,7 @@ __all__ = [
     "model_argument",
     "number_option",
     "output_options",
+    "proof_options",
     "seed_option",
     "static_option",
     "verify_options",
@@ -152,10 +153,39 @@ def budget_option(command: F) -> F:
     )(command)
 
 
+def proof_options(fails: str) -> Callable[[F], F]:
+    """Return what adds `--thorough`, `--strict` and `--verify-budget`.
+
+    Args:
+        fails: What `--strict` does where something was not covered.
+    """
+
+    def add(command: F) -> F:
+        for decorate in (
+            budget_option,
+            option(
+                "--strict",
+                is_flag=True,
+                help=f"{fails} where the proof did not cover something.",
+                section="Verification",
+            ),
+            option(
+                "--thorough",
+                is_flag=True,
+                help="Test the proof at every rewritten place and in all cases, not at a sample.",
+                section="Verification",
+            ),
+        ):
+            command = decorate(command)
+        return command
+
+    return add
+
+
 def verify_options(command: F) -> F:
-    """Add `--verify`, `--no-verify`, `--verify-steps` and `--verify-budget`."""
+    """Add `--verify`, `--no-verify`, `--verify-steps` and those of every proof."""
     for decorate in (
-        budget_option,
+        proof_options("Exit with 1 and write nothing"),
         number_option(
             "--verify-steps",
             "Decode steps of each verification run, the caches fed back.  [default: 2]",

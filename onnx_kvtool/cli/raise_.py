@@ -31,7 +31,7 @@ __all__ = ["raise_"]
 _EPILOG = """\b
 Exit codes:
   0  raised, or nothing to raise
-  1  refused, or the result differs from MODEL; nothing was written
+  1  refused, different, not run, or not covered (--strict); nothing written
   2  wrong usage, or the output cannot be written
   3  MODEL, or data of it that is needed, cannot be read; with --verify, not run
   4  a bug in kvtool
@@ -107,6 +107,12 @@ See also:
     help="Fail and write nothing if any candidate cannot be raised.",
     section="What to raise",
 )
+@option(
+    "--partial",
+    is_flag=True,
+    help="With --capacity, write the model even if no cache got the capacity.",
+    section="What to raise",
+)
 @dim_option
 @static_option
 @verify_options
@@ -131,7 +137,8 @@ def raise_(
 
     With --capacity, caches that grow by Concat become caches of so many rows. Inputs and outputs
     keep their names; only the axis that grew has the capacity as its size. Where a step begins
-    follows from the length of a mask, or from a new input `past_length`, int64 of shape (1).
+    follows from the length of a mask, or from a new input `past_length`, int64 of shape (1). If no
+    cache gets the capacity, nothing is written unless --partial is given.
 
     Attention in many nodes (products, Softmax, masks, repeated heads) becomes one Attention where
     it is proven to compute the same.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onnx_kvtool.cli.output import refuse_stdout
+from onnx_kvtool.core.budget import check_verified
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.places import check_result
 
@@ -31,16 +32,6 @@ def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
             "leave one of them out",
         ),
         (
-            options["verify"] is False and options["verify_steps"] is not None,
-            "`--verify-steps` needs verification, which `--no-verify` switches off",
-            "leave one of them out",
-        ),
-        (
-            options["verify"] is False and options["verify_budget"] is not None,
-            "`--verify-budget` needs verification, which `--no-verify` switches off",
-            "leave one of them out",
-        ),
-        (
             output == "-" and options["external_data"] is not None,
             "`--external-data` places files beside the output, and standard output has no place",
             "write the model to a file with `-o OUT`",
@@ -48,6 +39,7 @@ def refuse_nonsense(options: dict[str, Any], output_format: str) -> None:
     ):
         if wrong:
             raise UsageError(message, help=help)
+    check_verified(options["verify"], options)
     if to_stdout:
         refuse_stdout(output_format)
     check_result(

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.wrong_usage import WrongValue
+from onnx_kvtool.core.quantity import bytes_of
 from onnx_kvtool.core.suggestion import did_you_mean
 
-__all__ = ["ReportFile", "Rows", "Tolerance", "Whole", "Word"]
+__all__ = ["ReportFile", "Rows", "Seconds", "Size", "Tolerance", "Whole", "Word"]
 
 
 class Word(click.Choice[str]):
@@ -112,3 +113,33 @@ class Tolerance(click.FloatRange):
         if not math.isfinite(number):
             raise WrongValue(str(value), "a number of at least 0", ctx, param)
         return number
+
+
+class Seconds(click.ParamType[float]):
+    """A time in seconds, above 0."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            raise WrongValue(str(value), "a number of seconds above 0", ctx, param)
+        return number
+
+
+class Size(click.ParamType[str]):
+    """A number of bytes above 0, with or without a unit."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, which `bytes_of` reads."""
+        if not bytes_of(str(value)):
+            raise WrongValue(str(value), "a size such as `2GiB`", ctx, param)
+        return str(value)

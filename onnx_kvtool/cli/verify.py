@@ -8,10 +8,10 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.options import (
-    budget_option,
     data_format_option,
     dim_option,
     number_option,
+    proof_options,
     seed_option,
 )
 from onnx_kvtool.cli.output import write_json
@@ -24,7 +24,7 @@ __all__ = ["verify"]
 _EPILOG = """\b
 Exit codes:
   0  the models are equal
-  1  they differ
+  1  they differ; with --strict, or something was not covered
   2  wrong usage
   3  they cannot be read, or cannot be run
   4  a bug in kvtool
@@ -67,7 +67,7 @@ _EXIT_CODES = {"equal": 0, "different": 1, "unrunnable": 3}
 )
 @seed_option("Seed of the inputs.")
 @dim_option
-@budget_option
+@proof_options("Exit with 1")
 @option(
     "--runtime",
     type=Word(words(RuntimeChoice)),
@@ -124,4 +124,4 @@ def verify(
 
         print_blocks(blocks(report), color=context.color)
         print_talk(remarks(report), color=context.color)
-    context.exit(_EXIT_CODES[report.status])
+    context.exit(1 if report.insufficient else _EXIT_CODES[report.status])

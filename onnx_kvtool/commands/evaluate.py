@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +31,10 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.quantity import binary_bytes, bytes_of
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.evaluation.archive import save_values
 from onnx_kvtool.runtime.evaluation.named import (
     check_inputs,
@@ -45,6 +49,7 @@ from onnx_kvtool.runtime.evaluation.report import EvalReport
 from onnx_kvtool.runtime.evaluation.run import RunSettings, run_model
 from onnx_kvtool.runtime.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.runtime.kernels.kernel import Value
+from onnx_kvtool.runtime.memory import available_memory
 
 __all__ = ["EvalRequest", "evaluate", "run"]
 
@@ -62,6 +67,9 @@ class EvalRequest(RunSettings):
         node: Node whose outputs are fetched; None for none.
         fetch: Values to fetch; empty, and without `node`, for the graph outputs.
         save: Path of the `.npz` file to write; None for none.
+        time_limit: Seconds after which the runs are ended; None for 10 minutes.
+        memory_limit: Bytes that the runs may take, or a text such as `2GiB`; None for three
+            quarters of the memory that is free.
     """
 
     model: str | None = None
@@ -72,7 +80,13 @@ class EvalRequest(RunSettings):
     node: str | None = None
     fetch: tuple[str, ...] = ()
     save: str | None = None
+    time_limit: float | None = None
+    memory_limit: int | str | None = None
 
+
+_SECONDS = 600.0
+_SHARE = 0.75
+"""What the runs of the command may take: time, and of the memory that is free."""
 
 _OTHER = "name another file with `--save`"
 
@@ -89,6 +103,8 @@ def evaluate(
     fetch: Sequence[str] = (),
     steps: int = 0,
     runtime: RuntimeName = "reference",
+    time_limit: float | None = None,
+    memory_limit: int | str | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Run a model, or the part of it that makes what is fetched, and return values by name.
 
@@ -109,6 +125,9 @@ def evaluate(
             starts, positions and lengths move on, tokens are drawn. The values returned are those
             of the last step.
         runtime: `reference`, or `onnxruntime`, which lacks some element types.
+        time_limit: Seconds after which the runs are ended. With a limit they happen in a process
+            of their own, which takes some 30 ms more; only Linux has it.
+        memory_limit: Bytes that the runs may take, or a text such as `2GiB`, likewise.
 
     Returns:
         What was fetched, in order: arrays of their own, for sequences lists of them, None for an
@@ -118,8 +137,8 @@ def evaluate(
         UsageError: If a name is unknown, an input is missing or contradicts its declaration, or
             an argument is out of its range.
         UnreadableModel: If the model, or external data of it, cannot be read.
-        KvtoolError: If the runtime cannot load the model, or the model fails on these inputs; the
-            message names the node.
+        KvtoolError: If the runtime cannot load the model, the model fails on these inputs (the
+            message names the node), or the runs reach a limit.
 
     Examples:
         >>> tokens = [[5, 3, 8]]
@@ -138,12 +157,16 @@ def evaluate(
         fetch=listed("fetch", fetch),
         steps=steps,
         runtime=runtime,
+        time_limit=time_limit,
+        memory_limit=memory_limit,
     )
     _check_request(request)
     loaded = held(model)
     values = main_values(loaded.graph)
     given = {name: feed_of(name, value, values.get(name)) for name, value in (inputs or {}).items()}
-    report = _evaluate(loaded, given, request)
+    is_limited = time_limit is not None or memory_limit is not None
+    limits = _limits(request) if is_limited else None
+    report = _limited(lambda told: _evaluate(loaded, given, request, told), limits, silent)
     return {name: owned(value) for name, value in apart_from(report.values, given).items()}
 
 
@@ -158,11 +181,13 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
         UsageError: As `evaluate`, and if options contradict each other or a SPEC is none.
         UnreadableModel: If the model, external data of it, or the file of a SPEC cannot be read.
         UnwritableOutput: If the values cannot be saved; nothing is left behind.
-        KvtoolError: As `evaluate`.
+        KvtoolError: As `evaluate`. Without limits the runs may take ten minutes, and three
+            quarters of the memory that is free.
     """
     _check_request(request)
-    if request.op is not None:
-        report = _evaluate_operator(request, request.op, progress)
+    limits = _limits(request) if is_confining() else None
+    if (op := request.op) is not None:
+        report = _limited(lambda told: _evaluate_operator(request, op, told), limits, progress)
     else:
         assert request.model is not None
         given = {name: read_spec(text) for name, text in request.inputs}
@@ -170,15 +195,60 @@ def run(request: EvalRequest, progress: Progress = silent) -> EvalReport:
         model = read(request.model)
         if request.save is not None:
             _keep_data(request.save, model)
-        report = _evaluate(model, input_values(model, given), request, progress)
+        values = input_values(model, given)
+        report = _limited(lambda told: _evaluate(model, values, request, told), limits, progress)
     if request.save is not None:
         save_values(request.save, report.values)
         report.saved = request.save
     return report
 
 
+def _limited(
+    work: Callable[[Progress], EvalReport], limits: Limits | None, progress: Progress
+) -> EvalReport:
+    """Run within limits; None for none."""
+    if limits is None:
+        return work(progress)
+    try:
+        return confined(work, limits, progress)
+    except Exceeded as error:
+        if error.what == "time":
+            error.help = f"`--time-limit {2 * limits.seconds:g}` allows twice as much"
+        elif error.what == "memory":
+            more = binary_bytes(2 * limits.memory).replace(" ", "")
+            error.help = f"`--memory-limit {more}` allows twice as much"
+        raise
+
+
+def _limits(request: EvalRequest) -> Limits:
+    memory = request.memory_limit
+    if memory is None:
+        free = available_memory()
+        memory = sys.maxsize if free is None else int(free * _SHARE)
+    elif isinstance(memory, str):
+        memory = bytes_of(memory) or 0
+    return Limits(request.time_limit or _SECONDS, memory)
+
+
+def _check_limits(request: EvalRequest) -> None:
+    time, memory = request.time_limit, request.memory_limit
+    if time is not None and not (math.isfinite(time) and time > 0):
+        raise UsageError(f"`--time-limit` is {time:g}, expected a number of seconds above 0")
+    if memory is not None and not (bytes_of(memory) if isinstance(memory, str) else memory > 0):
+        raise UsageError(
+            f"`--memory-limit` is `{memory}`, expected a number of bytes above 0 such as `2GiB`"
+        )
+    if not is_confining() and (time is not None or memory is not None):
+        flag = "--memory-limit" if time is None else "--time-limit"
+        raise UsageError(
+            f"`{flag}` needs Linux, this is {sys.platform}",
+            help="run the command in a container that has limits",
+        )
+
+
 def _check_request(request: EvalRequest) -> None:
     """Refuse options that contradict each other, before anything is read."""
+    _check_limits(request)
     check_sizes(request.dims)
     check_least("seed", request.seed, 0)
     check_least("steps", request.steps, 0)

@@ -93,6 +93,8 @@ def lower(
     verify: bool | None = None,
     verify_steps: int | None = None,
     verify_budget: str | None = None,
+    thorough: bool = False,
+    strict: bool = False,
     dims: Mapping[str, int] | None = None,
     static: bool = False,
 ) -> tuple[ir.Model, LowerReport]:
@@ -120,6 +122,9 @@ def lower(
         verify_budget: Memory, time or both that verification may take, about: `1GiB`, `30s`,
             `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
             smaller sizes and fewer layers.
+        thorough: Whether the proof is tested at every rewritten place and in all cases, not at a
+            sample.
+        strict: Whether something that the proof did not cover is a failure.
         dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
             it runs at these alone, with all that follows from them folded.
         static: Whether the result must have numbers for all sizes, and no node that reads one;
@@ -160,6 +165,8 @@ def lower(
         verify=verify,
         verify_steps=verify_steps,
         verify_budget=verify_budget,
+        thorough=thorough,
+        strict=strict,
         dims=dims or {},
         static=static,
     )
@@ -275,7 +282,7 @@ def _check_operator(name: str) -> None:
 
 
 def _failed(report: LowerReport) -> bool:
-    return bool(report.refused) or report.verification.status == "different"
+    return bool(report.refused) or report.verification.fails
 
 
 def _lower(

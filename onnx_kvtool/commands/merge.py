@@ -13,6 +13,7 @@ from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import CheckFormat, MergedFormat, words
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.lint.report import CheckReport, FileReport
 from onnx_kvtool.lint.settings.files import parse_shard
@@ -200,7 +201,7 @@ def _sarif_path(result: dict[str, Any]) -> str:
 
 def _read(path: str) -> Part:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape", opener=patient) as file:
             text = file.read()
     except FileNotFoundError as error:
         raise UnreadableModel(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
+from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
-from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.errors import KvtoolError, UsageError
 
 __all__ = ["in_keywords", "speaking_python"]
 
@@ -23,13 +25,20 @@ _MAPPINGS = {"dim": "dims", "input": "inputs"}
 
 
 def speaking_python(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Let the errors of a public function name its keywords, where its command names flags.
+    """Check the types of keywords, and let errors name keywords where a command names flags.
 
     The checks behind a command and its function are the same, and their sentences name flags.
     """
+    annotations = {
+        name: str(parameter.annotation)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
 
     @wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        for name, value in kwargs.items():
+            _check_type(name, value, annotations.get(name, ""))
         try:
             return function(*args, **kwargs)
         except KvtoolError as error:
@@ -40,6 +49,59 @@ def speaking_python(function: Callable[_P, _R]) -> Callable[_P, _R]:
             raise
 
     return call
+
+
+def _has_names(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+
+
+_Kind = tuple[Callable[[Any], bool], str]
+
+_KINDS: Mapping[str, _Kind] = {
+    "None": (lambda value: value is None, "None"),
+    "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "int": (
+        lambda value: isinstance(value, Integral) and not isinstance(value, bool),
+        "an integer",
+    ),
+    "float": (lambda value: isinstance(value, Real) and not isinstance(value, bool), "a number"),
+    "str": (lambda value: isinstance(value, str), "a text"),
+    "os.PathLike[str]": (lambda value: isinstance(value, os.PathLike), "a path"),
+    # A single text is refused where the list is read.
+    "Sequence[str]": (
+        lambda value: (
+            isinstance(value, str)
+            or (isinstance(value, Collection) and all(isinstance(word, str) for word in value))
+        ),
+        "a list of texts",
+    ),
+    "Mapping[str, int]": (_has_names, "a mapping from names to integers"),
+    "Mapping[str, Any]": (_has_names, "a mapping from names to values"),
+}
+"""What a keyword may be, by its annotation, and what to call that."""
+
+
+def _check_type(name: str, value: Any, annotation: str) -> None:
+    """Refuse a value of another type than the annotation; what has no simple one is let through."""
+    # Any other name is that of a choice of words, which are checked where they are read.
+    parts = annotation.split(" | ") if annotation else ()
+    kinds = [_KINDS.get(part, _KINDS["str"] if part.isidentifier() else None) for part in parts]
+    if not kinds or any(kind is None or kind[0](value) for kind in kinds):
+        return
+    expected = " or ".join(kind[1] for kind in kinds if kind is not None and kind[1] != "None")
+    got = f"the text `{value}`" if isinstance(value, str) else f"`{value!r}`"[:_MOST]
+    if isinstance(value, list | tuple | set | dict):
+        got = f"a {type(value).__name__}"
+    help = None
+    if isinstance(value, str) and "int" in annotation and value.isdecimal():
+        help = f"write `{name}={value}`"
+    elif "Mapping[str, int]" in annotation:
+        help = f'write `{name}={{"batch": 2}}`'
+    raise UsageError(f"`{name}` is {got}, expected {expected}", help=help)
+
+
+_MOST = 60
+"""Characters that are shown of a value."""
 
 
 def in_keywords(sentence: str, parameters: Mapping[str, inspect.Parameter]) -> str:

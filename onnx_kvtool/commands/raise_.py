@@ -20,8 +20,10 @@ from onnx_kvtool.commands.rewriting import (
 )
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, ContribChoice, words
 from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.held import ModelSource, path_of
+from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.walk import values
@@ -30,7 +32,7 @@ from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
-from onnx_kvtool.rewrite.raising.stage import RaiseSettings
+from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
 from onnx_kvtool.rewrite.report import Refused, Verification
 from onnx_kvtool.symbolic.dims import dims_of
 from onnx_kvtool.symbolic.sizes import names_in
@@ -50,6 +52,7 @@ class RaiseRequest(RewriteRequest):
         assume: What may be taken for granted, as `--assume` takes it.
         attention: What becomes of attention in many nodes.
         require_all: Whether a candidate that stays as it was is a failure.
+        partial: Whether a model may be raised although no cache of it got the capacity.
         static: Whether every size of the result has to be a number.
     """
 
@@ -59,6 +62,7 @@ class RaiseRequest(RewriteRequest):
     assume: tuple[str, ...] = ()
     attention: AttentionChoice = "auto"
     require_all: bool = False
+    partial: bool = False
     static: bool = False
 
 
@@ -72,9 +76,12 @@ def raise_(
     assume: Sequence[str] = (),
     attention: AttentionChoice = "auto",
     require_all: bool = False,
+    partial: bool = False,
     verify: bool | None = None,
     verify_steps: int | None = None,
     verify_budget: str | None = None,
+    thorough: bool = False,
+    strict: bool = False,
     dims: Mapping[str, int] | None = None,
     static: bool = False,
 ) -> tuple[ir.Model, RaiseReport]:
@@ -96,12 +103,17 @@ def raise_(
         attention: What becomes of attention in many nodes: `keep` leaves it, `sliced` writes one
             Attention over the rows in use, `full` over the whole capacity, `auto` either.
         require_all: Whether a candidate that cannot be raised is a failure.
+        partial: Whether the model is raised although no cache got the capacity; otherwise that is a
+            failure.
         verify: True forces the comparison, of the models as they are if the machine has the memory;
             False switches it off; None compares within the budget.
         verify_steps: Number of decode steps per case, at least 1; None for 2.
         verify_budget: Memory, time or both that verification may take, about: `1GiB`, `30s`,
             `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
             smaller sizes and fewer layers.
+        thorough: Whether the proof is tested at every rewritten place and in all cases, not at a
+            sample.
+        strict: Whether something that the proof did not cover is a failure.
         dims: Sizes of symbolic dimensions, at least 1, which the result has in place of the names:
             it runs at these alone, with all that follows from them folded. What a cache grows along
             has the capacity instead.
@@ -115,8 +127,8 @@ def raise_(
 
     Raises:
         Refused: If the result is not equal, the model cannot come to the opset, sizes contradict
-            each other, something stays that is not `static`, or, with `require_all`, a candidate
-            stays; `report` says why.
+            each other, something stays that is not `static`, no cache got the capacity, or, with
+            `require_all`, a candidate stays; `report` says why.
         UnreadableModel: If the model, or external data that is needed, cannot be read.
         UsageError: If an argument cannot be meant.
 
@@ -133,9 +145,12 @@ def raise_(
         assume=listed("assume", assume),
         attention=attention,
         require_all=require_all,
+        partial=partial,
         verify=verify,
         verify_steps=verify_steps,
         verify_budget=verify_budget,
+        thorough=thorough,
+        strict=strict,
         dims=dims or {},
         static=static,
     )
@@ -176,9 +191,7 @@ def run(request: RaiseRequest, progress: Progress = silent) -> RaiseReport:
 def failed(report: RaiseReport, request: RaiseRequest) -> bool:
     """Return whether a raise ended in a failure (exit 1)."""
     return bool(
-        report.blocked
-        or report.verification.status == "different"
-        or (request.require_all and report.refused)
+        report.blocked or report.verification.fails or (request.require_all and report.refused)
     )
 
 
@@ -213,6 +226,28 @@ def _check_capacity(model: ir.Model, capacity: int | str | None) -> None:
             )
 
 
+def _unused_capacity(
+    model: ir.Model, capacity: int | str, outcome: RaiseOutcome
+) -> list[Diagnostic]:
+    """Say that no cache got the capacity; nothing where one did, or had it before.
+
+    Args:
+        model: The result.
+        capacity: The rows that were asked for.
+        outcome: What was raised.
+    """
+    if any(one.capacity == capacity or one.source == "rolling" for one in outcome.caches):
+        return []  # a window keeps the rows that it needs
+    found = find_caches(model, prove=False)
+    if any(one.capacity == capacity and not one.is_growing for one in found):
+        return []
+    message = f"no cache got the {capacity} rows of `--capacity`"
+    why = "the refusals say why" if outcome.refused else "no cache of the model grows"
+    help_ = f"{why}; leave out `--capacity`, or write what else was raised with `--partial`"
+    place = Location(model.graph.name or "")
+    return [Diagnostic("capacity-unused", "error", place, message, help_)]
+
+
 def _raise(
     model: ir.Model, request: RaiseRequest, source: ir.Model | None, progress: Progress
 ) -> RaiseReport:
@@ -236,10 +271,12 @@ def _raise(
         dims=request.dims,
         static=request.static,
     )
-    verifier = prepared(model, request, progress)
+    verifier = prepared(model, request, progress, needs_source=True)
     progress("raising")
     with collector_paused():
         outcome = raise_model(model, settings)
+    if request.capacity is not None and not (request.partial or outcome.blocked):
+        outcome.blocked = _unused_capacity(model, request.capacity, outcome)
     report = outcome.report(request.model or outcome.model)
     report.ir_version = model.ir_version
     if not report.is_changed:
@@ -262,6 +299,7 @@ def _raise(
         positions=outcome.positions,
         rotated=outcome.rotated,
         unpadded=outcome.unpadded,
+        is_in_range=outcome.is_in_range,
     )
     return report
 

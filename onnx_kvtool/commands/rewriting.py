@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import onnx
@@ -14,7 +14,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
 from onnx_kvtool.commands.output import Written, default_output, write_result
-from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.budget import Budget, check_verified
 from onnx_kvtool.core.choices import ExternalData
 from onnx_kvtool.core.files.places import (
     REPLACING,
@@ -29,6 +29,7 @@ from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.rewrite.report import Verification
+from onnx_kvtool.shapes.infer import forget_contradictions
 
 if TYPE_CHECKING:
     from onnx_kvtool.rewrite.verify import Verifier
@@ -49,6 +50,8 @@ class RewriteRequest:
         verify: True forces verification, False switches it off, None verifies within the budget.
         verify_steps: Number of decode steps per case; None for the default.
         verify_budget: What verification may take, as `Budget.parse` reads it; None for the default.
+        thorough: Whether to test the proof at every rewritten place and in all cases.
+        strict: Whether something that was not covered is a failure.
         dims: Values of symbolic dimensions, for the inputs of verification.
     """
 
@@ -60,6 +63,8 @@ class RewriteRequest:
     verify: bool | None = None
     verify_steps: int | None = None
     verify_budget: str | None = None
+    thorough: bool = False
+    strict: bool = False
     dims: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -80,6 +85,7 @@ can be read again), and what is told of each part of the work."""
 def check_common(request: RewriteRequest) -> None:
     """Refuse what cannot be meant of what every request says."""
     check_least("verify_steps", request.verify_steps, 1)
+    check_verified(request.verify, {f.name: getattr(request, f.name) for f in fields(request)})
 
 
 def in_memory(
@@ -159,8 +165,17 @@ def _is_chosen(request: RewriteRequest) -> bool:
     return request.output is None or is_directory(request.output)
 
 
-def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Verifier | None:
-    """Check a model that is about to be rewritten; return what will compare the result with it."""
+def prepared(
+    model: ir.Model, request: RewriteRequest, progress: Progress, *, needs_source: bool = False
+) -> Verifier | None:
+    """Check a model that is about to be rewritten; return what will compare the result with it.
+
+    Args:
+        model: The model.
+        request: What was asked for.
+        progress: Told of what is begun.
+        needs_source: Whether the result of a source that fails on all drawn inputs is rejected.
+    """
     budget = Budget.parse(request.verify_budget)
     check_data(model, request.model, need_bytes=request.verify is not False)
     check_dims(model, request.dims)
@@ -175,6 +190,9 @@ def prepared(model: ir.Model, request: RewriteRequest, progress: Progress) -> Ve
         force=request.verify is True,
         progress=progress,
         budget=budget,
+        thorough=request.thorough,
+        strict=request.strict,
+        needs_source=needs_source,
     )
 
 
@@ -189,6 +207,7 @@ def proven(
     positions: Collection[str] = (),
     rotated: Collection[RotatedCache] = (),
     unpadded: Collection[str] = (),
+    is_in_range: bool = False,
     widened: ir.DataType | None = None,
 ) -> Verification:
     """Hold a result against onnx's checker, and against its source by running both.
@@ -203,6 +222,7 @@ def proven(
         positions: Inputs that are taken to be positions which count up by one.
         rotated: Caches whose rows the source keeps in order, and the result rotated.
         unpadded: Inputs that are taken to be 1 throughout.
+        is_in_range: Whether no start is taken to lie below 0.
         widened: Element type that the result has where the source has bfloat16.
 
     Raises:
@@ -218,12 +238,17 @@ def proven(
         positions=positions,
         rotated=rotated,
         unpadded=unpadded,
+        is_in_range=is_in_range,
         widened=widened,
     )
 
 
 def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> None:
-    """Hold a result against onnx's checker, where the source passes it."""
+    """Hold a result against onnx's checker, where the source passes it.
+
+    What `value_info` of the source says that is not so is dropped before.
+    """
+    forget_contradictions(model)
     after = _complaint(model)
     if after is None:
         return

@@ -12,12 +12,14 @@ from onnx_kvtool.commands.arguments import check_choice, check_data, check_dims,
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.choices import RuntimeChoice, words
+from onnx_kvtool.core.covered import missing
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
+from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory
 from onnx_kvtool.runtime.verification.report import VerifyReport
 from onnx_kvtool.runtime.verification.settings import Settings
@@ -42,6 +44,8 @@ class VerifyRequest:
         dims: Values of symbolic dimensions.
         verify_budget: What the comparison may take, as `Budget.parse` reads it; None for the
             default.
+        thorough: Whether to test the comparison at every place and in all cases.
+        strict: Whether something that was not covered is a failure.
         runtime: What runs both models.
         rtol: Relative tolerance; None for that of the types.
         atol: Absolute tolerance; None for that of the types.
@@ -54,6 +58,8 @@ class VerifyRequest:
     seed: int = 0
     dims: Mapping[str, int] = field(default_factory=dict)
     verify_budget: str | None = None
+    thorough: bool = False
+    strict: bool = False
     runtime: RuntimeChoice = "auto"
     rtol: float | None = None
     atol: float | None = None
@@ -69,6 +75,8 @@ def verify(
     seed: int = 0,
     dims: Mapping[str, int] | None = None,
     verify_budget: str | None = None,
+    thorough: bool = False,
+    strict: bool = False,
     runtime: RuntimeChoice = "auto",
     rtol: float | None = None,
     atol: float | None = None,
@@ -93,6 +101,9 @@ def verify(
         verify_budget: Memory, time or both that the comparison may take, about: `1GiB`, `30s`,
             `1GiB,30s`; None for 256 MiB and 5 s. Models that need more are compared by copies with
             smaller sizes and fewer layers; `cases` that are asked for are all run.
+        thorough: Whether the comparison is tested at every place that corresponds and in all cases,
+            not at a sample.
+        strict: Whether the report says in `insufficient` what was not covered.
         runtime: What runs both; `auto` takes onnxruntime where it has kernels for both and is not
             known to compute them wrongly, else the reference.
         rtol: Relative tolerance for what is computed; None for that of the types.
@@ -117,6 +128,8 @@ def verify(
         seed=seed,
         dims=dims or {},
         verify_budget=verify_budget,
+        thorough=thorough,
+        strict=strict,
         runtime=runtime,
         rtol=rtol,
         atol=atol,
@@ -162,6 +175,9 @@ def _verify(
         runtime=request.runtime,
         rtol=request.rtol,
         atol=request.atol,
+        thorough=request.thorough,
+        strict=request.strict,
+        matching=lambda: matched_values(a, b),
         progress=progress,
     )
     try:
@@ -172,6 +188,8 @@ def _verify(
         raise
     except KvtoolError as error:  # a model that has no written form
         report = VerifyReport("unrunnable", seed=settings.seed, detail=error.message)
+    if request.strict and report.status == "equal":
+        report = replace(report, insufficient=missing(report.covered))
     return replace(report, a=request.a or origin(a).path, b=request.b or origin(b).path)
 
 

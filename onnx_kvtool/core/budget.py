@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.quantity import binary_bytes, bytes_of
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "check_verified"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +52,25 @@ class Budget:
 
     def __str__(self) -> str:
         return f"{binary_bytes(self.memory)} and {self.seconds:g} s"
+
+
+_NEED_VERIFICATION = ("verify_steps", "verify_budget", "thorough", "strict")
+
+
+def check_verified(verify: bool | None, asked: Mapping[str, Any]) -> None:
+    """Refuse arguments about a verification that is switched off.
+
+    Args:
+        verify: False where it is switched off.
+        asked: What was asked for, by name.
+
+    Raises:
+        UsageError: For the first of these that means nothing without verification.
+    """
+    for name in _NEED_VERIFICATION if verify is False else ():
+        if asked[name] is not None and asked[name] is not False:
+            flag = name.replace("_", "-")
+            raise UsageError(
+                f"`--{flag}` needs verification, which `--no-verify` switches off",
+                help="leave one of them out",
+            )

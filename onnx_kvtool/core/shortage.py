@@ -24,6 +24,7 @@ def as_shortage(error: Exception) -> KvtoolError | None:
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
         or any(text in str(error) for text in _PROTOBUF_SAYS)
+        or (isinstance(error, SystemError) and "without exception set" in str(error))
     ):
         return Shortage(
             "there is not enough memory",

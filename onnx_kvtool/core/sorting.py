@@ -41,8 +41,7 @@ def sort_nodes(model: ir.Model, became: str = "are sorted in the result") -> lis
         except ValueError:  # a cycle
             continue
         gone += concerned
-    for defect in gone:
-        settle(model, _UNSORTED, defect.location)
+    settle(model, _UNSORTED, (defect.location for defect in gone))
     if not gone:
         return []
     count = len({(d.location.graph, d.location.index) for d in gone})

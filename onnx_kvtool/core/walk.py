@@ -13,9 +13,12 @@ __all__ = [
     "function_path",
     "graph_path",
     "graphs",
+    "is_output_of",
     "nodes",
+    "remove_node",
     "step_path",
     "subgraphs",
+    "supersede",
     "tensors",
     "upwards",
     "values",
@@ -95,6 +98,55 @@ def nodes(model: ir.Model) -> Iterator[tuple[str, int, ir.Node]]:
     """
     for path, graph in _roots(model):
         yield from _nodes(path, graph)
+
+
+def is_output_of(value: ir.Value, graph: ir.Graph) -> bool:
+    """Return whether `value` is an output of `graph` itself, not of a body or a function."""
+    return value.is_graph_output() and value.graph is graph
+
+
+def supersede(old: ir.Value, new: ir.Value) -> None:
+    """Put `new` in the place of `old`, for every node that reads it and as an output of its graph.
+
+    As `replace_all_uses_with` of onnx_ir, which looks through all outputs of the graph for each
+    value; the places of outputs are remembered here.
+    """
+    while old.is_graph_output():
+        graph = old.graph
+        assert graph is not None
+        known: dict[ir.Value, list[int]] = graph.meta.get(_PLACES, {})
+        places = known.pop(old, [])
+        outputs = graph.outputs
+        if not places or any(i >= len(outputs) or outputs[i] is not old for i in places):
+            graph.meta[_PLACES] = known = {}
+            for place, value in enumerate(outputs):
+                known.setdefault(value, []).append(place)
+            places = known.pop(old)
+        for place in places:
+            graph.outputs[place] = new
+        known.setdefault(new, []).extend(places)
+    old.replace_all_uses_with(new)
+
+
+def remove_node(node: ir.Node) -> None:
+    """Take a node out of its graph and away from its inputs; nothing reads its outputs any more.
+
+    `Graph.remove` of onnx_ir 1.1 goes through all outputs of the graph for each node, so that a
+    model with many caches would take time by the square of their number.
+    """
+    graph = node.graph
+    assert graph is not None
+    for index in range(len(node.inputs)):
+        node.replace_input_with(index, None)
+    listed = getattr(graph, "_nodes", None)
+    if listed is None:
+        graph.remove(node)
+    else:
+        listed.remove(node)
+        node.graph = None
+
+
+_PLACES = "onnx_kvtool.output_places"
 
 
 def values(model: ir.Model) -> Iterator[ir.Value]:

@@ -9,6 +9,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.alike import and_others, form, groups_alike
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, named
+from onnx_kvtool.report.comparison import covered, not_covered, unproven
 from onnx_kvtool.rewrite.raise_report import RaiseReport
 from onnx_kvtool.rewrite.report import LowerReport, Verification
 
@@ -22,7 +23,7 @@ def blocks(report: LowerReport, *, dry_run: bool = False) -> Iterator[Block]:
         report: What to say.
         dry_run: Whether nothing was to be written, so that its absence is no news.
     """
-    failed = bool(report.refused) or report.verification.status == "different"
+    failed = bool(report.refused) or report.verification.fails
     yield _head(report, failed)
     for refusals in groups_alike(report.refused, lambda r: (r.code, r.help, r.lowest_opset)):
         yield from _refusals(refusals)
@@ -45,6 +46,8 @@ def ending(report: LowerReport | RaiseReport, *, verified: bool, dry_run: bool) 
     if verified and not verification.is_unproven:
         style = VERDICT_STYLES[verification.status]
         yield Line("verification", _verdict(verification), style)
+        if verification.covered is not None and verification.status == "equal":
+            yield from covered(verification.covered, "rewritten place")
     if report.output is not None:
         yield Line("written", "standard output" if report.output == "-" else report.output)
     elif dry_run:
@@ -52,6 +55,9 @@ def ending(report: LowerReport | RaiseReport, *, verified: bool, dry_run: bool) 
     if verified and verification.is_unproven:
         text = f"nothing was proven: {verification.detail}"
         yield Line("warning", text, VERDICT_STYLES["skipped"])
+    elif verified and verification.covered is not None and verification.status == "equal":
+        redraw = "`kvtool verify` of both models with `--cases 16`"
+        yield from not_covered(verification.covered, redraw)
 
 
 def _head(report: LowerReport, failed: bool) -> Line:
@@ -97,6 +103,7 @@ def _verdict(verification: Verification) -> str:
     )
     if verification.status == "equal":
         text += f"; {_agreement(len(verification.bit_equal), verification.max_abs_diff)}"
+    text += unproven(verification.covered)
     return f"{text}; {verification.detail}" if verification.detail else text
 
 

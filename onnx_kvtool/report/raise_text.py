@@ -26,7 +26,7 @@ def blocks(report: RaiseReport, *, failed: bool = False, dry_run: bool = False) 
             every candidate had to be raised.
         dry_run: Whether nothing was to be written, so that its absence is no news.
     """
-    failed = failed or bool(report.blocked) or report.verification.status == "different"
+    failed = failed or bool(report.blocked) or report.verification.fails
     yield _head(report, failed)
     for defect in report.blocked:
         yield Line(defect.code, f"{defect.location}: {defect.message}", "red")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from onnx_kvtool.core.covered import Covered
 from onnx_kvtool.core.diagnostic import Diagnostic, Severity
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.location import Location
@@ -86,6 +87,10 @@ class Verification(Record):
         bit_equal: Names of the outputs that were equal bit for bit in every run.
         detail: One sentence: the first mismatch, or why verification was skipped.
         shrunken: What copies have less of that were run in place of the models.
+        covered: What the comparison covered; None when nothing was run.
+        insufficient: Why the result is not written although no difference was found: with
+            `--strict` what was not covered, or that the source fails; None where nothing speaks
+            against it.
 
     Examples:
         >>> _, report = kv.lower("decoder.onnx", only=["TensorScatter"])
@@ -103,11 +108,18 @@ class Verification(Record):
     bit_equal: tuple[str, ...] = ()
     detail: str | None = None
     shrunken: tuple[Shrunken, ...] = ()
+    covered: Covered | None = None
+    insufficient: str | None = None
 
     @property
     def is_unproven(self) -> bool:
         """Whether the models were to be compared and could not be."""
         return self.status == "skipped" and self.detail != NOT_RUN
+
+    @property
+    def fails(self) -> bool:
+        """Whether the result must not be written."""
+        return self.status == "different" or self.insufficient is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +245,8 @@ class Refused(KvtoolError):
     def __init__(self, report: LowerReport | RaiseReport) -> None:
         if report.verification.status == "different":
             message = f"the result was not equal to the source: {report.verification.detail}"
+        elif report.verification.insufficient is not None:
+            message = f"the result was not proven: {report.verification.insufficient}"
         else:
             refusals = report.reasons
             message = f"{counted(len(refusals), 'refusal')}, the first: {refusals[0]}"

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.covered import missing
 from onnx_kvtool.core.errors import Unverified
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import binary_bytes
@@ -38,6 +39,9 @@ class Verifier:
         force: Whether not to do without a comparison, and to run models as they are that fit into
             the memory of the machine.
         budget: Memory and time that a comparison may take.
+        thorough: Whether the proof is tested at every rewritten place and in all cases.
+        strict: Whether a result is rejected where the proof did not cover something.
+        needs_source: Whether a result is rejected where the source fails on all drawn inputs.
     """
 
     def __init__(
@@ -50,6 +54,9 @@ class Verifier:
         force: bool = False,
         progress: Progress = silent,
         budget: Budget | None = None,
+        thorough: bool = False,
+        strict: bool = False,
+        needs_source: bool = False,
     ) -> None:
         budget = budget or Budget()
         self._settings = Settings(
@@ -59,8 +66,11 @@ class Verifier:
             is_a_right=True,
             budget=budget,
             progress=progress,
+            thorough=thorough,
+            strict=strict,
         )
         self._force = force
+        self._needs_source = needs_source
         if force and (available := available_memory()) is not None:
             whole = Budget(max(available // 2, budget.memory), max(budget.seconds, 600.0))
             self._settings = replace(self._settings, budget=whole)
@@ -74,6 +84,7 @@ class Verifier:
         positions: Collection[str] = (),
         rotated: Collection[RotatedCache] = (),
         unpadded: Collection[str] = (),
+        is_in_range: bool = False,
         widened: ir.DataType | None = None,
     ) -> Verification:
         """Run the source and `result` on the same inputs and compare every output.
@@ -84,6 +95,7 @@ class Verifier:
             positions: Inputs that are taken to be positions which count up by one.
             rotated: Caches whose rows the source keeps in order, and the result rotated.
             unpadded: Inputs that are taken to be 1 throughout.
+            is_in_range: Whether no start is taken to lie below 0.
             widened: Element type that the result has where the source has bfloat16.
 
         Returns:
@@ -98,6 +110,7 @@ class Verifier:
             positions=frozenset(positions),
             rotated=tuple(rotated),
             unpadded=frozenset(unpadded),
+            is_in_range=is_in_range,
             widened=widened,
         )
         judged = Candidate.of(result, _RESULT, settings)
@@ -107,7 +120,17 @@ class Verifier:
                 f"the result cannot be verified: {report.detail}",
                 help="leave `--verify` out to write it unverified",
             )
-        return _verification(report)
+        found = _verification(report)
+        if self._settings.strict and found.status != "different":
+            nothing = found.detail if found.status == "skipped" else missing(found.covered)
+            return replace(found, insufficient=nothing)
+        if self._rejects(report):
+            help = "`--dim` gives sizes at which it runs, `--no-verify` writes the result unproven"
+            return replace(found, detail=f"{found.detail}; {help}", insufficient=report.detail)
+        return found
+
+    def _rejects(self, report: VerifyReport) -> bool:
+        return self._needs_source and report.status == "unrunnable" and report.a_fails
 
 
 def _verification(report: VerifyReport) -> Verification:
@@ -131,6 +154,7 @@ def _verification(report: VerifyReport) -> Verification:
         bit_equal=tuple(output.name for output in report.outputs if output.bit_equal),
         detail="; ".join(details) or None,
         shrunken=report.shrunken,
+        covered=report.covered,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.errors import KvtoolError, Shortage
 
 __all__ = [
     "CannotDraw",
     "KernelError",
     "ModelRejected",
     "NoTwin",
+    "OutOfMemory",
     "RunFailed",
     "RuntimeUnavailable",
     "TooLarge",
@@ -28,6 +29,10 @@ class ModelRejected(RuntimeUnavailable):
 
 class RunFailed(KvtoolError):
     """A model that was loaded failed while it ran, as for an index that is out of range."""
+
+
+class OutOfMemory(Shortage):
+    """A run, or loading a model, got no memory: says nothing against the model."""
 
 
 class KernelError(KvtoolError):

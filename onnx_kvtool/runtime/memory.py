@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from onnx_kvtool.runtime import windows
 
-__all__ = ["available_memory", "give_back", "peak_memory", "used_memory"]
+__all__ = ["available_memory", "give_back", "peak_memory", "private_memory", "used_memory"]
 
 
 def give_back() -> None:
@@ -54,6 +54,16 @@ def used_memory() -> int | None:
 def peak_memory() -> int | None:
     """Return the most bytes that this process ever had; None where the system does not say."""
     return _own("VmHWM:") or windows.peak_memory()
+
+
+def private_memory(process: int) -> int | None:
+    """Return the bytes that a process has beside mapped files; None where Linux does not say."""
+    try:
+        with open(f"/proc/{process}/statm", encoding="ascii") as file:
+            resident, shared = file.read().split()[1:3]
+    except (OSError, ValueError):  # not Linux, or the process has ended
+        return None
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _own(field: str) -> int | None:

@@ -19,11 +19,24 @@ from onnx_kvtool.core.messages.bodies import every_node
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.guard.known_wrong import known_wrong
 from onnx_kvtool.guard.left_out_inputs import with_all_inputs
-from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.errors import (
+    ModelRejected,
+    OutOfMemory,
+    RunFailed,
+    RuntimeUnavailable,
+)
 from onnx_kvtool.runtime.extended import EXTENDED, pack, unpack
 from onnx_kvtool.runtime.sessions import Array, Arrays
 
-__all__ = ["VERSION", "Session", "array_of", "load", "running"]
+__all__ = [
+    "VERSION",
+    "Session",
+    "array_of",
+    "load",
+    "lowered_accuracy",
+    "may_round",
+    "running",
+]
 
 VERSION: str = ort.__version__
 """Version of the installed onnxruntime."""
@@ -49,6 +62,10 @@ DequantizeLinear of int8 at opset 21 or later."""
 _SPINNING = "session.intra_op.allow_spinning"
 """Whether threads that wait for work keep their processor busy. Two models that are run in turns,
 a few times each, wait for each other: that cost as much time again, more on a busy machine."""
+
+_NO_PREPACKING = "session.disable_prepacking"
+"""Whether kernels keep no rearranged copies of matrices, which take longer to make than a few runs
+gain by them."""
 
 _FATAL = 4
 """Log severity. Below it stand a warning per TensorScatter and run, and errors we raise anyway."""
@@ -77,6 +94,7 @@ def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.Infer
     Raises:
         ModelRejected: If the model breaks the specification.
         RuntimeUnavailable: If onnxruntime cannot load the model, or computes it wrongly.
+        OutOfMemory: If it gets no memory.
     """
     if (reason := known_wrong(VERSION, model)) is not None:
         raise RuntimeUnavailable(f"{_named()} computes this model wrongly: {reason}")
@@ -88,6 +106,7 @@ def load(model: bytes, directory: str, options: ort.SessionOptions) -> ort.Infer
             with_all_inputs(model), options, providers=["CPUExecutionProvider"]
         )
     except _ERRORS as error:
+        _check_memory(error)
         is_invalid = re.search(_INVALID, str(error)) is not None
         raise (ModelRejected if is_invalid else RuntimeUnavailable)(
             f"{_named()} cannot load the model: {_informative(error)}"
@@ -98,34 +117,65 @@ def _named() -> str:
     return f"onnxruntime {VERSION}"
 
 
+_NO_MEMORY = r"bad[_ ]alloc|[Ff]ailed to allocate memory"
+"""How onnxruntime says that it got no memory."""
+
+
+def _check_memory(error: Exception) -> None:
+    if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error)):
+        raise OutOfMemory(
+            f"{_named()}: there is not enough memory: {_informative(error)}",
+            help="give the process more, or take smaller sizes",
+        ) from error
+
+
 @contextlib.contextmanager
 def running() -> Iterator[ort.RunOptions]:
     """Yield the options of a run in the block.
 
     Raises:
         RunFailed: If it fails.
+        OutOfMemory: If it gets no memory.
     """
     options = ort.RunOptions()
     options.log_severity_level = _FATAL
     try:
         yield options
     except _ERRORS as error:
+        _check_memory(error)
         raise RunFailed(f"{_named()}: {_informative(error)}") from error
 
 
-def _accurate(model: bytes) -> bytes:
-    """Return a model whose products with weights of a few bits are computed in float32."""
+def _accurate(model: bytes) -> tuple[bytes, list[int]]:
+    """Return a model whose products with weights of a few bits are computed in float32.
+
+    Returns:
+        The model; and of each node that would round more, its `accuracy_level`.
+    """
     if b"accuracy_level" not in model:
-        return model
+        return model, []
     try:
         message = onnx.ModelProto.FromString(model)
     except DecodeError:
-        return model  # for onnxruntime to complain about
+        return model, []  # for onnxruntime to complain about
+    found = []
     for node in every_node(message):
         for attribute in node.attribute:
             if attribute.name == "accuracy_level" and attribute.i > _FLOAT32:
+                found.append(attribute.i)
                 attribute.i = _FLOAT32
-    return bytes(message.SerializeToString())
+    return bytes(message.SerializeToString()), found
+
+
+def lowered_accuracy(model: bytes) -> list[int]:
+    """Return the `accuracy_level` of each node for which `Session` sets 1 in its place."""
+    return _accurate(model)[1]
+
+
+def may_round(model: bytes) -> bool:
+    """Return whether onnxruntime may round more in a model than `Session` lets it."""
+    is_fused = b"block_size" in model and b"DequantizeLinear" in model
+    return is_fused or b"QMoE" in model or bool(lowered_accuracy(model))
 
 
 @contextlib.contextmanager
@@ -154,6 +204,7 @@ class Session:
         directory: Where locations of external data start; "" when there is none. Needs
             onnxruntime 1.21; from 1.24 on it refuses locations that leave the directory.
         optimize: Whether the graph may be optimised; results may then differ by rounding.
+        exact: Whether products with weights of a few bits are computed in float32.
 
     Raises:
         ModelRejected: If the model breaks the specification.
@@ -162,16 +213,20 @@ class Session:
             is known to compute it wrongly.
     """
 
-    def __init__(self, model: bytes, directory: str, *, optimize: bool = True) -> None:
+    def __init__(
+        self, model: bytes, directory: str, *, optimize: bool = True, exact: bool = True
+    ) -> None:
         options = ort.SessionOptions()
         options.enable_cpu_mem_arena = False  # it pays over many runs, and keeps what it once took
         if not optimize:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.add_session_config_entry(_BLOCKED_PRODUCTS, str(_FLOAT32))
+            options.add_session_config_entry(_NO_PREPACKING, "1")
         options.add_session_config_entry(_INT8_STAYS, "1")
         options.add_session_config_entry(_SPINNING, "0")
-        with _exact_experts(model):
-            self._session = load(_accurate(model), directory, options)
+        if exact:
+            options.add_session_config_entry(_BLOCKED_PRODUCTS, str(_FLOAT32))
+        with _exact_experts(model) if exact else contextlib.nullcontext():
+            self._session = load(_accurate(model)[0] if exact else model, directory, options)
         self._inputs = {value.name: value.type for value in self._session.get_inputs()}
         self._outputs = {value.name: value.type for value in self._session.get_outputs()}
         types = {*self._inputs.values(), *self._outputs.values()}

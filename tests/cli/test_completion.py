@@ -136,6 +136,7 @@ def test_every_option_that_takes_a_name_or_a_file_offers_something() -> None:
     # A size or a time is typed.
     budgets = {(name, "--verify-budget") for name in ("check", "lower", "raise", "verify")}
     budgets |= {("inspect", "--memory"), ("inspect", "--bandwidth")}
+    budgets |= {("eval", "--memory-limit"), ("eval", "--time-limit")}
     names = {("check", n) for n in ("--per-file-ignores", "--shard", "--dask")} | {
         ("eval", "--attr")
     }

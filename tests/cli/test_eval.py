@@ -39,6 +39,8 @@ DEFAULTS: dict[str, Any] = {
     "runtime": "reference",
     "compare": None,
     "save": None,
+    "time_limit": None,
+    "memory_limit": None,
 }
 
 
@@ -80,6 +82,11 @@ def requests(stand_in_models: None, monkeypatch: pytest.MonkeyPatch) -> list[Eva
             {"runtime": "onnxruntime", "compare": "reference"},
             id="runtimes",
         ),
+        pytest.param(
+            "in.onnx --time-limit 2.5 --memory-limit 2GiB",
+            {"time_limit": 2.5, "memory_limit": "2GiB"},
+            id="limits",
+        ),
         pytest.param("in.onnx --save x.npz", {"save": "x.npz"}, id="save"),
         pytest.param(
             "--op Add --opset 14 --attr a=1 --attr b=x=y --input A=1",
@@ -107,6 +114,16 @@ def test_options_become_a_request(kvtool, requests, arguments, changed) -> None:
             "in.onnx --input x",
             "`--input` is `x`, expected `NAME=SPEC`",
             id="an input without a SPEC",
+        ),
+        pytest.param(
+            "in.onnx --time-limit 0",
+            "`--time-limit` is 0, expected a number of seconds above 0",
+            id="no time",
+        ),
+        pytest.param(
+            "in.onnx --memory-limit lots",
+            "`--memory-limit` is `lots`, expected a size such as `2GiB`",
+            id="memory without a number",
         ),
         pytest.param(
             "in.onnx --input =1",

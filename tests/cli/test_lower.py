@@ -33,6 +33,8 @@ DEFAULTS = {
     "verify": None,
     "verify_steps": None,
     "verify_budget": None,
+    "thorough": False,
+    "strict": False,
     "dims": {},
     "static": False,
 }
@@ -66,6 +68,8 @@ DEFAULTS = {
         pytest.param("in.onnx --bounds unchecked", {"bounds": "unchecked"}, id="bounds"),
         pytest.param("in.onnx --verify", {"verify": True}, id="verify"),
         pytest.param("in.onnx --no-verify", {"verify": False}, id="no verify"),
+        pytest.param("in.onnx --thorough", {"thorough": True}, id="thorough"),
+        pytest.param("in.onnx --strict", {"strict": True}, id="strict"),
         pytest.param("in.onnx --verify-steps 3", {"verify_steps": 3}, id="verify steps"),
         pytest.param(
             "in.onnx --verify-budget 1GiB,30s", {"verify_budget": "1GiB,30s"}, id="verify budget"

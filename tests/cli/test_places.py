@@ -6,6 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
 from onnx_kvtool.core.errors import UnwritableOutput
@@ -155,3 +158,53 @@ def test_a_pipe_is_a_place(tmp_path: Path) -> None:
     check_writable(tmp_path / "pipe")
     with pytest.raises(UnwritableOutput, match="null character"):
         check_writable("a\0b")
+
+
+def external(path: Path, location: str) -> None:
+    """Write a model whose weight lies in a file, and that file."""
+    weight = onnx.TensorProto(name="w", data_type=1, dims=[3])
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value=location)
+    graph = onnx.parser.parse_graph("g (float[3] x) => (float[3] y) { y = Add (x, w) }")
+    graph.initializer.append(weight)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]), path)
+    (path.parent / location).parent.mkdir(exist_ok=True)
+    (path.parent / location).write_bytes(np.arange(3, dtype=np.float32).tobytes())
+
+
+@each(
+    "command",
+    [
+        ("check", "ext.onnx", "--isolated", "-o", "ext.onnx.data"),
+        ("check", ".", "--isolated", "--format", "sarif", "-o", "ext.onnx.data"),
+        ("check", "exported.onnx", "--isolated", "--write-baseline", "ext.onnx.data"),
+        ("check", "ext.onnx", "--isolated", "--fix", "-o", "ext.onnx.data"),
+        ("lower", "decoder.opset24.onnx", "--no-verify", "-o", "ext.onnx.data"),
+        ("raise", "exported.onnx", "--no-verify", "-o", "ext.onnx.data"),
+        ("infer", "exported.onnx", "-o", "ext.onnx.data"),
+        ("inspect", "exported.onnx", "--format", "html", "-o", "ext.onnx.data"),
+        ("diff", "exported.onnx", "decoder.opset24.onnx", "--format", "html", "-o", "deep/w.bin"),
+        ("print", "exported.onnx", "-o", "ext.onnx.data"),
+        ("eval", "exported.onnx", "--random", "--save", "deep/w.bin"),
+    ],
+)
+def test_no_output_is_the_data_of_a_model(
+    kvtool, directory: Path, command: tuple[str, ...]
+) -> None:
+    external(directory / "ext.onnx", "ext.onnx.data")
+    external(directory / "other.onnx", "deep/w.bin")
+    before = {path: (directory / path).read_bytes() for path in ("ext.onnx.data", "deep/w.bin")}
+    result = kvtool(*command)
+    assert result.exit_code == 2, result.stderr
+    assert "belongs to the model" in result.stderr
+    assert before == {path: (directory / path).read_bytes() for path in before}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no /dev/null")
+def test_no_data_goes_beside_a_device(kvtool, directory: Path) -> None:
+    external(directory / "ext.onnx", "ext.onnx.data")
+    assert (
+        kvtool("lower", "ext.onnx", "--opset", "17", "--no-verify", "-o", "/dev/null").exit_code
+        == 0
+    )
+    assert not os.path.exists("/dev/ext.onnx.data")

@@ -221,6 +221,12 @@ import pytest
             id="standard input cannot be replaced",
         ),
         pytest.param(
+            "lower in.onnx --no-verify --strict",
+            "`--strict` needs verification, which `--no-verify` switches off",
+            "leave one of them out",
+            id="strict without verification",
+        ),
+        pytest.param(
             "lower in.onnx --no-verify --verify-steps 3",
             "`--verify-steps` needs verification, which `--no-verify` switches off",
             "leave one of them out",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 from onnx import numpy_helper
 
 from onnx_kvtool.commands.verify import VerifyRequest
+from onnx_kvtool.core.covered import Covered, NamedTolerance, Unnoticed
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.runtime.comparison.compare import Mismatch
 from onnx_kvtool.runtime.verification.report import (
@@ -64,6 +65,20 @@ DIFFERENT = VerifyReport(
     ),
     detail="output `logits` at [0, 1] is nan",
 )
+GAPS = Covered(
+    37,
+    30,
+    (
+        Unnoticed(Location("g", "relu", 2, "Relu", "hidden"), "no output depends on it"),
+        Unnoticed(Location("g", "n", 3, "Add", "y"), "no output depends on it"),
+    ),
+    lengths=3,
+    rows=64,
+    not_finite=("logits",),
+    unproven=("noise",),
+    tolerance={"logits": NamedTolerance(1e-4, 1e-5, "float32")},
+)
+STRICT = replace(EQUAL, covered=GAPS, insufficient="no run gave a finite value of `logits`")
 UNRUNNABLE = VerifyReport("unrunnable", "a.onnx", "b.onnx", detail="no kernel")
 
 
@@ -75,6 +90,7 @@ UNRUNNABLE = VerifyReport("unrunnable", "a.onnx", "b.onnx", detail="no kernel")
         pytest.param("--steps 0", {"steps": 0}, id="no steps"),
         pytest.param("--seed 7", {"seed": 7}, id="seed"),
         pytest.param("--dim batch=2 --dim s=5", {"dims": {"batch": 2, "s": 5}}, id="dims"),
+        pytest.param("--thorough --strict", {"thorough": True, "strict": True}, id="the proof"),
         pytest.param("--runtime reference", {"runtime": "reference"}, id="runtime"),
         pytest.param("--rtol 1e-3 --atol 0", {"rtol": 1e-3, "atol": 0.0}, id="tolerances"),
     ],
@@ -86,7 +102,9 @@ def test_options_become_one_request(kvtool, verify_stand_in, arguments: str, cha
 
 
 @pytest.mark.parametrize(
-    ("report", "code"), [(EQUAL, 0), (DIFFERENT, 1), (UNRUNNABLE, 3)], ids=lambda x: str(x)[:30]
+    ("report", "code"),
+    [(EQUAL, 0), (DIFFERENT, 1), (STRICT, 1), (UNRUNNABLE, 3)],
+    ids=lambda x: str(x)[:30],
 )
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_status_is_the_exit_code(kvtool, verify_stand_in, report, code, form) -> None:
@@ -117,6 +135,34 @@ def test_the_status_is_the_exit_code(kvtool, verify_stand_in, report, code, form
             "  in B: g, node `#5` (Add), value `z`\n",
             "",
             id="different",
+        ),
+        pytest.param(
+            replace(EQUAL, outputs=(), notes=(), covered=Covered(37, 37, lengths=64, rows=64)),
+            "equal: a.onnx and b.onnx in onnxruntime 1.31.1 (4 cases, 10 runs)\n"
+            "covered: 37 of 37 places; lengths to 64 of 64 rows; values finite\n",
+            "",
+            id="all of it is covered",
+        ),
+        pytest.param(
+            replace(STRICT, outputs=(OutputReport("noise"), OutputReport("logits", True, 0.0))),
+            "equal: a.onnx and b.onnx in onnxruntime 1.31.1 (4 cases, 10 runs); `noise` is random "
+            "and not proven\n"
+            "  output  bit for bit  largest difference  allowed                       "
+            "first mismatch\n"
+            "  noise   -            -                   -                             "
+            "random, not proven\n"
+            "  logits  yes          0                   1e-05 + 0.0001 |x| (float32)\n"
+            "covered: 30 of 37 places; lengths to 3 of 64 rows; `logits` never finite; "
+            "`noise` random\n",
+            "note: something to know\n"
+            "not covered: a mistake at g, node `relu` (Relu), value `hidden` would not be noticed: "
+            "no output depends on it, nor at 1 other place (`--cases 16` or another `--seed` draws "
+            "other inputs); no mistake was planted at 5 of 37 places (`--thorough` tests them "
+            "all); no run reached row 64, the longest had 3 in use (`--dim` and a larger "
+            "`--verify-budget` allow longer runs); no run gave a finite value of `logits` "
+            "(`--cases 16` or another `--seed` draws other inputs); random numbers go into `noise` "
+            "(nothing that kvtool draws shows it)\n",
+            id="what is not covered stands last",
         ),
         pytest.param(
             UNRUNNABLE,

@@ -14,12 +14,17 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.commands import check_file as check_file_module
 from onnx_kvtool.commands.check import CheckRequest, check, run
+from onnx_kvtool.core.covered import Covered
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import ModelRule
 from onnx_kvtool.lint.settings.files import take_shard
 from onnx_kvtool.lint.settings.selection import Selection
+from onnx_kvtool.rewrite import verify
+from onnx_kvtool.runtime.verification.report import VerifyReport
+from onnx_kvtool.runtime.verification.settings import Settings
+from onnx_kvtool.runtime.verification.sizes import Candidate
 from tests.grids import rest
 from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
 
@@ -262,6 +267,29 @@ class TestFixes:
         assert "not fixed: safe fixes changed the results" in file.notes[0]
         assert not file.written and not file.fixed and [f.name for f in file.findings] == ["wrong"]
         assert path.read_bytes() == before
+
+    @pytest.mark.parametrize("strict", [False, True])
+    def test_a_fix_that_the_proof_does_not_cover_is_written_unless_strict(
+        self, directory: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
+    ) -> None:
+        seen: list[Settings] = []
+
+        def stand_in(source: Candidate, result: Candidate, settings: Settings) -> VerifyReport:
+            seen.append(settings)
+            return VerifyReport("equal", covered=Covered(places=3, noticed=1))
+
+        save(UNUSED, directory / "unused.onnx")
+        monkeypatch.setattr(verify, "compare_candidates", stand_in)
+        report = run(request("unused.onnx", fix=True, strict=strict, thorough=True))
+        (file,) = report.files
+        assert [(one.thorough, one.strict) for one in seen] == [(True, strict)]
+        assert (file.written, report.exit_code) == (not strict, int(strict))
+        gap = "no mistake was planted at 2 of 3 places"
+        if strict:
+            assert file.reason == f"not fixed: not everything was covered, {gap}"
+            assert [finding.code for finding in file.findings] == ["MD410"]
+        else:
+            assert file.notes == (f"the comparison did not cover everything: {gap}",)
 
     def test_an_unsafe_fix_is_not_compared(
         self, directory: Path, monkeypatch: pytest.MonkeyPatch

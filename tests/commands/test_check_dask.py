@@ -130,3 +130,15 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
 
     stream(CheckRequest(paths=(".",), isolated=True, dask=cluster.scheduler_address), take)
     assert CheckReport(tuple(files)).to_json() == expected
+
+
+def test_a_refused_connection_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: object, **__: object) -> None:
+        raise AssertionError("Dask was asked, which takes half a minute")
+
+    monkeypatch.setattr("distributed.Client", asked)
+    with (
+        pytest.raises(UsageError, match="no scheduler of Dask answers"),
+        run_on_cluster(small, ["a"], "tcp://127.0.0.1:9", died),
+    ):
+        pass

@@ -16,6 +16,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.commands.evaluate import EvalRequest, run
 from onnx_kvtool.report.json import to_json
+from onnx_kvtool.runtime.confined import is_confining
 from onnx_kvtool.runtime.engine.evaluator import Run
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.evaluation import run as command
@@ -568,3 +569,100 @@ def test_null_leaves_an_input_of_an_operator_out() -> None:
     assert run(EvalRequest(op="Clip", inputs=inputs)).values["output"].tolist() == [1, 2, 2]
     with pytest.raises(kv.UsageError, match="Clip has no value for `input`"):
         run(EvalRequest(op="Clip", inputs=(("input", "null"), *inputs[1:])))
+
+
+_ENDLESS = """agraph (float[2] x) => (float[2] y) {
+    c = Constant <value = bool {1}> ()
+    y = Loop ("", c, x) <body = b (int64 i, bool d, float[2] a) => (bool e, float[2] f) {
+        e = Identity (d)
+        f = Add (a, a) }> }"""
+
+_BOMB = 'agraph (string[1] x) => (bool[1] y) { y = RegexFullMatch <pattern = "(a+)+b"> (x) }'
+
+_DOUBLING = (
+    "agraph (float[2] v0) => (float[M] v40) {"
+    + " ".join(f"v{n + 1} = Concat <axis = 0> (v{n}, v{n})" for n in range(40))
+    + "}"
+)
+
+_LIMITS: dict[str, Any] = {
+    "a Loop without end": (_ENDLESS, {"x": [1.0, 2.0]}, {"time_limit": 0.5}, "0.5 s"),
+    "the same in onnxruntime": (
+        _ENDLESS,
+        {"x": [1.0, 2.0]},
+        {"time_limit": 0.5, "runtime": "onnxruntime"},
+        "0.5 s",
+    ),
+    "a pattern that never ends": (_BOMB, {"x": ["a" * 64 + "c"]}, {"time_limit": 0.5}, "0.5 s"),
+    "Concats that double": (
+        _DOUBLING,
+        {"v0": [1.0, 2.0]},
+        {"memory_limit": "64MiB"},
+        "64 MiB of memory",
+    ),
+}
+
+
+@pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")
+@pytest.mark.parametrize("name", _LIMITS)
+def test_a_run_is_ended_at_its_limit(name) -> None:
+    text, inputs, limit, reached = _LIMITS[name]
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 20]> ' + text)
+    with pytest.raises(kv.KvtoolError) as raised:
+        kv.evaluate(model, inputs, **limit)
+    assert raised.value.message == f"the runs took more than {reached} and were ended"
+    keyword = 'memory_limit="128MiB"' if "memory" in reached else "time_limit=1"
+    assert raised.value.help == f"`{keyword}` allows twice as much"
+
+
+@pytest.mark.skipif(not is_confining(), reason="limits hold on Linux alone")
+def test_a_run_within_its_limits_gives_the_same() -> None:
+    text = (
+        "agraph (float[N] x) => (float[N] y, seq(float[N]) s)"
+        " { y = Neg (x) s = SequenceConstruct (y, x) }"
+    )
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 20]> ' + text)
+    inputs = {"x": np.array([2, 3, 5], np.float32)}
+    free = kv.evaluate(model, inputs)
+    limited = kv.evaluate(model, inputs, time_limit=60, memory_limit=1 << 30)
+    assert limited.keys() == free.keys()
+    assert np.array_equal(limited["y"], free["y"])
+    assert all(map(np.array_equal, limited["s"], free["s"]))
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ({"time_limit": 0}, "`time_limit` is 0, expected a number of seconds above 0"),
+        ({"time_limit": float("nan")}, "`time_limit` is nan, expected a number of seconds above"),
+        ({"memory_limit": "much"}, "`memory_limit` is `much`, expected a number of bytes above 0"),
+        ({"memory_limit": -1}, "`memory_limit` is `-1`, expected a number of bytes above 0"),
+    ],
+)
+def test_a_limit_that_is_none(limit, message) -> None:
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 20]> ' + _BOMB)
+    with pytest.raises(kv.UsageError) as raised:
+        kv.evaluate(model, {"x": ["a"]}, **limit)
+    assert message in raised.value.message
+
+
+_LISTING = {
+    "Reshape": "g (float[2, 3] x, int64[2] s) => (float[M, N] y) { y = Reshape (x, s) }",
+    "Expand": "g (float[2, 3] x, int64[2] s) => (float[M, N] y) { y = Expand (x, s) }",
+    "Tile": "g (float[2, 3] x, int64[2] s) => (float[M, N] y) { y = Tile (x, s) }",
+    "Slice": "g (float[2, 3] x, int64[2] s) => (float[M, N] y) { y = Slice (x, s, s) }",
+    "ReduceSum": "g (float[2, 3] x, int64[2] s) => (float[M, N] y) { y = ReduceSum (x, s) }",
+    "Gather": "g (float[2, 3] x, int64[2] s) => (float[M, N] y) { y = Gather (x, s) }",
+    "Unsqueeze": "g (float[2, 3] x, int64[2] s) => (float[M, N, O, P] y) { y = Unsqueeze (x, s) }",
+}
+
+
+@pytest.mark.parametrize("op", _LISTING)
+def test_both_types_that_numpy_has_for_int64_are_taken(op) -> None:
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["": 20]> ' + _LISTING[op])
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    sizes = np.array([1, 6] if op == "Reshape" else [1, 1] if op in ("Tile", "Gather") else [1, 0])
+    sizes = np.array([2, 3]) if op == "Expand" else sizes
+    kinds = [sizes.astype(np.dtype(code)) for code in "lq"]
+    one, other = (kv.evaluate(model, {"x": x, "s": kind})["y"] for kind in kinds)
+    assert np.array_equal(one, other)

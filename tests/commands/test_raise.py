@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.commands.raise_ import RaiseRequest, raise_, run
+from onnx_kvtool.commands.lower import LowerRequest
+from onnx_kvtool.commands.lower import run as lower_file
+from onnx_kvtool.commands.raise_ import RaiseRequest, failed, raise_, run
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.symbolic.dims import dims_of
@@ -65,6 +68,43 @@ def test_the_proven_update_is_raised_and_the_other_one_stays(path: str) -> None:
     written = onnx.load(report.output)
     assert [n.op_type for n in written.graph.node].count("TensorScatter") == 1
     onnx.checker.check_model(written, full_check=True)
+
+
+FAILING = _TEXT.replace("=> (", "=> (int64[3] far, ").replace(
+    "second = Transpose",
+    """table = Constant <value_ints = [1, 2, 3, 4, 5]> ()
+        beyond = Constant <value_ints = [7, 7, 7]> ()
+        far = Gather (table, beyond) second = Transpose""",
+)
+"""The model fails whatever it is fed, as it reads row 7 of a table of 5."""
+
+
+@pytest.mark.parametrize("verify", [None, False])
+def test_what_fails_on_every_input_is_written_without_a_proof_alone(tmp_path, verify) -> None:
+    onnx.save(_model(FAILING), tmp_path / "m.onnx")
+    request = RaiseRequest(str(tmp_path / "m.onnx"), verify=verify)
+    report = run(request)
+    assert len(report.raised) == 1
+    assert (report.output is not None) is (verify is False)
+    assert failed(report, request) is (verify is None)
+    if verify is None:
+        assert report.verification.status == "skipped"
+        *_, last = str(report).splitlines()
+        assert last.startswith("warning: nothing was proven: the source does not run on drawn inp")
+        assert "`--dim`" in last and "`--no-verify`" in last
+        with pytest.raises(Refused, match="not proven: the source does not run"):
+            raise_(_model(FAILING))
+
+
+def test_strict_rejects_what_cannot_be_run(tmp_path: Path) -> None:
+    onnx.save(_model(FAILING), tmp_path / "m.onnx")
+    request = LowerRequest(str(tmp_path / "m.onnx"), opset=16)
+    assert lower_file(request).output is not None
+    report = lower_file(replace(request, strict=True, output=str(tmp_path / "strict.onnx")))
+    assert report.output is None and report.verification.fails
+    assert not (tmp_path / "strict.onnx").exists()
+    *_, last = str(report).splitlines()
+    assert last.startswith("warning: nothing was proven: the source does not run on drawn inputs")
 
 
 def test_the_report_says_what_was_assumed(path: str) -> None:

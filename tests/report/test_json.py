@@ -102,6 +102,8 @@ def test_lower_has_the_keys_of_the_contract() -> None:
             "bit_equal": ["present"],
             "detail": None,
             "shrunken": [{"what": "widths", "from": 4096, "to": 48}],
+            "covered": None,
+            "insufficient": None,
         },
     }
     assert list(answer)[:3] == list(HEADER)

@@ -404,6 +404,25 @@ LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1]>'
             id="in a function",
         ),
         pytest.param("1.24.4", STRINGS, False, id="strings before there was a TensorScatter"),
+        *(
+            pytest.param(
+                "1.32.0",
+                f"g (float[B, 2, {query}, 4] q, float[B, 2, {key}, 4] k, float[B, 2, P, 4] p) => "
+                "(float[B, 2, Q, 4] y, float[B, 2, R, 4] nk, float[B, 2, R, 4] nv) "
+                f"{{ y, nk, nv = Attention <is_causal = {causal}> (q, k, k, , p, p) }}",
+                is_wrong,
+                id=f"{query} queries and {key} keys behind a past, is_causal {causal}",
+            )
+            for query, key, causal, is_wrong in (
+                ("1", "4", 1, True),
+                ("1", "T", 1, True),
+                ("S", "T", 1, True),
+                ("1", "4", 0, False),
+                ("1", "1", 1, False),
+                ("3", "5", 1, False),
+                ("S", "S", 1, False),
+            )
+        ),
         pytest.param("1.25.0", STRINGS, True, id="strings that 1.25 dies of"),
         pytest.param("1.28.0", STRINGS, True, id="strings that 1.28 dies of"),
         pytest.param("1.29.0", STRINGS, False, id="strings that 1.29 refuses by itself"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +14,7 @@ from onnx_kvtool.core.record import Form, Key, Record
 from onnx_kvtool.runtime.sessions import Array
 
 __all__ = [
+    "EXACT",
     "Mask",
     "Mismatch",
     "OutputDifference",
@@ -21,6 +22,7 @@ __all__ = [
     "bits_differ",
     "compare",
     "compare_form",
+    "distances",
     "largest",
     "tolerance_of",
 ]
@@ -30,10 +32,17 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far two results of the same computation may lie apart: `atol + rtol * |expected|`."""
+    """How far two results of the same computation may lie apart: `atol + rtol * |expected|`.
+
+    Attributes:
+        rtol: The relative part.
+        atol: The absolute part.
+        because: What asks for it, in words: a type, a value, an operator, a measurement.
+    """
 
     rtol: float
     atol: float
+    because: str = field(default="", compare=False)
 
 
 EXACT = Tolerance(0.0, 0.0)
@@ -214,6 +223,15 @@ def largest(values: Array, left_out: bool | Mask = False) -> float:
 
 _AT_A_TIME = 1 << 18
 """Elements that are made wider at a time."""
+
+
+def distances(one: Array, other: Array) -> tuple[float, float]:
+    """Return the largest distance of two arrays of numbers, and the root of its mean square.
+
+    Elements that are not finite in both are left out; shapes and dtypes must agree.
+    """
+    apart, _ = _distances(one, other, EXACT)
+    return float(apart.max(initial=0.0)), math.sqrt(float(np.mean(apart**2))) if apart.size else 0.0
 
 
 def bits_differ(expected: Array, actual: Array) -> Mask:

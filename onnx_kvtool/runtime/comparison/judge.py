@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from onnx_kvtool.runtime.comparison.compare import (
     Mask,
     Mismatch,
     OutputDifference,
+    Tolerance,
     compare,
-    compare_form,
 )
+from onnx_kvtool.runtime.comparison.distribution import RandomOutputs
 from onnx_kvtool.runtime.comparison.kept import kept_rows
-from onnx_kvtool.runtime.comparison.measure import Measure
+from onnx_kvtool.runtime.comparison.measure import Measure, Scales
 from onnx_kvtool.runtime.comparison.noise import Noise
 from onnx_kvtool.runtime.comparison.rounding import TwinRun, Twins
 from onnx_kvtool.runtime.errors import RunFailed
@@ -60,6 +63,38 @@ class Difference:
 
 
 @dataclass(slots=True)
+class Seen:
+    """What the values of one output showed over all runs.
+
+    Attributes:
+        is_finite: Whether a number was finite.
+        is_varied: Whether two finite numbers differed.
+        first: The first finite number.
+    """
+
+    is_finite: bool = False
+    is_varied: bool = False
+    first: object = None
+
+    def add(self, value: Array) -> None:
+        """Add the values of a run."""
+        if self.is_finite and self.is_varied:
+            return
+        if value.dtype.kind not in "biufcV":
+            self.is_finite = self.is_varied = True  # strings are compared as they are
+            return
+        flat = value.reshape(-1)
+        if value.dtype.kind in "fcV":
+            wide = flat if value.dtype.kind in "fc" else flat.astype(np.float32)
+            flat = wide[np.isfinite(wide)]
+        if not flat.size:
+            return
+        if not self.is_finite:
+            self.is_finite, self.first = True, flat[0]
+        self.is_varied = bool((flat != self.first).any())
+
+
+@dataclass(slots=True)
 class Account:
     """What came of running two models.
 
@@ -74,8 +109,16 @@ class Account:
             there is none.
         left_out: Number of cases for which there was no time.
         dead: Rows of padding that were not compared, over all runs.
+        tolerances: The widest tolerance that an output was held to, by name.
         random: Outputs of which values differed that random numbers go into.
+        sampled: Random outputs that were compared over many runs.
         end: What came of a step past the end of fixed caches; None where there is no such step.
+        not_finite: Outputs of the leader that held no finite number in any run.
+        constant: Outputs of the leader whose elements were all one number in every run.
+        lengths: Most rows of a cache or table that were in use in a run.
+        rows: Rows of the largest fixed cache or table of positions; 0 if there is none.
+        seen: What the values of each output showed, by name.
+        scales: How large the values of each output were.
     """
 
     cases: int = 0
@@ -87,8 +130,49 @@ class Account:
     unsteady: str | None = None
     left_out: int = 0
     dead: int = 0
+    tolerances: dict[str, Tolerance] = field(default_factory=dict)
     random: set[str] = field(default_factory=set)
+    sampled: set[str] = field(default_factory=set)
     end: str | None = None
+    not_finite: set[str] = field(default_factory=set)
+    constant: set[str] = field(default_factory=set)
+    lengths: int = 0
+    rows: int = 0
+    seen: dict[str, Seen] = field(default_factory=dict)
+    scales: Scales = field(default_factory=Scales)
+
+    @property
+    def silent(self) -> set[str]:
+        """Outputs in which no run showed two different numbers, or one that is finite."""
+        return self.not_finite | self.constant
+
+    def learn_from(self, led: Arrays, varying: Container[str]) -> None:
+        """Note what outputs of the leader showed in a run.
+
+        Args:
+            led: The outputs.
+            varying: Names of outputs that depend on what inputs hold.
+        """
+        for name, value in led.items():
+            if name not in varying:
+                continue
+            seen = self.seen.setdefault(name, Seen())
+            seen.add(value)
+            for names, is_so in (
+                (self.not_finite, not seen.is_finite),
+                (self.constant, seen.is_finite and not seen.is_varied),
+            ):
+                (names.add if is_so else names.discard)(name)
+
+    def learns_from(self, led: Arrays) -> bool:
+        """Return whether an output that showed nothing so far shows something in a run."""
+        for name in self.silent:
+            known = self.seen[name]
+            seen = replace(known)
+            seen.add(led[name])
+            if (seen.is_finite, seen.is_varied) != (known.is_finite, known.is_varied):
+                return True
+        return False
 
 
 class Judge:
@@ -100,6 +184,8 @@ class Judge:
         noise: Measures the leader when outputs differ by more than usual.
         account: Where the findings go; a second judge may go on with that of a first.
         leader: The model that leads, to see whether it gives the same bits twice.
+        follower: The other model, to compare random outputs over many runs; None to compare their
+            types and shapes alone.
         names: What to call the leader and the other model.
         is_swapped: Whether B leads; expected values are those of A in any case.
         twins: The float32 twins of models of a 16-bit type; None for others.
@@ -113,6 +199,7 @@ class Judge:
         noise: Noise,
         account: Account,
         leader: Session,
+        follower: Session | None = None,
         *,
         names: tuple[str, str],
         is_swapped: bool = False,
@@ -128,6 +215,11 @@ class Judge:
         self._names = names
         self._is_swapped = is_swapped
         self._twins = twins
+        sessions = None if follower is None else (leader, follower)
+        if sessions is not None and is_swapped:
+            sessions = sessions[1], sessions[0]
+        self._random = RandomOutputs(measure, sessions)
+        self._scales = account.scales
         self._pasts = {pair.present: pair for pair in plan.pairs}
 
     def leave_out(self, cases: int) -> None:
@@ -166,10 +258,10 @@ class Judge:
         self.account.steps += 1
         self.account.dead += self._dead(inputs)
         run = None if self._twins is None else self._twins.run(inputs)
+        self._compare_random(inputs, led, found, where)
         for name, value in led.items():
             seen = self.account.outputs.setdefault(name, OutputAccount())
             if name in self._measure.random:
-                self._compare_random(name, inputs, (value, found[name]), seen, where)
                 continue
             if run is not None and not self._judge_twins(name, run, seen, where):
                 continue
@@ -184,14 +276,14 @@ class Judge:
                 largest = max(self.account.max_abs_diff, difference.max_abs_diff)
                 self.account.max_abs_diff = largest
 
-    def _compare_random(
-        self, name: str, inputs: Arrays, pair: tuple[Array, Array], seen: OutputAccount, where: str
-    ) -> None:
-        """Compare type and shape of an output that random numbers go into."""
-        difference = compare_form(name, *(reversed(pair) if self._is_swapped else pair))
-        if difference.within and not difference.bit_equal:
-            self.account.random.add(name)
-        self._note(seen, difference, inputs, where)
+    def _compare_random(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
+        """Compare outputs that random numbers go into."""
+        a, b = (found, led) if self._is_swapped else (led, found)
+        for name in self._measure.random.intersection(led):
+            seen = self.account.outputs.setdefault(name, OutputAccount())
+            self._note(seen, self._random.compare(name, inputs, a, b), inputs, where)
+        self.account.random |= self._random.varied
+        self.account.sampled |= self._random.sampled
 
     def _judge_twins(self, name: str, run: TwinRun, seen: OutputAccount, where: str) -> bool:
         """Compare an output of the twins; return whether there is a point in going on with it."""
@@ -250,35 +342,52 @@ class Judge:
         run: TwinRun | None,
     ) -> OutputDifference:
         led = b if self._is_swapped else a
+        if exact is True:
+            self._hold(name, Tolerance(0.0, 0.0, "data that is moved and never rounded"))
+            return compare(name, a, b, exact=True)
         if self._measure.exact and not self._measure.is_given and self._is_steady:
             found = compare(name, a, b, exact=True)
             if found.within or self._repeats(name, inputs, led, exact=True):
+                self._hold(name, Tolerance(0.0, 0.0, "A and B compute the same operators"))
                 return found
             self._is_steady = False
-        if self._twins is not None and run is not None and exact is not True:
+        if self._twins is not None and run is not None:
             narrow = self._twins.compare_narrow(name, inputs, a, b, exact, run)
             if narrow is not None:
+                self._hold(name, self._twins.tolerances.get(name))
                 return narrow
-        tolerance = self._measure.of(a)
+        usual = self._measure.of(a, name)
+        tolerance = usual
+        if not self._measure.is_given:
+            tolerance = self._scales.narrowed(name, a, usual)
+        self._hold(name, tolerance)
         found = compare(name, a, b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
-        if found.within or found.max_abs_diff is None or exact is True:
+        if found.within or found.max_abs_diff is None:
             return found
         # Noise is measured by running the model again, which is for nothing once the output is
         # known to differ.
         if self._measure.is_given or seen.is_different:
             return found
-        wider = self._noise.tolerance(name, inputs, led, tolerance)
-        if wider is None:
+        pair = a, b
+        measured = self._noise.compare(name, inputs, pair, tolerance, exact, led=led, most=usual)
+        if measured is None or not measured[0].within:
             return found
-        again = compare(name, a, b, exact=exact, rtol=wider.rtol, atol=wider.atol)
-        if not again.within:
-            return found
+        again, wider = measured
+        self._hold(name, wider)
         if again.max_abs_diff is not None:
             self.account.noise = (
                 f"output `{name}` differs by up to {again.max_abs_diff:.2g}, as "
                 f"{self._names[0]} does by rounding alone when it is evaluated in another way"
             )
         return replace(again, max_abs_diff=found.max_abs_diff)
+
+    def _hold(self, name: str, tolerance: Tolerance | None) -> None:
+        """Note the tolerance of an output, unless one that is wider was needed before."""
+        if tolerance is None:
+            return
+        before = self.account.tolerances.setdefault(name, tolerance)
+        if (before.atol, before.rtol) < (tolerance.atol, tolerance.rtol):
+            self.account.tolerances[name] = tolerance
 
     def _repeats(self, name: str, inputs: Arrays, led: Array, *, exact: bool = False) -> bool:
         """Return whether the leader gives an output again when it is run again.
@@ -287,7 +396,7 @@ class Judge:
         bits, and random operators have no fixed result at all.
         """
         again = self._leader.run(inputs)[name]
-        tolerance = self._measure.of(led)
+        tolerance = self._measure.of(led, name)
         exact = exact or name in self._measure.moved
         found = compare(name, led, again, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
         return found.within

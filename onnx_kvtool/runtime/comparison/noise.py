@@ -5,38 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-import onnx_ir as ir
+import numpy as np
 
-from onnx_kvtool.core.walk import graphs
-from onnx_kvtool.runtime.comparison.compare import Tolerance, compare, largest
+from onnx_kvtool.runtime.comparison.compare import (
+    Mask,
+    OutputDifference,
+    Tolerance,
+    compare,
+    distances,
+    largest,
+)
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import RUNTIMES, Array, RuntimeName, Session, open_session
 
-__all__ = ["Noise", "coarsest_type"]
+__all__ = ["Noise"]
 
 MARGIN = 4.0
 """Two right evaluations lie apart by a few times what two others happened to."""
 
+_BECAUSE = "how far the model lies from itself when it is evaluated in another way"
+
 _MOST = 100.0
 """Times the usual tolerance: beyond it a difference is a fault, however noisy the model is."""
-
-
-def coarsest_type(model: ir.Model) -> ir.DataType | None:
-    """Return the coarsest type among float32, float16 and bfloat16 in `model`; None without any.
-
-    A float32 output of a model that computes in float16 is as coarse as float16. Coarser types
-    are storage formats: kernels compute in wider ones.
-    """
-    coarsest = None
-    seen: set[ir.DataType | None] = set()
-    for _, graph in graphs(model):
-        seen.update(value.dtype for value in (*graph.inputs, *graph.initializers.values()))
-        seen.update(value.dtype for node in graph for value in node.outputs)
-    for dtype in (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16):
-        if dtype in seen:
-            coarsest = dtype
-    return coarsest
 
 
 class Noise:
@@ -66,33 +57,56 @@ class Noise:
         self._runtime = runtime
         self._sessions: list[Session] | None = None
 
-    def tolerance(
-        self, name: str, inputs: Mapping[str, Array], expected: Array, usual: Tolerance
-    ) -> Tolerance | None:
-        """Return the tolerance for the output `name` that the model's own noise asks for.
+    def compare(
+        self,
+        name: str,
+        inputs: Mapping[str, Array],
+        pair: tuple[Array, Array],
+        usual: Tolerance,
+        exact: bool | Mask = False,
+        *,
+        led: Array | None = None,
+        most: Tolerance | None = None,
+    ) -> tuple[OutputDifference, Tolerance] | None:
+        """Compare an output as closely as the model agrees with itself.
+
+        Neither the largest difference nor the root of the mean square may be more than a few times
+        what the model shows of itself: a few elements that rounding moves far do not excuse an
+        offset of all.
 
         Args:
             name: Name of the output.
             inputs: What the model was fed.
-            expected: What it returned for the output.
+            pair: What A and B gave.
             usual: The tolerance for models that are not noisy.
+            exact: Which elements have to agree in every bit.
+            led: What this model gave; None if it is A.
+            most: The tolerance that no noise may exceed by far; None for the usual one.
 
         Returns:
-            A wider tolerance; None when no noise was found.
+            How they compare, and the tolerance that was asked for; None if the model has no noise.
         """
-        measured = [
-            difference.max_abs_diff
-            for other in self.others(name, inputs)
-            if (difference := compare(name, expected, other)).max_abs_diff is not None
-        ]
-        noise = max(measured, default=0.0)
+        expected = pair[0] if led is None else led
+        others = [value for value in self.others(name, inputs) if value.shape == expected.shape]
+        others = [value for value in others if value.dtype == expected.dtype]
+        noise = max((distances(expected, value)[0] for value in others), default=0.0)
         if noise == 0.0:
             return None
         if expected.dtype.kind in "iu":
             # A value that was rounded to an integer may fall to either side.
-            return Tolerance(0.0, min(noise, 1.0))
-        most = _MOST * (usual.atol + usual.rtol * largest(expected))
-        return Tolerance(usual.rtol, usual.atol + min(MARGIN * noise, most))
+            wider = Tolerance(0.0, min(noise, 1.0), _BECAUSE)
+        else:
+            limit = most or usual
+            farthest = _MOST * (limit.atol + limit.rtol * largest(expected))
+            wider = Tolerance(usual.rtol, usual.atol + min(MARGIN * noise, farthest), _BECAUSE)
+        found = compare(name, *pair, exact=exact, rtol=wider.rtol, atol=wider.atol)
+        if found.within and expected.dtype.kind not in "biu":
+            _, spread = distances(*pair)
+            mean = max(distances(expected, value)[1] for value in others)
+            size = distances(np.zeros_like(expected), expected)[1]
+            if spread > usual.atol + usual.rtol * size + MARGIN * mean:
+                return None
+        return found, wider
 
     def others(self, name: str, inputs: Mapping[str, Array]) -> Iterator[Array]:
         """Yield what the model gives for the output `name` when it is evaluated in other ways."""

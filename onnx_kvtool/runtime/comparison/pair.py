@@ -35,21 +35,24 @@ class Pair:
     exact: bool | Mask
     twin: Array
 
-    def rounded(
-        self, evaluations: list[Array], usual: Tolerance, overflowed: Mask
-    ) -> OutputDifference:
-        """Judge numbers by how far A lies from its twin."""
-        a, b, exact = self.a, self.b, self.exact
+    def allowed(self, evaluations: list[Array], usual: Tolerance) -> Tolerance:
+        """Return the tolerance that follows from how far A lies from its twin."""
+        a = self.a
         rounding = max(distance(value, self.twin) or 0.0 for value in evaluations)
+        because = f"{usual.because}, which moves A by up to {rounding:.2g}"
         if a.dtype.kind in "iu" or a.dtype.name in ("int4", "uint4"):
-            return compare(self.name, a, b, exact=exact, rtol=0.0, atol=MARGIN * rounding)
+            return Tolerance(0.0, MARGIN * rounding, because)
         # Rows that were in the cache before say nothing of the size of those that were computed.
-        scale = largest(self.twin, exact) or 1.0
+        scale = largest(self.twin, self.exact) or 1.0
         # To float8 values are rounded once more, to either side.
         rtol = tolerance_of(a.dtype).rtol if a.dtype.itemsize == 1 else 0.0
-        atol = max(MARGIN * rounding, usual.rtol * scale)
-        expected = np.where(overflowed, b, a) if overflowed.any() else a
-        return compare(self.name, expected, b, exact=exact, rtol=rtol, atol=atol)
+        return Tolerance(rtol, max(MARGIN * rounding, usual.rtol * scale), because)
+
+    def rounded(self, tolerance: Tolerance, overflowed: Mask) -> OutputDifference:
+        """Judge numbers, but for those of A that overflow."""
+        expected = np.where(overflowed, self.b, self.a) if overflowed.any() else self.a
+        rtol, atol = tolerance.rtol, tolerance.atol
+        return compare(self.name, expected, self.b, exact=self.exact, rtol=rtol, atol=atol)
 
     def decided(self, evaluations: list[Array]) -> OutputDifference:
         """Judge decisions by how many of them rounding turns, not by how far."""

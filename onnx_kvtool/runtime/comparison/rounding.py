@@ -15,15 +15,14 @@ from onnx_kvtool.runtime.comparison.compare import (
     OutputDifference,
     Tolerance,
     compare,
-    tolerance_of,
 )
-from onnx_kvtool.runtime.comparison.measure import Measure
+from onnx_kvtool.runtime.comparison.measure import Measure, Scales
 from onnx_kvtool.runtime.comparison.noise import MARGIN, Noise
 from onnx_kvtool.runtime.comparison.pair import Pair, distance
 from onnx_kvtool.runtime.errors import RunFailed
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
 
-__all__ = ["Shaken", "TwinAccount", "TwinRun", "TwinSessions", "Twins"]
+__all__ = ["Shaken", "TwinAccount", "TwinRun", "TwinSessions", "Twins", "widened_inputs"]
 
 _NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
@@ -94,6 +93,8 @@ class Twins:
         measure: How close outputs of the narrow models have to be without twins.
         noise: Measures A by itself.
         account: Where the findings go.
+        is_mixed: Whether the models compute in different types, so that A does not show how far
+            B may lie from its twin.
     """
 
     def __init__(
@@ -103,15 +104,20 @@ class Twins:
         measure: Measure,
         noise: Noise,
         account: TwinAccount,
+        *,
+        is_mixed: bool = False,
     ) -> None:
         self._open = sessions
         self._sessions: TwinSessions | None = None
         self._open_shaken = shaken
         self._shaken: list[Shaken] | None = None
         self._narrow = measure
-        self._wide = replace(measure, precision=tolerance_of(np.dtype(np.float32)))
+        self._wide = replace(measure, is_wide=True)
         self._noise = noise
         self.account = account
+        self.tolerances: dict[str, Tolerance] = {}
+        self._scales = Scales()
+        self._is_mixed = is_mixed
 
     @property
     def measure(self) -> Measure:
@@ -120,7 +126,7 @@ class Twins:
 
     def run(self, inputs: Mapping[str, Array]) -> TwinRun | None:
         """Return what the twins give on inputs of the models; None when no runtime runs them."""
-        wide = {name: _widened(value) for name, value in inputs.items()}
+        wide = widened_inputs(inputs)
         while self._sessions is not None or self._next():
             assert self._sessions is not None
             try:
@@ -141,7 +147,7 @@ class Twins:
         """Return whether the twin of A gives an output again when it is run again."""
         if self._sessions is None:
             return False
-        tolerance = self._wide.of(run.a[name])
+        tolerance = self._wide.of(run.a[name], name)
         again = self._sessions.a.run(run.inputs)[name]
         return compare(name, run.a[name], again, rtol=tolerance.rtol, atol=tolerance.atol).within
 
@@ -153,26 +159,25 @@ class Twins:
         narrow type, and that the other computes, differs by half a unit of the last place.
         """
         a, b = run.a[name], run.b[name]
-        usual = self._wide.of(a)
+        usual = self._scales.narrowed(name, a, self._wide.of(a, name))
         found = compare(name, a, b, rtol=usual.rtol, atol=usual.atol)
         if not found.within and found.max_abs_diff is not None:
             for explain in (self._own_noise, self._of_constants):
-                wider = explain(name, run, usual)
-                if wider is None:
-                    continue
-                again = compare(name, a, b, rtol=wider.rtol, atol=wider.atol)
-                if again.within:
+                again = explain(name, run, usual)
+                if again is not None and again.within:
                     found = replace(again, max_abs_diff=found.max_abs_diff)
                     break
         if found.max_abs_diff is not None:
             self.account.max_abs_diff = max(self.account.max_abs_diff, found.max_abs_diff)
         return found
 
-    def _own_noise(self, name: str, run: TwinRun, usual: Tolerance) -> Tolerance | None:
+    def _own_noise(self, name: str, run: TwinRun, usual: Tolerance) -> OutputDifference | None:
         assert self._sessions is not None
-        return self._sessions.noise.tolerance(name, run.inputs, run.a[name], usual)
+        pair = run.a[name], run.b[name]
+        found = self._sessions.noise.compare(name, run.inputs, pair, usual)
+        return None if found is None else found[0]
 
-    def _of_constants(self, name: str, run: TwinRun, usual: Tolerance) -> Tolerance | None:
+    def _of_constants(self, name: str, run: TwinRun, usual: Tolerance) -> OutputDifference | None:
         if self._shaken is None:
             self._shaken = list(self._open_shaken())
         moved = 0.0
@@ -183,8 +188,10 @@ class Twins:
         if not moved:
             return None
         if run.a[name].dtype.kind in "iu":
-            return Tolerance(0.0, min(moved, 1.0))
-        return Tolerance(usual.rtol, usual.atol + MARGIN * moved)
+            wider = Tolerance(0.0, min(moved, 1.0))
+        else:
+            wider = Tolerance(usual.rtol, usual.atol + MARGIN * moved)
+        return compare(name, run.a[name], run.b[name], rtol=wider.rtol, atol=wider.atol)
 
     def compare_narrow(
         self, name: str, inputs: Arrays, a: Array, b: Array, exact: bool | Mask, run: TwinRun
@@ -207,13 +214,19 @@ class Twins:
             run: What the twins gave.
 
         Returns:
-            None if A and its twin give different shapes, so that nothing can be measured.
+            None if A and its twin give different shapes, so that nothing can be measured, and for
+            models of different types: the twins are compared, and the tolerance of the coarser
+            type holds for the models themselves.
         """
         twin = run.a[name]
         if (measured := distance(a, twin)) is None:
             return None
+        if self._is_mixed:
+            measured = max(measured, distance(b, run.b[name]) or 0.0)
         if a.dtype.kind in "fcV":
             self.account.rounding = max(self.account.rounding, measured)
+        if self._is_mixed:
+            return None
         pair = Pair(name, a, b, exact, twin)
         found = self._judged(pair, [a])
         if found.within or found.max_abs_diff is None:
@@ -227,11 +240,17 @@ class Twins:
             return pair.decided(evaluations)
         overflowed = ~_finite(pair.a) & _finite(pair.twin)
         self.account.overflows += int(np.count_nonzero(overflowed))
-        return pair.rounded(evaluations, self._narrow.of(pair.a), overflowed)
+        tolerance = pair.allowed(evaluations, self._narrow.of(pair.a, pair.name))
+        self.tolerances[pair.name] = tolerance
+        return pair.rounded(tolerance, overflowed)
 
 
-def _widened(value: Array) -> Array:
-    return value.astype(np.float32) if value.dtype in _NARROW else value
+def widened_inputs(inputs: Mapping[str, Array]) -> Arrays:
+    """Return what the twins are fed for inputs of the models."""
+    return {
+        name: value.astype(np.float32) if value.dtype in _NARROW else value
+        for name, value in inputs.items()
+    }
 
 
 def _finite(value: Array) -> Mask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,12 +11,12 @@ from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.runtime.comparison.judge import Judge
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
-from onnx_kvtool.runtime.inputs.cases import Case
+from onnx_kvtool.runtime.inputs.cases import Case, Range
 from onnx_kvtool.runtime.inputs.drawing import draw
-from onnx_kvtool.runtime.inputs.fitting import fitting
+from onnx_kvtool.runtime.inputs.fitting import fitting, reaching, roomier
 from onnx_kvtool.runtime.inputs.padding import tokens_of
 from onnx_kvtool.runtime.inputs.plan import InputPlan
-from onnx_kvtool.runtime.inputs.stepping import advance, rows_of
+from onnx_kvtool.runtime.inputs.stepping import advance, reached, rows_of
 from onnx_kvtool.runtime.inputs.symbols import attempts
 from onnx_kvtool.runtime.memory import give_back
 from onnx_kvtool.runtime.sessions import Array, Arrays, Session
@@ -70,15 +71,26 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
     failure: str | None = None
     ran = False
     known: dict[str, int] | None = None
+    sizes_run: dict[str, int] = {}
     begin = time.monotonic()
-    for number, wanted in enumerate(script.cases):
+    cases = list(script.cases)
+    for number in range(len(script.cases) + _MOST_MORE):
+        if number == len(cases):
+            break
+        wanted = cases[number]
         is_last = number == len(script.cases) - 1
         if ran and not is_last and time.monotonic() - begin > script.budget.seconds:
             judge.leave_out(1)  # the last one always runs: it goes to the end of the caches
             continue
-        script.progress("verifying, case", number + 1, len(script.cases))
+        script.progress("verifying, case", number + 1, len(cases))
         case = fitting(script.plan, wanted, script.dims, script.budget.memory)
-        start = _first_run(leader, script, case, script.seed + number, known)
+        start = None
+        for longer in reaching(script.plan, case, script.dims, script.budget):
+            if not isinstance(start := _likeliest_run(leader, script, longer, number), str):
+                case = longer
+                break
+        if start is None or isinstance(start, str):
+            start = _first_run(leader, script, case, script.seed + number, known)
         known = known or {}
         if isinstance(start, str):
             failure = failure or start
@@ -89,12 +101,22 @@ def run_side_by_side(leader: Session, other: Session, script: Script, judge: Jud
         judge.begin_case()
         name = case.name if script.plan.has_caches else _spoken(script.plan, number, inputs)
         first = [inputs, led]
+        is_bounded = math.isfinite(script.budget.seconds)  # not where cases were asked for
+        if is_bounded and wanted.values == "edges" and (times := script.plan.shortfall(inputs)) > 1:
+            cases.append(roomier(script.plan, wanted, times, script.budget))
+        sizes_run = sizes_run or dict(sizes)
         del start, inputs, led  # that nothing but the runs themselves holds them
         _run_case(leader, other, script, judge, replace(case, name=name), number, first)
         give_back()
+    if ran and time.monotonic() - begin <= script.budget.seconds:
+        _draw_again(leader, other, script, judge, sizes_run)
     if ran and script.limit is not None:
         _run_past_the_end(leader, other, script, judge, script.limit)
     return None if ran else failure
+
+
+_MOST_MORE = 2
+"""Further cases around the points of a model whose inputs have few elements."""
 
 
 def _run_case(
@@ -131,6 +153,8 @@ def _run_case(
             return
         give_back()
         judge.compare(inputs, led, found, where)
+        judge.account.learn_from(led, script.plan.points.varying)
+        _note_reached(script, judge, inputs)
         del found  # before the leader makes as much again
         give_back()
         if step == len(chunks):
@@ -165,6 +189,36 @@ def _outgrows(script: Script, inputs: Arrays) -> bool:
         for name, array in inputs.items()
         for dim, size in zip(script.shapes.get(name, ()), array.shape, strict=False)
     )
+
+
+def _note_reached(script: Script, judge: Judge, inputs: Arrays) -> None:
+    try:
+        used, rows = reached(script.plan, inputs)
+    except CannotDraw:
+        return
+    account = judge.account
+    account.lengths = max(account.lengths, used)
+    account.rows = max(account.rows, script.limit or rows)
+
+
+_AGAIN: tuple[Range, ...] = ("positive", "small", "wide", "large")
+"""Values that are drawn where outputs were not finite or constant in all runs."""
+
+
+def _draw_again(
+    leader: Session, other: Session, script: Script, judge: Judge, sizes: Mapping[str, int]
+) -> None:
+    """Run more cases if outputs say nothing yet, and other values let the leader say something."""
+    for number, values in enumerate(_AGAIN, len(script.cases)):
+        if not judge.account.silent or not script.plan.is_drawn_freely:
+            return
+        case = replace(script.cases[0], name=f"a case of {values} values", values=values)
+        run = _try(leader, script, case, script.seed + number, sizes)
+        if isinstance(run, str) or not judge.account.learns_from(run[1]):
+            continue
+        judge.begin_case()
+        _run_case(leader, other, script, judge, replace(case, chunks=()), number, [*run])
+        give_back()
 
 
 def _run_past_the_end(
@@ -238,6 +292,8 @@ def _first_run(
     with_empty: list[tuple[Arrays, Arrays, Mapping[str, int]]] = []
     for attempt, sizes in attempts(script.plan, case, script.dims, known):
         run = _try(leader, script, attempt, seed, sizes)
+        if isinstance(run, str) and attempt != _plain(attempt):
+            run = _try(leader, script, _plain(attempt), seed, sizes)
         if isinstance(run, str):
             failures.append(run)
         elif not extents or not script.is_empty(run[0]):
@@ -248,6 +304,20 @@ def _first_run(
             break
     # The likeliest reading has the most telling message.
     return with_empty[-1] if with_empty else failures[0]
+
+
+def _plain(case: Case) -> Case:
+    """Return a case with safe values."""
+    return replace(case, values="moderate", overrides=False, reaches=False)
+
+
+def _likeliest_run(
+    leader: Session, script: Script, case: Case, number: int
+) -> tuple[Arrays, Arrays, Mapping[str, int]] | str:
+    """Return what `_first_run` returns, of the likeliest reading alone."""
+    attempt, sizes = next(iter(attempts(script.plan, case, script.dims)))
+    run = _try(leader, script, attempt, script.seed + number, sizes)
+    return run if isinstance(run, str) else (*run, sizes)
 
 
 def _try(

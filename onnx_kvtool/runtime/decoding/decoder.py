@@ -141,7 +141,14 @@ class Decoder:
         if self._feeder is None:
             raise _no_prompt()
         self._caches.check_room(self.length, tokens.shape[1])
-        arrays = self._feeder.feeds(tokens, self.length)
+        try:
+            arrays = self._feeder.feeds(tokens, self.length)
+        except MemoryError as error:
+            raise UsageError(
+                f"the inputs of {tokens.shape[1]} tokens behind {self.length} others do not fit"
+                " into the memory",
+                help="take a shorter prompt or fewer steps",
+            ) from error
         made = self._session.run(arrays, self._caches.pasts, self._caches.targets)
         self._caches.take(made)
         self.length += tokens.shape[1]

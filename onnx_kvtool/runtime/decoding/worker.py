@@ -59,6 +59,14 @@ class Round:
     peak_bytes: int | None
 
 
+_CHILD = f"""
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent ends this process
+from {__name__} import main
+main()
+"""
+
+
 class Worker:
     """The process of one decoder.
 
@@ -90,7 +98,7 @@ class Worker:
         path = os.pathsep.join(part for part in sys.path if part)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import main; main()"],
+                [sys.executable, "-c", _CHILD],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": path},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +71,11 @@ class _BoundBody:
         return outputs
 
 
+@functools.cache
+def _wants_context(function: Callable[..., object]) -> bool:
+    return "context" in inspect.signature(function).parameters
+
+
 def call_kernel(
     kernel: Kernel,
     attributes: Mapping[str, Value],
@@ -93,7 +98,7 @@ def call_kernel(
         location: The node, for warnings.
     """
     function = functools.partial(kernel.function, **attributes)
-    wants_context = "context" in inspect.signature(kernel.function).parameters
+    wants_context = _wants_context(kernel.function)
 
     def run(call: Call) -> Sequence[Value]:
         check(call.inputs)

@@ -12,7 +12,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.engine.buffers import Buffers
-from onnx_kvtool.runtime.errors import KernelError, RunFailed
+from onnx_kvtool.runtime.errors import KernelError, OutOfMemory, RunFailed
 from onnx_kvtool.runtime.kernels.kernel import Value
 
 __all__ = ["ABSENT", "Action", "Call", "Program", "State", "Step", "Trace"]
@@ -167,7 +167,7 @@ class Program:
         except KernelError as error:
             raise RunFailed(_described(step, inputs, error), help=error.help) from error
         except MemoryError as error:
-            raise RunFailed(f"{step.location}: there is not enough memory: {error}") from error
+            raise OutOfMemory(f"{step.location}: there is not enough memory: {error}") from error
         if state.observe is not None:
             seconds = time.perf_counter() - begin
             named = tuple(zip(step.names[1], outputs, strict=False))

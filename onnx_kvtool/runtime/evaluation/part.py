@@ -39,7 +39,8 @@ def part_of(model: ir.Model, given: Mapping[str, Value], wanted: Sequence[str]) 
     Raises:
         KvtoolError: If the model cannot be copied.
     """
-    fed = [name for name in given if not _is_plain_input(main_values(model.graph)[name])]
+    known = main_values(model.graph)
+    fed = [name for name in given if not _is_plain_input(known[name])]
     if not fed and list(wanted) == [value.name for value in model.graph.outputs]:
         return model
     part = clone(model)

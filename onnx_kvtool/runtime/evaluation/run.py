@@ -171,7 +171,9 @@ def _versus(
     if settings.compare is None:
         return None
     subject = capture(part, "the model")
-    measure = Measure(subject.moved, subject.precision, random=subject.random)
+    measure = Measure(
+        subject.arithmetic.moved, (subject.arithmetic,), drawn=(subject.random, subject.random)
+    )
     return Versus(open_runner(settings.compare, part, given), wanted, measure)
 
 

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnx import numpy_helper
 
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.files.patient import is_pipe, patient
 from onnx_kvtool.core.files.source import read_bytes
 from onnx_kvtool.core.messages.protobuf import DecodeError
 from onnx_kvtool.core.quantity import enumerated
@@ -173,7 +174,7 @@ def _split(text: str) -> tuple[ir.DataType | None, str]:
 
 def _from_npy(path: str) -> Array:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=patient) as file:
             return _held(np.lib.format.read_array(file, allow_pickle=False), path)
     except _UNREADABLE as error:
         raise _unreadable(path, error) from error
@@ -181,6 +182,8 @@ def _from_npy(path: str) -> Array:
 
 def _from_npz(path: str, key: str) -> Array:
     try:
+        if is_pipe(path):
+            raise OSError("an archive cannot be read from a pipe")
         with np.load(path, allow_pickle=False) as arrays:
             if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise UnreadableModel(f"`{path}` is no archive of arrays")

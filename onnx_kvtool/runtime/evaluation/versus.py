@@ -60,7 +60,7 @@ class Versus:
                     f"output `{before.name}` is a {type(value).__name__}, and only tensors can be "
                     f"compared"
                 )
-        tolerance = self.measure.of(expected)
+        tolerance = self.measure.of(expected, before.name)
         found = (
             compare_form(before.name, expected, actual)
             if before.name in self.measure.random

@@ -30,6 +30,7 @@ class Counters:
         tokens: Gives the tokens of each sequence after the run, for those that ask.
         before: Tokens before it, where they are the same for all sequences; None where they are not
             known to be.
+        ahead: How far positions that only index tables are ahead of the starts.
     """
 
     plan: InputPlan
@@ -38,6 +39,7 @@ class Counters:
     wrapped: Integers
     tokens: Callable[[], Integers]
     before: int | None
+    ahead: int = 0
 
     def value(self, spec: InputSpec) -> Integers | None:
         """Return what an input says of them; None for one that says something else."""
@@ -75,7 +77,8 @@ class Counters:
         """Return positions that count up from the starts: (..., B, L), (L,), (B,) or a scalar."""
         if not self.layout.is_sequence(spec):
             return _per_sequence(self.starts, shape)
-        positions = self.starts[:, None] + np.arange(shape[-1], dtype=np.int64)
+        ahead = self.ahead if spec.uses.only_rows else 0
+        positions = self.starts[:, None] + ahead + np.arange(shape[-1], dtype=np.int64)
         if len(shape) == 1:
             return positions[:1].reshape(shape)
         return np.broadcast_to(positions[: shape[-2]], shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import onnx_ir as ir
 
 from onnx_kvtool.runtime.inputs.cases import Case
 from onnx_kvtool.runtime.inputs.counters import Counters, Integers
@@ -12,7 +13,7 @@ from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, padded
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import fixed_capacities, sizes_for, tokens_before
-from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
+from onnx_kvtool.runtime.inputs.values import any_bits, directed, token_ids, varied
 from onnx_kvtool.runtime.sessions import Array, Arrays
 
 __all__ = ["draw"]
@@ -52,6 +53,8 @@ def draw(
     layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length, memory)
     drawer = _Drawer(plan, case, layout, np.random.default_rng(seed), dims or {})
     drawn = {spec.name: drawer.value(spec) for spec in plan.inputs}
+    if case.overrides:
+        drawn |= plan.defaults
     return drawn if case.padding == "usual" else {**drawn, **counted_positions(plan, drawn)}
 
 
@@ -71,11 +74,18 @@ class _Drawer:
         self._case = case
         self._layout = layout
         self._rng = rng
+        self._alike: dict[tuple[tuple[int, ...], ir.DataType], Array] = {}
         self._before = self._tokens_before()
         self._covers = None if case.padding == "usual" else covering_mask(plan)
         self._starts = self._drawn_starts()
         self._counters = Counters(
-            plan, layout, self._starts, self._wrapped(), self._tokens, self._before
+            plan,
+            layout,
+            self._starts,
+            self._wrapped(),
+            self._tokens,
+            self._before,
+            self._ahead(),
         )
 
     def value(self, spec: InputSpec) -> Array:
@@ -87,17 +97,41 @@ class _Drawer:
             case "past_cache" | "update":
                 return any_bits(self._rng, spec.dtype, shape)
             case "token_ids":
-                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
+                return self._ids(spec, shape)
             case "attention_mask":
                 values = self._covering(shape) if spec is self._covers else self._mask(shape)
             case "free" if spec.uses.rows is not None and spec.dtype.is_integer():
-                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
+                return self._ids(spec, shape)
             case _:
                 counted = self._counters.value(spec)
                 if counted is None:
-                    return moderate(self._rng, spec.dtype, shape)
-                values = counted
+                    return self._free(spec, shape)
+                is_far = self._case.start == "far" and spec.is_circular
+                values = counted + (1 << 32) if is_far else counted
         return values.astype(spec.dtype.numpy())
+
+    def _free(self, spec: InputSpec, shape: tuple[int, ...]) -> Array:
+        """Return values that no role limits; around edges, some are equal to those of an input."""
+        case, plan = self._case, self._plan
+        # Large queries would see one row of a cache alone.
+        values = "moderate" if plan.has_caches and case.values == "wide" else case.values
+        drawn = varied(self._rng, spec.dtype, shape, values, plan.points, spec.name)
+        other = self._alike.setdefault((shape, spec.dtype), drawn)
+        if case.values == "edges" and other is not drawn and spec.name not in plan.points.sizing:
+            drawn.reshape(-1)[::4] = other.reshape(-1)[::4]
+        return drawn
+
+    def _ids(self, spec: InputSpec, shape: tuple[int, ...]) -> Array:
+        """Return ids, among them rows that differ, and the last one in a case to the end."""
+        rows = directed(self._rng, spec.uses.tables, self._plan.directions)
+        if self._case.start == "end" and spec.uses.rows is not None:
+            rows = [spec.uses.rows - 1, *rows]
+        ids = token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
+        if self._case.values == "below" and spec.uses.rows is not None and int(spec.dtype.min) < 0:
+            flat = ids.reshape(-1)
+            flat[::2] = flat[::2] - min(spec.uses.rows, int(spec.dtype.max))
+            flat[:1] = -1
+        return ids
 
     def _tokens_before(self) -> int | None:
         """Return the tokens before the run, where they are the same for all sequences."""
@@ -136,7 +170,24 @@ class _Drawer:
             starts[:1] = self._crossing(first, max(known, default=None)) or last
             return starts
         later = min(first + 1, last)
-        return rng.integers(later, max(last - _STEPS, later), count, endpoint=True)
+        starts = rng.integers(later, max(last - _STEPS, later), count, endpoint=True)
+        if case.batch > 1:
+            starts[:1] = max(last - _STEPS, later)  # so that the last step is one token at the end
+        return starts
+
+    def _ahead(self) -> int:
+        """Return how far positions may run ahead of a growing cache, to the last row of a table.
+
+        What a model makes of them besides could contradict the cache.
+        """
+        rows = [
+            spec.uses.rows or 0
+            for spec in self._plan.with_role("position_ids")
+            if spec.uses.only_rows and not spec.uses.writes and self._layout.is_sequence(spec)
+        ]
+        if not rows or not self._case.reaches or not self._layout.past:
+            return 0
+        return max(min(rows) - int(self._starts.max()) - self._layout.length - _STEPS, 0)
 
     def _crossing(self, first: int, last: int | None) -> int | None:
         """Return a position whose rows cross the end of a circular cache that positions address.

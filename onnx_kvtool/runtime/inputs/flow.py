@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS, default_version
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 
-__all__ = ["Flow", "Place", "is_default", "small_integer"]
+__all__ = ["Flow", "Place", "is_default", "small_integer", "small_numbers"]
 
 _DEEPEST = 16
 """Nested calls that are followed; more is a cycle, or nothing that an exporter writes."""
+
+_MOST_ELEMENTS = 16
+"""Elements of a constant that is read; a longer one holds weights or a table."""
 
 _MOST = 10_000
 """Places that are visited for one value, so that a hostile graph cannot stall the search."""
@@ -192,3 +198,33 @@ def small_integer(value: ir.Value | None) -> int | None:
         return int(array(tensor).reshape(-1)[0])
     except KvtoolError:
         return None  # data that does not fit the shape: whoever runs the model meets the same
+
+
+def small_numbers(value: ir.Value) -> Iterator[float]:
+    """Yield the finite elements of a small constant that lies in the file itself."""
+    tensor = held(value)
+    if tensor is None:
+        producer = value.producer()
+        if producer is not None and producer.op_type == "Constant":
+            for name in ("value_int", "value_float", "value_ints", "value_floats"):
+                attribute = producer.attributes.get(name)
+                if attribute is not None and not attribute.is_ref():
+                    listed = attribute.value
+                    yield from listed if isinstance(listed, (list, tuple)) else (listed,)
+        return
+    if isinstance(tensor, ir.ExternalTensor) or tensor.dtype == ir.DataType.STRING:
+        return
+    if tensor.dtype == ir.DataType.BOOL or tensor.size > _MOST_ELEMENTS:
+        return
+    try:
+        elements = array(tensor).reshape(-1)
+    except KvtoolError:
+        return  # data that does not fit the shape: whoever runs the model meets the same
+    if elements.dtype.kind == "c":
+        return
+    is_integer = tensor.dtype.is_integer()
+    for element in elements if is_integer else elements.astype(np.float64):
+        if is_integer:
+            yield int(element)
+        elif math.isfinite(element):
+            yield float(element)

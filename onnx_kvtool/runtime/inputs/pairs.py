@@ -64,12 +64,12 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     scatters: dict[int, CachePair] = {}
     inner = {value.name: value for value in inputs}
     outputs = {output.name: output for output in model.graph.outputs if output.name}
+    free = set(outputs)
     for cache in _table(model):
         past, present = cache.past, cache.present
-        if past is None or present not in outputs or past not in inner:
+        if past is None or present not in free or past not in inner or past in found:
             continue
-        if past in found or any(pair.present == present for pair in found.values()):
-            continue
+        free.remove(present)
         # An operator that may share one buffer need not, where the two ends are declared apart.
         grows = cache.is_growing or _changing_axis(inner[past], outputs[present]) is not None
         kind: Literal["fixed", "growing"] = "growing" if grows else "fixed"
@@ -79,10 +79,10 @@ def find_caches(model: ir.Model, inputs: Sequence[ir.Value]) -> Caches:
     for value in inputs:
         if value.name in found:
             continue
-        free = outputs.keys() - {pair.present for pair in found.values()}
         present = _present_name(value.name or "", free)
         if present is not None and _are_alike(value, outputs[present]):
             axis = _changing_axis(value, outputs[present])
+            free.remove(present)
             found[value.name or ""] = CachePair(value.name or "", present, "named", axis)
     return Caches(tuple(found[v.name] for v in inputs if v.name in found), scatters)
 

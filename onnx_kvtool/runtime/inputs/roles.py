@@ -10,10 +10,11 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.runtime.inputs.flow import Flow, Place
+from onnx_kvtool.runtime.inputs.flow import Flow, Place, is_default
 from onnx_kvtool.runtime.inputs.pairs import CachePair, Caches
-from onnx_kvtool.runtime.inputs.wraps import wrapping_capacities
+from onnx_kvtool.runtime.inputs.wraps import is_narrowed, wrapping_capacities
 
 __all__ = ["Role", "Uses", "Write", "uses_of"]
 
@@ -74,6 +75,9 @@ class Uses:
             way; None when they index no table of known size.
         capacity: They count valid keys among so many; None when that is not known.
         update_axis: Sequence axis of the TensorScatter whose `update` they are; None when unknown.
+        tables: Names of the constant tables that they index.
+        only_rows: Whether they index tables and nothing else is made of them.
+        is_narrowed: Whether they are cast to int32 before they are taken modulo a size.
     """
 
     role: Role | None
@@ -81,6 +85,9 @@ class Uses:
     rows: int | None = None
     capacity: int | None = None
     update_axis: int | None = None
+    tables: tuple[str, ...] = ()
+    only_rows: bool = False
+    is_narrowed: bool = False
 
 
 _COUNTS: dict[int, Role] = {5: "seqlens_k", 6: "total_sequence_length"}
@@ -89,9 +96,10 @@ _COUNTS: dict[int, Role] = {5: "seqlens_k", 6: "total_sequence_length"}
 
 def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
     """Return where the values of the input at `start` go, given the caches of the model."""
+    places = list(flow.closure(start))
     found = [
         use
-        for place in flow.closure(start)
+        for place in places
         for node, index in place.value.uses()
         for use in _telling(flow, place, node, index, caches)
     ]
@@ -106,7 +114,20 @@ def uses_of(flow: Flow, start: Place, caches: Caches) -> Uses:
         rows=min((use.rows for use in found if use.rows is not None), default=None),
         capacity=min((use.capacity for use in found if use.capacity is not None), default=None),
         update_axis=next((u.update_axis for u in found if u.update_axis is not None), None),
+        tables=tuple(dict.fromkeys(name for use in found for name in use.tables)),
+        only_rows=all(
+            _takes_rows(node, index) for place in places for node, index in place.value.uses()
+        ),
+        is_narrowed=is_narrowed(start.value),
     )
+
+
+def _takes_rows(node: ir.Node, index: int) -> bool:
+    """Return whether a node takes rows of a table at an input, or hands the input on as it is."""
+    if node.op_type == "RotaryEmbedding" or (is_default(node) and node.op_type == "Gather"):
+        return index > 0
+    moves = traits(node).any(Trait.REARRANGES, Trait.REPEATS, Trait.PART, Trait.READS_SHAPE)
+    return is_default(node) and index == 0 and moves
 
 
 def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches) -> Iterator[Uses]:
@@ -127,7 +148,8 @@ def _telling(flow: Flow, place: Place, node: ir.Node, index: int, caches: Caches
             rows = None if axis is None else _rows(node, 0, axis, place.offset)
             if rows is not None and _is_table(node.inputs[0]):
                 role: Role = "position_ids" if _turns(flow, place, node) else "token_ids"
-                yield Uses(role, rows=rows)
+                table = node.inputs[0]
+                yield Uses(role, rows=rows, tables=(table.name or "",) if table else ())
             else:
                 yield Uses(None, rows=rows)
         case "GatherElements" | "ScatterElements", "indices":

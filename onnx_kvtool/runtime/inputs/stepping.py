@@ -14,11 +14,11 @@ from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.padding import counted_positions, covering_mask, lengthened
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import fixed_capacities, kinds_of, sizes_for
-from onnx_kvtool.runtime.inputs.values import any_bits, moderate, token_ids
+from onnx_kvtool.runtime.inputs.values import any_bits, directed, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
 from onnx_kvtool.symbolic.sizes import evaluate, names_in
 
-__all__ = ["advance", "rows_of"]
+__all__ = ["advance", "reached", "rows_of"]
 
 
 def advance(
@@ -61,7 +61,7 @@ def advance(
         return None  # the present would have more rows than the past
     if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
         return None
-    stepper = _Stepper(old, new, np.random.default_rng(seed), plan.unpadded, is_padded=is_padded)
+    stepper = _Stepper(old, new, np.random.default_rng(seed), plan, is_padded=is_padded)
     following = {
         spec.name: presents[spec.name]
         if spec.name in presents
@@ -96,6 +96,42 @@ def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
     for spec in plan.with_role("total_sequence_length"):
         return int(inputs[spec.name].reshape(-1)[0]) - layout.length, layout.length
     return layout.past, layout.length
+
+
+def reached(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
+    """Return the most rows of a cache or table that a run uses, and the rows of the largest one.
+
+    The latter is 0 where caches grow and no table limits them. Where caches are fixed, no run gets
+    further into a table than into the largest cache.
+    """
+    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    layout = _layout(plan, sizes, 1)
+    if layout is None:
+        return 0, 0
+    used = [layout.past + layout.length if plan.has_caches else 0]
+    rows, tables = [*fixed_capacities(plan)], list[int]()
+    fixed = [pair for pair in plan.pairs if pair.kind == "fixed"]
+    rows += [layout.shapes[pair.past][pair.axis] for pair in fixed if pair.axis is not None]
+    for spec in plan.inputs:
+        values = inputs[spec.name]
+        if not values.size:
+            continue
+        most = int(values.max()) if spec.role in _COUNTING else 0
+        if spec.role == "write_indices":
+            used.append(most + layout.length)
+        elif spec.role == "position_ids":
+            used.append(most + 1)
+            tables += [] if spec.uses.rows is None else [spec.uses.rows]
+        elif spec.role in ("nonpad_kv_seqlen", "total_sequence_length"):
+            used.append(most)
+    largest = max(rows or tables, default=0)
+    return min(max(used), largest) if largest else max(used), largest
+
+
+_COUNTING = frozenset(
+    {"write_indices", "position_ids", "nonpad_kv_seqlen", "total_sequence_length"}
+)
+"""Roles of inputs whose values count rows."""
 
 
 def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | None:
@@ -181,11 +217,12 @@ class _Stepper:
         old: Layout,
         new: Layout,
         rng: np.random.Generator,
-        unpadded: frozenset[str],
+        plan: InputPlan,
         *,
         is_padded: bool,
     ) -> None:
-        self._unpadded = unpadded
+        self._unpadded = plan.unpadded
+        self._directions = plan.directions
         self._is_padded = is_padded
         self._old = old
         self._new = new
@@ -198,7 +235,8 @@ class _Stepper:
             return np.ones(shape, old.dtype)
         match spec.role:
             case "token_ids":
-                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows)
+                rows = directed(self._rng, spec.uses.tables, self._directions)
+                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
             case "update" | "past_cache":
                 return any_bits(self._rng, spec.dtype, shape)
             case "write_indices":

@@ -11,7 +11,7 @@ from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Re
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.symbolic.sizes import names_in
 
-__all__ = ["CAPACITY", "attempts", "fixed_capacities", "kinds_of", "sizes_for", "tokens_before"]
+__all__ = ["attempts", "fixed_capacities", "kinds_of", "sizes_for", "tokens_before"]
 
 
 def attempts(
@@ -34,7 +34,7 @@ def attempts(
         that would draw the same.
     """
     seen: list[object] = []
-    for reading, found in _readings(plan, known):
+    for reading, found in _readings(plan, known, case.extra):
         changed = reading.apply(case)
         sizes = {**sizes_for(plan, changed, dims, reading), **found, **dims, **dict(case.sizes)}
         # All else that is drawn follows from these.
@@ -49,10 +49,13 @@ _MOST_SIZES = 100
 
 
 def _readings(
-    plan: InputPlan, known: Mapping[str, int] | None
+    plan: InputPlan, known: Mapping[str, int] | None, extra: int
 ) -> Iterator[tuple[Reading, Mapping[str, int]]]:
     """Yield readings, each with sizes that take the place of what it gives some names."""
     windows = plan.windows
+    if known and extra % windows.strides[-1]:  # not only multiples of the stride
+        larger = {name: size + extra for name, size in known.items()}
+        yield LIKELIEST, {**windows.channels, **larger}
     if known:
         for number, size in enumerate(known.values()):  # another size than in the other case
             yield (
@@ -88,9 +91,6 @@ def _open_names(plan: InputPlan) -> list[str]:
     return [name for name, kind in kinds.items() if kind != "batch" and name not in named]
 
 
-CAPACITY = 13
-"""Rows of a fixed cache whose size is free: more than any case writes, decode steps included."""
-
 _SIZES = (7, 11, 17, 19, 23, 29)
 """Sizes of dimensions that count something else, in order of appearance."""
 
@@ -113,7 +113,7 @@ def sizes_for(
         "batch": bound.get("batch", case.batch),
         "length": length,
         "past": bound.get("past", tokens_before(plan, case, dims, length)),
-        "capacity": bound.get("capacity", CAPACITY),
+        "capacity": bound.get("capacity", case.capacity),
     }
     values["total"] = values["past"] + length
     values["total"] = bound.get("total", values[reading.total])
@@ -124,7 +124,8 @@ def sizes_for(
         if kind != "size":
             sizes[name] = values[kind]
         else:
-            sizes[name] = next(others, _SIZES[-1]) if reading.size is None else reading.size
+            size = next(others, _SIZES[-1]) + (0 if plan.has_caches else case.extra)
+            sizes[name] = size if reading.size is None else reading.size
     return {**sizes, **dims}
 
 
@@ -138,8 +139,8 @@ def tokens_before(plan: InputPlan, case: Case, dims: Mapping[str, int], length: 
     if case.padding != "usual" or not (is_counted or plan.with_role("past_length")):
         return case.past
     names = [name for name, kind in kinds_of(plan).items() if kind == "capacity"]
-    named = [dims.get(name, CAPACITY) for name in names]
-    room = max(min([*fixed_capacities(plan), *named], default=CAPACITY) - length, 0)
+    named = [dims.get(name, case.capacity) for name in names]
+    room = max(min([*fixed_capacities(plan), *named], default=case.capacity) - length, 0)
     return room if case.start == "end" else min(case.past, room)
 
 

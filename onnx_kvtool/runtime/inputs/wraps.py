@@ -9,9 +9,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.schema import NEWEST, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import given_integer
 from onnx_kvtool.runtime.inputs.flow import is_default, small_integer
 
-__all__ = ["wrapping_capacities"]
+__all__ = ["is_narrowed", "wrapping_capacities"]
 
 _MOST = 2000
 """Values that are looked at."""
@@ -27,25 +28,38 @@ def wrapping_capacities(start: ir.Value) -> Iterator[int]:
     are written without it. Only numbers that stand in the file are found, and only in the graph of
     `start` itself.
     """
-    # Values with the modulus that was met on the way; None before one was.
-    seen: set[tuple[int, int | None]] = {(id(start), None)}
-    queue: deque[tuple[ir.Value, int | None]] = deque([(start, None)])
+    return (modulus for modulus, _ in _wraps(start))
+
+
+def is_narrowed(start: ir.Value) -> bool:
+    """Return whether indices made from `start` are cast to int32 before such a remainder."""
+    return start.dtype == ir.DataType.INT64 and any(narrow for _, narrow in _wraps(start))
+
+
+def _wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
+    """Yield each modulus, and whether the indices were cast to int32 before."""
+    # Values with the modulus that was met on the way, None before one was, and with the cast.
+    seen: set[tuple[int, int | None, bool]] = {(id(start), None, False)}
+    queue: deque[tuple[ir.Value, int | None, bool]] = deque([(start, None, False)])
     while queue and len(seen) < _MOST:
-        value, modulus = queue.popleft()
+        value, modulus, narrow = queue.popleft()
         for node, index in value.uses():
             if not is_default(node) or not node.outputs:
                 continue
             kinds = traits(node)
             if Trait.UPDATES in kinds and modulus is not None and _is_position(node, index):
-                yield modulus
-            following: tuple[ir.Value, int | None] | None = None
+                yield modulus, narrow
+            following: tuple[ir.Value, int | None, bool] | None = None
             if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
                 size = _number(node.inputs[1])
-                following = (node.outputs[0], size) if size is not None and size > 0 else None
+                is_known = size is not None and size > 0
+                following = (node.outputs[0], size, narrow) if is_known else None
             elif _carries(node, index):
-                following = node.outputs[0], modulus
-            if following is not None and (id(following[0]), following[1]) not in seen:
-                seen.add((id(following[0]), following[1]))
+                is_cast = modulus is None and node.op_type == "Cast"
+                is_int32 = is_cast and given_integer(node, "to") == ir.DataType.INT32
+                following = node.outputs[0], modulus, narrow or is_int32
+            if following is not None and (id(following[0]), *following[1:]) not in seen:
+                seen.add((id(following[0]), *following[1:]))
                 queue.append(following)
 
 

@@ -69,7 +69,7 @@ def read_integers(
     Raises:
         KernelError: If `value` is not of rank 1 (or 0, if it may), or not of one of `dtypes`.
     """
-    if value.dtype.type not in dtypes:
+    if not any(value.dtype == dtype for dtype in dtypes):  # int64 has two types in numpy
         expected = " or ".join(np.dtype(dtype).name for dtype in dtypes)
         raise KernelError(f"`{name}` is of dtype {value.dtype}, expected {expected}")
     if value.ndim != 1 and not (or_scalar and value.ndim == 0):

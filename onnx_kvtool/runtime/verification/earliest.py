@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-import onnx
-
-from onnx_kvtool.core.location import Location
-from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, open_session
 from onnx_kvtool.runtime.verification.likeness import Likeness
+from onnx_kvtool.runtime.verification.places import GraphView
+from onnx_kvtool.runtime.verification.planting import handing_out
 from onnx_kvtool.runtime.verification.report import EarliestDifference
 from onnx_kvtool.runtime.verification.subject import Subject
 
@@ -60,7 +57,7 @@ def earliest_difference(
             continue  # the same name for another thing
         if one in a.random or other in b.random:
             continue
-        tolerance = measure.of(value_a)
+        tolerance = measure.of(value_a, one, other)
         exact = measure.exact and not measure.is_given
         seen = compare(one, value_a, value_b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
         if not seen.within:
@@ -74,50 +71,21 @@ def earliest_difference(
     )
 
 
-@dataclass(slots=True)
-class _Graph:
-    """One model with its node outputs."""
-
-    subject: Subject
-    proto: onnx.ModelProto
-    producers: dict[str, tuple[int, onnx.NodeProto]]
-
-    @staticmethod
-    def of(subject: Subject) -> _Graph:
-        proto = onnx.ModelProto.FromString(subject.model)
-        producers = {
-            name: (index, node)
-            for index, node in enumerate(proto.graph.node)
-            for name in node.output
-            if name
-        }
-        return _Graph(subject, proto, producers)
-
-    def location(self, value: str) -> Location:
-        index, node = self.producers[value]
-        op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-        index -= self.subject.casts
-        return Location(graph_path(self.proto.graph.name), node.name or None, index, op, value)
-
-    def fetch(
-        self, names: Sequence[str], inputs: Mapping[str, Array], runtime: RuntimeName
-    ) -> Arrays:
-        """Run the model with `names` for its only outputs."""
-        del self.proto.graph.output[:]
-        # A value info without a type is filled in by either runtime.
-        self.proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
-        data = self.proto.SerializeToString()
-        session = open_session(runtime, data, self.subject.directory, optimize=False)
-        host = self.subject.host
-        return session.run(inputs if host is None else host.feeds(inputs))
+def _fetch(
+    view: GraphView, names: Sequence[str], inputs: Mapping[str, Array], runtime: RuntimeName
+) -> Arrays:
+    """Run a model with `names` for its only outputs."""
+    subject = view.subject
+    session = open_session(runtime, handing_out(view, names), subject.directory, optimize=False)
+    return session.run(inputs if subject.host is None else subject.host.feeds(inputs))
 
 
 class _Search:
     """Fetches values of both models, group by group."""
 
     def __init__(self, a: Subject, b: Subject, inputs: Arrays, runtime: RuntimeName) -> None:
-        self.a = _Graph.of(a)
-        self.b = _Graph.of(b)
+        self.a = GraphView.of(a)
+        self.b = GraphView.of(b)
         self.is_exhausted = False
         self._inputs = inputs
         self._runtime: RuntimeName = runtime
@@ -143,8 +111,8 @@ class _Search:
         names_a = list(dict.fromkeys(one for one, _ in pairs))
         names_b = list(dict.fromkeys(other for _, other in pairs))
         try:
-            values_a = self.a.fetch(names_a, self._inputs, self._runtime)
-            values_b = self.b.fetch(names_b, self._inputs, self._runtime)
+            values_a = _fetch(self.a, names_a, self._inputs, self._runtime)
+            values_b = _fetch(self.b, names_b, self._inputs, self._runtime)
         except (RunFailed, RuntimeUnavailable):
             if len(pairs) > 1:
                 half = len(pairs) // 2

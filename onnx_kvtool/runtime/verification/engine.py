@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.covered import Covered, NamedTolerance
 from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.runtime.comparison.compare import Tolerance
+from onnx_kvtool.runtime.comparison.distribution import RUNS
 from onnx_kvtool.runtime.comparison.emptiness import Emptiness
 from onnx_kvtool.runtime.comparison.judge import Account, Difference, Judge, OutputAccount
 from onnx_kvtool.runtime.comparison.measure import Measure
 from onnx_kvtool.runtime.comparison.noise import Noise
+from onnx_kvtool.runtime.comparison.rounding import widened_inputs
 from onnx_kvtool.runtime.comparison.side_by_side import Script, run_side_by_side
 from onnx_kvtool.runtime.inputs.cases import CASES, Case, cases_of
 from onnx_kvtool.runtime.inputs.interface import interface_difference
 from onnx_kvtool.runtime.inputs.plan import InputPlan
 from onnx_kvtool.runtime.inputs.roles import Write
-from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName
+from onnx_kvtool.runtime.memory import give_back
+from onnx_kvtool.runtime.sessions import RUNTIMES, Arrays, RuntimeName, Session
+from onnx_kvtool.runtime.verification.accuracy import rounding_note
+from onnx_kvtool.runtime.verification.disagreement import Disagreement, Verdict, Watch
 from onnx_kvtool.runtime.verification.earliest import earliest_difference
 from onnx_kvtool.runtime.verification.growing.grown import (
     Grown,
@@ -29,6 +37,9 @@ from onnx_kvtool.runtime.verification.growing.grown import (
 from onnx_kvtool.runtime.verification.likeness import Likeness, likeness
 from onnx_kvtool.runtime.verification.loading import reasons_of, refusal, rejected_of
 from onnx_kvtool.runtime.verification.narrow import NarrowPair
+from onnx_kvtool.runtime.verification.places import GraphView, places_between
+from onnx_kvtool.runtime.verification.probes import Probed, Probes
+from onnx_kvtool.runtime.verification.recorder import Recorder
 from onnx_kvtool.runtime.verification.report import (
     EarliestDifference,
     FirstMismatch,
@@ -37,7 +48,7 @@ from onnx_kvtool.runtime.verification.report import (
 )
 from onnx_kvtool.runtime.verification.settings import STEPS, Settings
 from onnx_kvtool.runtime.verification.subject import Subject
-from onnx_kvtool.runtime.verification.weights import weight_difference
+from onnx_kvtool.runtime.verification.weights import tensor_difference
 
 __all__ = ["compare_models"]
 
@@ -75,6 +86,8 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
     else:
         a, b = without_padding(a, b)
     reasons: list[str] = []
+    failed: VerifyReport | None = None
+    a_fails = False
     for runtime in RUNTIMES if settings.runtime == "auto" else (settings.runtime,):
         settings.progress("verifying, loading both models")
         refusals = [refusal(subject, runtime) for subject in (a, b)]
@@ -85,11 +98,21 @@ def compare_models(a: Subject, b: Subject, settings: Settings) -> VerifyReport:
         if found := reasons_of((a, b), refusals):
             reasons += found
             continue
-        report = _Comparison(a, b, settings, runtime, pair).report()
+        comparison = _Comparison(a, b, settings, runtime, pair)
+        report = comparison.report()
+        if comparison.does_a_fail:
+            # Perhaps a kernel is to blame, and another runtime has a better one.
+            failed = failed or report
+            reasons.append(report.detail or "")
+            continue
         if report.status != "unrunnable":
             return replace(report, notes=(*reasons, *report.notes))
         reasons.append(report.detail or "")
-    return _without_run(a, "unrunnable", "; ".join(dict.fromkeys(reasons)), settings)
+        a_fails |= report.a_fails
+    if failed is not None:
+        return failed
+    report = _without_run(a, "unrunnable", "; ".join(dict.fromkeys(reasons)), settings)
+    return replace(report, a_fails=a_fails)
 
 
 def _without_run(
@@ -110,6 +133,10 @@ def _too_large(a: Subject, b: Subject, least: int, settings: Settings) -> Verify
     return replace(_without_run(a, "unrunnable", reason, settings), needed=least)
 
 
+_LARGE = 8 << 20
+"""Bytes of two models up to which they stay loaded while copies of them are."""
+
+
 class _Comparison:
     """One comparison in one runtime that loads both models."""
 
@@ -124,17 +151,23 @@ class _Comparison:
         self._grown = pair
         self._a = a
         self._b = b
-        self._settings = settings
         self._runtime = runtime
         self._account = Account()
+        self._begin = time.monotonic()
+        self._recorder: Recorder | None = None
         self._likeness: Likeness | None = likeness(a, b) if settings.widened is None else None
+        self._disagreement = Disagreement(
+            a, b, self._likeness, with_attributes=not settings.is_a_right
+        )
+        self._settings = replace(settings, directions=self._disagreement.directions)
+        self._watched: tuple[Session, Script, Subject] | None = None
         self._measure = Measure(
-            moved=a.moved,
-            precision=_coarser(a.precision, b.precision),
-            exact=self._likeness is not None,
+            moved=a.arithmetic.moved,
+            paths=(a.arithmetic, b.arithmetic),
+            exact=self._likeness is not None and not self._disagreement.is_permuted,
             rtol=settings.rtol,
             atol=settings.atol,
-            random=a.random | b.random,
+            drawn=(a.random, b.random),
         )
         self._pair = (
             NarrowPair(a, b, settings, runtime)
@@ -151,16 +184,45 @@ class _Comparison:
             reason = leader.undrawable or "no inputs can be drawn"
             return _without_run(self._a, "unrunnable", reason, self._settings)
         failure = self._run(leader, follower, leader.plan, self._cases())
-        if failure is not None and follower.plan is not None and self._may_lead_in_turn:
-            # Perhaps it is the other that runs.
-            is_failed = self._run(follower, leader, follower.plan, self._cases()) is not None
-            failure = failure if is_failed else None
+        name, a_fails = leader.name, not b_leads
+        if failure is not None and follower.plan is not None and self._may_run_first(follower):
+            # Perhaps it is the other that runs; a B that then fails is different.
+            other = self._run(follower, leader, follower.plan, self._cases())
+            if other is None or self._settings.is_a_right:
+                name, failure = follower.name, other
+            a_fails = True
         if failure is not None:
-            reason = f"{leader.name} does not run on drawn inputs: {failure}"
-            return _without_run(self._a, "unrunnable", reason, self._settings)
+            reason = f"{name} does not run on drawn inputs: {failure}"
+            report = _without_run(self._a, "unrunnable", reason, self._settings)
+            return replace(report, a_fails=a_fails)
         if follower.plan is not None and self._may_ask_more(follower.plan, leader.plan):
             self._run(follower, leader, follower.plan, self._cases())
+        if (
+            leader is self._b
+            and self._a.host is self._b.host
+            and self._account.difference is None
+            and not self._settings.is_in_range
+            and (below := leader.plan.below_zero()) is not None
+        ):
+            # A scatter counts starts below zero from the end, which only A shows.
+            self._run(self._a, self._b, below, CASES[:1])
+        self._run_corners()
         return self._judged()
+
+    def _run_corners(self) -> None:
+        """Run what tells models apart that compute in different ways, if nothing else has.
+
+        Each model leads once: inputs on which it fails say nothing.
+        """
+        plans = self._a.plan, self._b.plan
+        if not self._may_lead_in_turn or plans[0] is None or plans[1] is None:
+            return
+        cases = plans[0].corners(plans[1])
+        for leader, follower, plan in zip(
+            (self._a, self._b), (self._b, self._a), plans, strict=True
+        ):
+            if cases and plan is not None and self._account.difference is None:
+                self._run(leader, follower, plan, cases)
 
     def _cases(self) -> tuple[Case, ...]:
         if self._grown is not None:
@@ -169,6 +231,10 @@ class _Comparison:
         if self._a.plan is None or not self._a.plan.is_counted:
             return cases
         return tuple(replace(case, padding="right") for case in cases)
+
+    def _may_run_first(self, follower: Subject) -> bool:
+        """Return whether the follower may lead where the leader runs no case; A always may."""
+        return self._may_lead_in_turn or (follower is self._a and self._a.host is self._b.host)
 
     @property
     def _may_lead_in_turn(self) -> bool:
@@ -179,7 +245,7 @@ class _Comparison:
         self, leader: Subject, follower: Subject, plan: InputPlan, cases: tuple[Case, ...]
     ) -> str | None:
         settings = self._settings
-        plan = plan.counting(settings.positions)
+        plan = plan.compared(follower.plan, settings.directions).counting(settings.positions)
         session = leader.session(self._runtime)
         judge = Judge(
             plan,
@@ -187,6 +253,7 @@ class _Comparison:
             Noise(leader.model, leader.directory, self._runtime, leader.hosted),
             self._account,
             session,
+            follower.session(self._runtime),
             names=(leader.name, follower.name),
             is_swapped=leader is self._b,
             twins=self._twins,
@@ -205,7 +272,29 @@ class _Comparison:
             None if self._grown is None else self._grown.limit,
             {} if self._grown is not None else _shapes(follower),
         )
-        return run_side_by_side(session, follower.session(self._runtime), script, judge)
+        following = Recorder(
+            follower.session(self._runtime),
+            settings.budget.memory,
+            self._measure,
+            lambda inputs: not self._dead(inputs),
+            is_every=settings.thorough,
+        )
+        if self._recorder is None or not self._recorder.runs:
+            self._recorder = following
+        failure = run_side_by_side(session, following, script, judge)
+        if failure is None and self._watched is None:
+            self._watched = session, script, leader
+        return failure
+
+    def _shown(self, changed: Subject) -> Watch:
+        """Run the model that leads beside itself with a part of the other."""
+        assert self._watched is not None
+        session, script, leader = self._watched
+        noise = Noise(leader.model, leader.directory, self._runtime, leader.hosted)
+        names = leader.name, leader.name
+        watch = Watch(script.plan, self._measure, noise, Account(), session, names=names)
+        run_side_by_side(session, changed.session(self._runtime), script, watch)
+        return watch
 
     def _budget(self) -> Budget:
         """Return what the runs may take: cases that were asked for are all run."""
@@ -232,7 +321,7 @@ class _Comparison:
         return dead_count(plan, inputs)
 
     def _judged(self) -> VerifyReport:
-        account = self._account
+        account, runtime = self._account, self._a.session(self._runtime).runtime
         notes = [account.noise] if account.noise else []
         if self._pair is not None:
             notes += self._pair.notes()
@@ -242,7 +331,7 @@ class _Comparison:
             notes.append(padding_note(self._a.plan, account))
         if account.random:
             names = ", ".join(f"`{name}`" for name in sorted(account.random))
-            notes.append(f"only types and shapes are compared of what is random: {names}")
+            notes.append(f"random, and compared by {_means(account)} alone: {names}")
         notes += [
             f"run without padding: `{name}` is taken to be 1 throughout"
             for name in sorted(self._settings.unpadded)
@@ -256,21 +345,38 @@ class _Comparison:
                 f"output `{account.unsteady}` changes when a model is run again on the same inputs"
             )
             return _without_run(self._a, "unrunnable", reason, self._settings)
-        weight = weight_difference(self._a, self._b, self._likeness)
+        weight = self._disagreement.weight
+        weight = weight or tensor_difference(self._a, self._b, self._likeness)
+        verdict = Verdict()
         if weight is not None and detail is None and self._is_strict:
             detail = f"{weight}; no output shows it in these runs"
-        elif weight is not None:
+        elif detail is None and self._watched is not None and not self._measure.is_given:
+            verdict = self._disagreement.judge(
+                self._shown,
+                leads_b=self._watched[-1] is self._b,
+                seconds=self._settings.budget.seconds,
+            )
+            detail = verdict.detail
+        if weight is not None and (detail is None or weight not in detail):
             notes.append(weight)
+        if account.difference and self._is_strict and not account.difference.is_failure:
+            notes.append("A and B are the same but for names and weights: every bit has to agree")
         earliest = None
+        probed = None if detail is not None else self._probed()
+        if probed is not None and probed.difference is not None:
+            earliest = probed.difference
+            detail = f"{earliest.reason} where it was rewritten; no output shows it in these runs"
         if account.difference is not None and not account.difference.is_failure:
             self._settings.progress("looking for the first value that differs")
             earliest, why = self._earliest(account.difference)
             notes += [why] if why else []
             if earliest is not None and self._dead(account.difference.inputs):
                 notes.append("the earliest value may differ in rows of padding alone")
+        if detail is None and (rounding := self._rounding()) is not None:
+            notes.append(rounding)
         return VerifyReport(
             status="equal" if detail is None else "different",
-            runtime=self._a.session(self._runtime).runtime,
+            runtime=runtime,
             cases=account.cases,
             steps=account.steps,
             seed=self._settings.seed,
@@ -283,6 +389,89 @@ class _Comparison:
             twins=None if self._pair is None else self._pair.report(),
             detail=detail,
             notes=tuple(notes),
+            covered=self._covered(
+                probed or Probed(), verdict, is_same=self._likeness is not None and weight is None
+            ),
+        )
+
+    def _probed(self) -> Probed | None:
+        """Compare the models where one was rewritten, and plant mistakes there.
+
+        Returns:
+            None for models that do the same operations, where nothing was rewritten.
+        """
+        if self._likeness is not None or self._recorder is None or not self._recorder.runs:
+            return None
+        settings, runs, runtime = self._settings, self._recorder.runs, self._runtime
+        subjects, last = (self._a, self._b), self._recorder.last
+        if self._pair is not None and self._pair.account.runs:
+            # The types of the models themselves round too much for a place to be compared.
+            subjects, runtime = self._pair.subjects, self._pair.runtime
+            runs = [widened_inputs(run) for run in runs]
+            last = None if last is None else widened_inputs(last)
+        a, b = (GraphView.of(subject) for subject in subjects)
+        places = places_between(a, b, settings)
+        if not places:
+            return None
+        settings.progress("verifying, where the model was rewritten")
+        if sum(len(subject.model) for subject in subjects) > _LARGE:
+            self._unload(*subjects)
+        is_binding = settings.is_a_right and self._a.host is self._b.host is None
+        probes = Probes(
+            a,
+            b,
+            places,
+            self._measure,
+            runtime,
+            is_binding=is_binding and not settings.unpadded,
+            lit=self._recorder.lit,
+            thorough=settings.thorough,
+        )
+        return probes.look(runs, last, time.monotonic() - self._begin)
+
+    def _unload(self, *twins: Subject) -> None:
+        """Let go of both models and their twins, so that copies take no memory beside them."""
+        self._watched = self._twins = None
+        for subject in (self._a, self._b, *twins):
+            subject.unload()
+        if self._recorder is not None:
+            self._recorder.let_go()
+        give_back()
+
+    def _rounding(self) -> str | None:
+        """Return what the comparison computes more closely than a caller of the models would."""
+        runs = [] if self._recorder is None else self._recorder.runs
+        if not runs:
+            return None
+        found = self._account.max_abs_diff
+        return rounding_note(self._a, self._b, runs[0], self._runtime, found)
+
+    def _covered(self, probed: Probed, verdict: Verdict, *, is_same: bool) -> Covered:
+        """Return what the comparison covered.
+
+        Args:
+            probed: What was seen within the models.
+            verdict: What was seen of what they say differently.
+            is_same: Whether they are one model but for names, of which no run has to show anything.
+        """
+        account = self._account
+        coarse = [] if self._pair is None else self._pair.unnoticed()
+        unnoticed = *verdict.unnoticed, *coarse
+        found = Covered(
+            places=probed.places + verdict.noticed + len(unnoticed),
+            noticed=probed.noticed + verdict.noticed,
+            unnoticed=(*unnoticed, *probed.unnoticed),
+            unproven=tuple(sorted(account.random)),
+            tolerance=_named(account.tolerances),
+        )
+        if is_same:
+            return found
+        return replace(
+            found,
+            lengths=account.lengths if account.rows else None,
+            rows=account.rows or None,
+            not_finite=tuple(sorted(account.not_finite)),
+            constant=tuple(sorted(account.constant)),
         )
 
     def _earliest(self, found: Difference) -> tuple[EarliestDifference | None, str | None]:
@@ -295,9 +484,19 @@ class _Comparison:
         return earliest_difference(*subjects, found.inputs, measure, runtime, self._likeness)
 
     @property
+    def does_a_fail(self) -> bool:
+        """Whether the models differ in that B runs where A fails."""
+        found = self._account.difference
+        return (
+            found is not None
+            and found.is_failure
+            and found.reason.startswith(f"{self._a.name} fails ")
+        )
+
+    @property
     def _is_strict(self) -> bool:
         """Whether a weight that differs is a difference of its own."""
-        return self._likeness is not None and not self._measure.is_given
+        return self._measure.exact and not self._measure.is_given
 
 
 def _output(name: str, seen: OutputAccount | None) -> OutputReport:
@@ -307,8 +506,14 @@ def _output(name: str, seen: OutputAccount | None) -> OutputReport:
     return OutputReport(name, seen.bit_equal, seen.max_abs_diff, mismatch)
 
 
-def _coarser(a: Tolerance, b: Tolerance) -> Tolerance:
-    return Tolerance(max(a.rtol, b.rtol), max(a.atol, b.atol))
+def _named(tolerances: Mapping[str, Tolerance]) -> dict[str, NamedTolerance]:
+    return {name: NamedTolerance(t.rtol, t.atol, t.because) for name, t in tolerances.items()}
+
+
+def _means(account: Account) -> str:
+    if account.random <= account.sampled:
+        return f"the means over {RUNS} runs"
+    return "type and shape"
 
 
 def _knows_more(one: Subject, other: Subject) -> bool:

@@ -7,9 +7,12 @@ from contextlib import suppress
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.covered import Unnoticed
+from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.runtime.comparison.measure import Measure
+from onnx_kvtool.runtime.comparison.movement import coarser
 from onnx_kvtool.runtime.comparison.noise import Noise
 from onnx_kvtool.runtime.comparison.rounding import Shaken, TwinAccount, Twins, TwinSessions
 from onnx_kvtool.runtime.errors import NoTwin, RuntimeUnavailable
@@ -17,16 +20,17 @@ from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName
 from onnx_kvtool.runtime.verification.report import TwinReport
 from onnx_kvtool.runtime.verification.settings import Settings
 from onnx_kvtool.runtime.verification.subject import Subject
-from onnx_kvtool.runtime.verification.twins import roundable
+from onnx_kvtool.runtime.verification.twins import has_external, roundable
 
 __all__ = ["NarrowPair"]
 
 
 class NarrowPair:
-    """Two models that compute in the same 16-bit type.
+    """Two models of which at least one computes in a 16-bit type.
 
-    Models of different types, and those of which only one is narrow, have other weights in float32
-    and are no such pair: they are held to the tolerance of the coarser type alone.
+    Two models of different types have other weights in float32: those that only one has are moved
+    by as much as rounding may have moved them, to see what that does. Where the weights are not at
+    hand, such models are held to the tolerance of the coarser type alone.
 
     Args:
         a: Model A.
@@ -43,7 +47,8 @@ class NarrowPair:
         self._a = a
         self._b = b
         self._settings = settings
-        self._name = dtype_name(a.coarsest or ir.DataType.FLOAT)
+        coarsest = coarser(a.coarsest, b.coarsest)
+        self._name = dtype_name(ir.DataType.FLOAT if coarsest is None else coarsest.dtype)
         self._runtimes = RUNTIMES if settings.runtime == "auto" else (settings.runtime,)
         self._runtime: RuntimeName = runtime
         self.runtime: RuntimeName = runtime
@@ -56,8 +61,9 @@ class NarrowPair:
 
         A model that has another type where A is narrow, with the values of A, is one of a pair.
         """
-        is_alike = a.coarsest == b.coarsest or settings.widened is not None
-        if not a.is_narrow or not is_alike or measure.exact or measure.is_given:
+        if not (a.is_narrow or b.is_narrow) or measure.exact or measure.is_given:
+            return False
+        if _is_mixed(a, b, settings) and any(has_external(s.model) for s in (a, b) if s.is_narrow):
             return False
         return any(port.name not in measure.moved for port in a.interface.outputs)
 
@@ -78,7 +84,14 @@ class NarrowPair:
     def twins(self, measure: Measure) -> Twins:
         """Return the twins, to be run beside the models."""
         noise = Noise(self._a.model, self._a.directory, self._runtime, self._a.hosted)
-        return Twins(self._sessions(), self._shaken, measure, noise, self.account)
+        return Twins(
+            self._sessions(),
+            self._shaken,
+            measure,
+            noise,
+            self.account,
+            is_mixed=_is_mixed(self._a, self._b, self._settings),
+        )
 
     def _sessions(self) -> Iterator[TwinSessions]:
         try:
@@ -114,14 +127,27 @@ class NarrowPair:
             return None
         return TwinReport(self._name, account.max_abs_diff, account.rounding, account.overflows)
 
+    def unnoticed(self) -> list[Unnoticed]:
+        """Return where B is coarser than A, so that a fault may be as small as its rounding."""
+        a, b, account = self._a.coarsest, self._b.coarsest, self.account
+        if not account.runs or b is None or coarser(a, b) is a:
+            return []
+        wide = "in no floating-point type" if a is None else f"in {dtype_name(a.dtype)}"
+        why = (
+            f"{self._b.name} computes in {self._name} where {self._a.name} does {wide}, and "
+            f"rounding moves it by up to {account.rounding:.2g}"
+        )
+        return [Unnoticed(Location(value=b.cause.strip("`")), why)]
+
     def notes(self) -> list[str]:
         """Return what a reader should know of the twins."""
         account, name = self.account, self._name
         notes = []
         if account.runs:
+            narrow = self._a if self._a.is_narrow else self._b
             notes.append(
                 f"the float32 twins agree to {account.max_abs_diff:.1g}; rounding to {name} alone "
-                f"moves {self._a.name} by up to {account.rounding:.2g}"
+                f"moves {narrow.name} by up to {account.rounding:.2g}"
             )
         if account.overflows:
             elements = counted(account.overflows, "element")
@@ -131,3 +157,9 @@ class NarrowPair:
                 f"held to the tolerance of {name} alone, without float32 twins: {account.failure}"
             )
         return notes
+
+
+def _is_mixed(a: Subject, b: Subject, settings: Settings) -> bool:
+    """Return whether the models compute in different types, and B does not stand for one of A's."""
+    types = {None if subject.coarsest is None else subject.coarsest.dtype for subject in (a, b)}
+    return len(types) > 1 and settings.widened is None

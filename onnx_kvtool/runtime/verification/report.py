@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from onnx_kvtool.core.covered import Covered
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.shown import Shown
@@ -119,6 +120,10 @@ class VerifyReport(Shown):
         notes: What else a reader should know.
         needed: Bytes of memory that the smallest run would take, where they are more than allowed;
             else 0.
+        covered: What the comparison covered; None when nothing was run.
+        a_fails: Whether A was loaded as it is, and failed on all inputs that were drawn.
+        insufficient: What `--strict` asked for and equal models do not show; None where nothing is
+            missing, and where nobody asked.
 
     Examples:
         >>> report = kv.verify("decoder.onnx", "decoder.onnx", cases=1, steps=0)
@@ -142,3 +147,6 @@ class VerifyReport(Shown):
     detail: str | None = None
     notes: tuple[str, ...] = field(default=())
     needed: int = 0
+    covered: Covered | None = None
+    a_fails: bool = False
+    insufficient: str | None = None

@@ -12,6 +12,7 @@ from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.core.shrunken import Shrunken
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
 from onnx_kvtool.runtime.errors import CannotDraw
 from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.fitting import least_memory
@@ -22,6 +23,7 @@ from onnx_kvtool.runtime.inputs.interface import (
     narrowed,
 )
 from onnx_kvtool.runtime.inputs.plan import plan
+from onnx_kvtool.runtime.verification.bounded import is_bounded
 from onnx_kvtool.runtime.verification.engine import compare_models
 from onnx_kvtool.runtime.verification.growing.pair import Side, may_be_growing_pair
 from onnx_kvtool.runtime.verification.likeness import alike
@@ -47,6 +49,21 @@ _LENIENT = 1.25
 
 _GENEROUS = 4
 """Times the budget: so much memory models may take of which no smaller copies can be made."""
+
+
+_BOUNDED = 8
+"""Of the budget, what the values of a run may take that needs no process of its own."""
+
+_LENIENCE = 4
+"""Times the budget, or what the weights take: more memory ends a comparison."""
+
+_LEAST_SECONDS, _MORE_SECONDS = 20.0, 55.0
+_TIMES = 12
+"""Wall time that ends a comparison: a multiple of the budget, but no more than so much beyond it,
+which is a minute for the default budget."""
+
+_CASE_SECONDS = 15.0
+"""The same for each case that was asked for."""
 
 
 def weight_bytes(model: ir.Model) -> int:
@@ -88,12 +105,16 @@ class Candidate:
         large: What copies are made from; None if the model is small, or has none.
         reason: Why there are no copies.
         is_small: Whether the model is run as it is.
+        needed: Bytes that both models take while they run, by the weights of this one.
+        is_bounded: Whether its runs are known to end soon and to stay small.
     """
 
     whole: Subject | None
     large: Large | None
     reason: str | None
     is_small: bool
+    needed: int = 0
+    is_bounded: bool = False
 
     @staticmethod
     def of(model: ir.Model, name: str, settings: Settings, limit: int | None = None) -> Candidate:
@@ -114,11 +135,12 @@ class Candidate:
         needed = 2 * _COPIES * weight_bytes(model)
         whole = capture(model, name) if needed <= most else None
         if whole is not None and needed <= memory and _least(whole, settings) <= memory:
-            return Candidate(whole, None, None, is_small=True)
+            bounded = is_confining() and is_bounded(model, memory // _BOUNDED)
+            return Candidate(whole, None, None, True, needed, is_bounded=bounded)
         try:
-            return Candidate(whole, Large(model, name), None, is_small=False)
+            return Candidate(whole, Large(model, name), None, is_small=False, needed=needed)
         except KvtoolError as error:
-            return Candidate(whole, None, error.message, is_small=False)
+            return Candidate(whole, None, error.message, is_small=False, needed=needed)
 
 
 def _least(subject: Subject, settings: Settings) -> int:
@@ -127,7 +149,41 @@ def _least(subject: Subject, settings: Settings) -> int:
 
 
 def compare_candidates(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
-    """Compare two models as they are if A is small, else by copies, else as they are after all."""
+    """Compare two models as they are if A is small, else by copies, else as they are after all.
+
+    That happens in a process of its own, which is ended at a limit of time and memory, unless the
+    runs of both are known to end soon and to stay small.
+    """
+    if a.is_bounded and b.is_bounded:
+        return _compared(a, b, settings)
+    limits = _limits(a, b, settings)
+    try:
+        return confined(
+            lambda progress: _compared(a, b, replace(settings, progress=progress)),
+            limits,
+            settings.progress,
+        )
+    except Exceeded as error:
+        more = {
+            "time": f"{limits.seconds:g}s",
+            "memory": binary_bytes(limits.memory).replace(" ", ""),
+        }
+        if error.what not in more:
+            return _unrunnable(error.message, settings)
+        remedy = f"`--verify-budget {more[error.what]}` allows more"
+        return _unrunnable(f"{error.message}; {remedy}", settings)
+
+
+def _limits(a: Candidate, b: Candidate, settings: Settings) -> Limits:
+    """Return the limits of a comparison, which one that keeps to its budget does not reach."""
+    budget = settings.budget
+    longest = min(_TIMES * budget.seconds, budget.seconds + _MORE_SECONDS)
+    seconds = max(_LEAST_SECONDS, longest, _CASE_SECONDS * (settings.cases or 0))
+    memory = max(budget.memory, *(side.needed for side in (a, b) if side.whole is not None), 0)
+    return Limits(seconds, _LENIENCE * memory)
+
+
+def _compared(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
     if a.is_small and b.whole is not None:
         return compare_models(a.whole, b.whole, settings) if a.whole else _unrunnable("", settings)
     if a.large is not None and b.large is not None:
@@ -139,7 +195,7 @@ def compare_candidates(a: Candidate, b: Candidate, settings: Settings) -> Verify
     if a.whole is None or b.whole is None:
         return report
     whole = compare_models(a.whole, b.whole, settings)
-    return report if whole.status == "unrunnable" else whole
+    return replace(report, a_fails=whole.a_fails) if whole.status == "unrunnable" else whole
 
 
 def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
@@ -219,7 +275,7 @@ def _compare_copies(
     shrunken = list(pair.shrunken)
     if fewer is not None:
         shrunken.insert(0, Shrunken("blocks that are alike", fewer.before, fewer.after))
-    report = compare_models(*subjects, settings)
+    report = replace(compare_models(*subjects, settings), a_fails=False)  # copies are no A
     seen = {output.name: output for output in report.outputs}
     stand_ins = {} if fewer is None else fewer.stand_ins
     own = [port.name for port in a.interface.outputs]
@@ -228,12 +284,13 @@ def _compare_copies(
         # Models may well agree in what they give and not in between; then no layer stands for
         # another.
         return _unrunnable("the models differ between layers", settings, _ENDLESS)
-    outputs = (replace(seen[stand_ins.get(name, name)], name=name) for name in own)
+    stands = {name: stand_ins.get(name, name) for name in own}
     return replace(
         report,
         shrunk=True,
         shrunken=tuple(shrunken),
-        outputs=tuple(outputs),
+        outputs=tuple(replace(seen[copy], name=name) for name, copy in stands.items()),
+        covered=None if report.covered is None else report.covered.of(stands),
         notes=(_note(shrunken), *report.notes),
     )
 

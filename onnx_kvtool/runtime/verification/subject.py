@@ -14,9 +14,7 @@ from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.guard.negative_sizes import slices_negative_size
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.guard.weightless import weightless
-from onnx_kvtool.runtime.comparison.compare import Tolerance, tolerance_of
-from onnx_kvtool.runtime.comparison.movement import moved_outputs
-from onnx_kvtool.runtime.comparison.noise import coarsest_type
+from onnx_kvtool.runtime.comparison.movement import Arithmetic, Coarse, arithmetic, coarser
 from onnx_kvtool.runtime.comparison.randomness import random_values
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_of, narrowed
@@ -39,8 +37,7 @@ class Subject:
         interface: Its inputs and outputs.
         plan: What its inputs mean; None when they cannot be drawn.
         undrawable: Why they cannot be drawn; None when they can.
-        moved: Outputs that any right evaluation gives with the same bits.
-        coarsest: The coarsest among float32, float16 and bfloat16 in it; None without any.
+        arithmetic: How its values are computed.
         weights: The initializers of its main graph, by name; their values are not read.
         operators: The operator of each node of its main graph, in order.
         refusals: Why a runtime is not asked to load it; nothing for one that may try.
@@ -55,8 +52,7 @@ class Subject:
     interface: Interface
     plan: InputPlan | None
     undrawable: str | None
-    moved: frozenset[str]
-    coarsest: ir.DataType | None
+    arithmetic: Arithmetic
     weights: dict[str, ir.TensorProtocol] = field(repr=False)
     operators: tuple[str, ...] = field(repr=False)
     refusals: Mapping[RuntimeName, RuntimeUnavailable] = field(repr=False)
@@ -68,14 +64,14 @@ class Subject:
     )
 
     @property
-    def precision(self) -> Tolerance:
-        """The tolerance of the coarsest type it computes in."""
-        return Tolerance(0.0, 0.0) if self.coarsest is None else tolerance_of(self.coarsest.numpy())
+    def coarsest(self) -> Coarse | None:
+        """The coarsest type on the path to any output; None if none is rounded."""
+        return coarser(*(self.arithmetic.of(port.name) for port in self.interface.outputs))
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it computes in float16 or bfloat16."""
-        return self.coarsest in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+        """Whether an output depends on a result in float16 or bfloat16."""
+        return self.coarsest is not None and self.coarsest.is_narrow
 
     def twin(self, shaken: Collection[bytes] = ()) -> Subject:
         """Return the model in float32, of which session and bytes matter; see `twins.twin`.
@@ -87,7 +83,6 @@ class Subject:
         return replace(
             self,
             model=made.model,
-            coarsest=ir.DataType.FLOAT,
             casts=made.casts,
             _sessions={},
         )
@@ -135,6 +130,10 @@ class Subject:
             raise known
         return known
 
+    def unload(self) -> None:
+        """Let go of what the runtimes have loaded; `session` loads it again."""
+        self._sessions.clear()
+
 
 def capture(model: ir.Model, name: str) -> Subject:
     """Capture `model`, which is not changed and may be edited afterwards.
@@ -159,9 +158,8 @@ def capture(model: ir.Model, name: str) -> Subject:
         interface=interface_of(model),
         plan=known,
         undrawable=undrawable,
-        moved=moved_outputs(model),
+        arithmetic=arithmetic(model),
         random=random_values(model),
-        coarsest=coarsest_type(model),
         weights=_weights(model.graph.initializers.values()),
         operators=tuple(node.op_type for node in model.graph),
         refusals=_refusals(model, data),

@@ -16,7 +16,7 @@ from onnx_kvtool.core.messages.bodies import every_holder, every_node
 from onnx_kvtool.ops.element_type import ELEMENT_TYPE_ATTRIBUTES
 from onnx_kvtool.runtime.errors import NoTwin
 
-__all__ = ["Twin", "roundable", "twin"]
+__all__ = ["Twin", "has_external", "roundable", "twin"]
 
 _A = onnx.AttributeProto
 _T = onnx.TensorProto
@@ -82,6 +82,12 @@ def roundable(model: bytes) -> set[bytes]:
         for tensor in _tensors(message)
         if tensor.data_type in _LOW and not tensor.external_data and _was_rounded(_array(tensor))
     }
+
+
+def has_external(model: bytes) -> bool:
+    """Return whether a constant of a narrow type is external, so that `roundable` leaves it out."""
+    message = onnx.ModelProto.FromString(model)
+    return any(t.data_type in _LOW and t.external_data for t in _tensors(message))
 
 
 class _Widening:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,17 +16,30 @@ from onnx import numpy_helper
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.converted import ConvertedTensor
 from onnx_kvtool.core.files.external_data import array
-from onnx_kvtool.runtime.comparison.compare import compare
+from onnx_kvtool.runtime.comparison.compare import bits_differ, compare, distances, largest
 from onnx_kvtool.runtime.sessions import Array
 from onnx_kvtool.runtime.verification.likeness import Likeness
 
-__all__ = ["Weighted", "is_recast", "place_of", "same_values", "weight_difference"]
+__all__ = [
+    "SIZES",
+    "WeightDifference",
+    "Weighted",
+    "is_recast",
+    "place_of",
+    "same_values",
+    "tensor_difference",
+    "weight_difference",
+    "weight_differences",
+]
 
 _CHUNK = 1 << 24
 """Elements that are compared at a time."""
 
-_SIZES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL, ir.DataType.STRING})
+SIZES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL, ir.DataType.STRING})
 """Types of constants that a rewrite may well change: shapes, axes, indices, masks."""
+
+_MOST_ROWS = 5
+"""Rows that are named of a weight that differs."""
 
 _MADE = "kvtool/"
 """How the names of constants begin that a rewrite makes."""
@@ -44,6 +59,77 @@ class Weighted(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WeightDifference:
+    """How an initializer of the main graphs differs.
+
+    Attributes:
+        a: Its name in A.
+        b: Its name in B.
+        rows: Some of the indices of its first axis at which it differs, the first and the last one
+            among them; empty for a scalar, and where types or shapes differ.
+        reason: Its first element that differs, in words.
+        share: Largest difference, as a share of the largest finite value; infinite if the types or
+            shapes differ.
+        is_permuted: Whether both hold the same values in another order.
+    """
+
+    a: str
+    b: str
+    rows: tuple[int, ...]
+    reason: str
+    share: float
+    is_permuted: bool
+
+
+def weight_differences(
+    a: Weighted, b: Weighted, found: Likeness | None
+) -> Iterator[WeightDifference]:
+    """Yield each initializer of the main graphs that differs; see `weight_difference`.
+
+    In models that are not alike, those of one name are compared that may be sizes, too.
+    """
+    for name_a, name_b in _names(a, b, found, with_sizes=True):
+        one, other = a.weights[name_a], b.weights[name_b]
+        reason = _difference(f"initializer `{name_a}`", one, other, (a.name, b.name))
+        if reason is not None:
+            yield _described(
+                WeightDifference(name_a, name_b, (), reason, math.inf, False), one, other
+            )
+
+
+def _described(
+    found: WeightDifference, a: ir.TensorProtocol, b: ir.TensorProtocol
+) -> WeightDifference:
+    """Return the difference with all that follows from the values."""
+    one, other = array(a), array(b)
+    if (one.dtype, one.shape) != (other.dtype, other.shape) or one.dtype == np.dtype(object):
+        return found
+    flat = [value.reshape(len(value) if value.ndim else 1, -1) for value in (one, other)]
+    step = max(1, _CHUNK // max(1, flat[0].shape[1]))
+    rows: list[int] = []
+    apart = 0.0
+    for start in range(0, len(flat[0]), step):
+        parts = [value[start : start + step] for value in flat]
+        differs = bits_differ(*parts).any(axis=1)
+        if differs.any():
+            rows += [start + int(row) for row in np.flatnonzero(differs)]
+            apart = max(apart, distances(*(part[differs] for part in parts))[0])
+    scale = largest(one)
+    return replace(
+        found,
+        rows=_some(rows) if one.ndim else (),
+        share=apart / scale if scale else math.inf,
+        is_permuted=bool(np.array_equal(np.sort(one, axis=None), np.sort(other, axis=None))),
+    )
+
+
+def _some(rows: list[int]) -> tuple[int, ...]:
+    """Return the first, the last and some rows in between."""
+    places = np.linspace(0, len(rows) - 1, min(len(rows), _MOST_ROWS)).astype(int)
+    return tuple(rows[place] for place in places)
+
+
 def weight_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str | None:
     """Return the first weight that differs between the models; None if none does.
 
@@ -58,6 +144,11 @@ def weight_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str |
         reason = _difference(label, a.weights[name_a], b.weights[name_b], sides)
         if reason is not None:
             return reason
+    return tensor_difference(a, b, found)
+
+
+def tensor_difference(a: Weighted, b: Weighted, found: Likeness | None) -> str | None:
+    """Return the first tensor in an attribute or a sub-graph that differs in models alike."""
     for label, one, other in () if found is None else found.tensors:
         if onnx.TensorProto.EXTERNAL in (one.data_location, other.data_location):
             continue
@@ -111,7 +202,9 @@ def same_values(a: ir.TensorProtocol, b: ir.TensorProtocol) -> bool:
     return _compared("", array(a), array(b), ("", "")) is None
 
 
-def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, str]]:
+def _names(
+    a: Weighted, b: Weighted, found: Likeness | None, *, with_sizes: bool = False
+) -> list[tuple[str, str]]:
     if found is not None:
         return [
             (x, y)
@@ -121,7 +214,7 @@ def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, 
     return [
         (name, name)
         for name, tensor in a.weights.items()
-        if tensor.dtype not in _SIZES
+        if (with_sizes or tensor.dtype not in SIZES)
         and (other := b.weights.get(name)) is not None
         and (other.dtype, tuple(other.shape)) == (tensor.dtype, tuple(tensor.shape))
     ]
@@ -129,7 +222,7 @@ def _names(a: Weighted, b: Weighted, found: Likeness | None) -> list[tuple[str, 
 
 def _is_made(name: str, other: str, tensor: ir.TensorProtocol) -> bool:
     """Return whether a rewrite put sizes, axes or indices of its own in the place of others."""
-    return name != other and other.startswith(_MADE) and tensor.dtype in _SIZES
+    return name != other and other.startswith(_MADE) and tensor.dtype in SIZES
 
 
 def _difference(

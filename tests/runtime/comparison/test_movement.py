@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.runtime.comparison.movement import moved_outputs
+from onnx_kvtool.runtime.comparison.movement import arithmetic
 from tests.runtime.recorded import model, native
 
 LOCAL = '<ir_version: 10, opset_import: ["": 24, "local": 1, "com.microsoft": 1]>'
@@ -100,7 +100,7 @@ FLOATS = "float[N, M]"
     ],
 )
 def test_outputs(output: str, body: str, is_moved: bool) -> None:
-    found = moved_outputs(model(f"{LOCAL} {SIGNATURE.format(output)} {{ {body} }}"))
+    found = arithmetic(model(f"{LOCAL} {SIGNATURE.format(output)} {{ {body} }}")).moved
     assert found == ({"y"} if is_moved else set())
 
 
@@ -117,7 +117,7 @@ def test_functions_are_judged_by_output_and_call(call: str, is_moved: bool) -> N
     <domain: "local", opset_import: ["": 24]>
     Both (a, b) => (moved, computed) {{ moved = Identity (a) computed = Mul (a, b) }}
     """
-    assert moved_outputs(model(text)) == ({"y"} if is_moved else set())
+    assert arithmetic(model(text)).moved == ({"y"} if is_moved else set())
 
 
 def test_a_function_that_calls_itself_moves_nothing() -> None:
@@ -125,9 +125,74 @@ def test_a_function_that_calls_itself_moves_nothing() -> None:
     <domain: "local", opset_import: ["": 24, "local": 1]>
     Again (p) => (q) {{ r = local.Again (p) q = local.Again (r) }}
     """
-    assert moved_outputs(model(text)) == set()
+    assert arithmetic(model(text)).moved == set()
 
 
 def test_the_outputs_of_real_models() -> None:
-    assert moved_outputs(native("llama_static")) == set()
-    assert moved_outputs(native("mobius_block_bias_int64_2d")) == {"attention_bias"}
+    assert arithmetic(native("llama_static")).moved == set()
+    assert arithmetic(native("mobius_block_bias_int64_2d")).moved == {"attention_bias"}
+
+
+_PATHS = {
+    "float32 alone": ("y = Mul (x, x)", "float32 from `y`"),
+    "a weight that is not read": ("y = Mul (x, x)", "float32 from `y`"),
+    "a weight that is widened": ("v = Cast <to = 1> (w) y = Mul (x, v)", "float32 from `y`"),
+    "a product in float16": (
+        "h = Cast <to = 10> (x) p = Mul (h, h) z = Cast <to = 1> (p) y = Neg (z)",
+        "float16 from `p`",
+    ),
+    "an input that is rounded in one way only": (
+        "h = Cast <to = 10> (x) z = Cast <to = 1> (h) y = Neg (z)",
+        "float32 from `y`",
+    ),
+    "a product that is rounded": (
+        "p = Mul (x, x) h = Cast <to = 16> (p) z = Cast <to = 1> (h) y = Neg (z)",
+        "bfloat16 from `h`",
+    ),
+    "beside the path": (
+        "p = Mul (x, x) h = Cast <to = 16> (p) z = Cast <to = 10> (p) y = Neg (x)",
+        "float32 from `y`",
+    ),
+    "the coarsest of two": (
+        (
+            "p = Mul (x, x) h = Cast <to = 16> (p) hh = Cast <to = 1> (h) k = Cast <to = 10> (p)"
+            "kk = Cast <to = 1> (k) y = Add (kk, hh)"
+        ),
+        "bfloat16 from `h`",
+    ),
+    "a size": (
+        "p = Mul (x, x) h = Cast <to = 16> (p) s = Shape (h) y = Expand (x, s)",
+        None,
+    ),
+    "a body": (
+        (
+            "c = Constant <value_int = 1> () b = Cast <to = 9> (c) t = If (b) <"
+            "then_branch = t () => (float[N] e) { h = Cast <to = 16> (x) g = Mul (h, h)"
+            " e = Cast <to = 1> (g) },"
+            "else_branch = f () => (float[N] e) { e = Neg (x) }> y = Neg (t)"
+        ),
+        "bfloat16 from `g`",
+    ),
+    "a function": ("z = local.f (x) y = Neg (z)", "float16 from `z`"),
+    "an argument of a function": (
+        "p = Mul (x, x) h = Cast <to = 16> (p) z = Cast <to = 1> (h) y = local.g (z)",
+        "bfloat16 from `h`",
+    ),
+    "an operator that computes float64 in float32": (
+        "d = Cast <to = 11> (x) e = Shrink (d) y = Cast <to = 1> (e)",
+        "float32 from `Shrink`, which computes in it",
+    ),
+}
+"""The nodes between `x` and `y`, and the coarsest type on the path to `y`."""
+
+
+@pytest.mark.parametrize("name", _PATHS)
+def test_the_coarsest_type_on_the_path_of_an_output_is_named(name: str) -> None:
+    body, expected = _PATHS[name]
+    text = f"""{LOCAL} main (float[N] x) => (float[N] y) <bfloat16[1] w = {{1}}> {{ {body} }}
+    <domain: "local", opset_import: ["": 24]>
+    f (a) => (b) {{ h = Cast <to = 10> (a) p = Mul (h, h) b = Cast <to = 1> (p) }}
+    <domain: "local", opset_import: ["": 24]>
+    g (a) => (b) {{ b = Neg (a) }}"""
+    found = arithmetic(model(text)).of("y")
+    assert (None if found is None else str(found)) == expected

@@ -7,7 +7,9 @@ import onnx_ir as ir
 import pytest
 
 import onnx_kvtool as kv
+from onnx_kvtool.runtime.comparison.distribution import RUNS
 from onnx_kvtool.runtime.comparison.randomness import random_values
+from tests.grids import thinned
 
 _HEAD = '<ir_version: 10, opset_import: ["": 15, "m": 1]> '
 
@@ -61,14 +63,67 @@ _A = "g (float[N] x) => (float[N] y, float[N] z) { r = %s (x) y = Add (x, r) z =
 
 
 @pytest.mark.parametrize("seed", ["", "<seed = 3.0>"], ids=["drawn anew", "from a seed"])
-def test_only_type_and_shape_of_what_is_random_are_compared(seed: str) -> None:
+def test_what_is_random_is_compared_over_many_runs(seed: str) -> None:
     a, b = (_model(_A % f"{op} {seed}") for op in ("RandomNormalLike", "RandomUniformLike"))
-    report = kv.verify(ir.from_proto(a), ir.from_proto(b))
+    other = _model(_A % "RandomNormalLike <seed = 7.0>")
+    report = kv.verify(ir.from_proto(a), ir.from_proto(other))
     assert report.status == "equal"
-    assert "only types and shapes are compared of what is random: `y`" in report.notes
+    assert f"random, and compared by the means over {RUNS} runs alone: `y`" in report.notes
+    assert report.covered is not None
+    assert report.covered.unproven == ("y",)
     outputs = {output.name: output for output in report.outputs}
     assert (outputs["y"].bit_equal, outputs["y"].max_abs_diff) == (False, None)
     assert (outputs["z"].bit_equal, outputs["z"].max_abs_diff) == (True, 0.0)
+    assert kv.verify(ir.from_proto(a), ir.from_proto(b)).status == "different"
+
+
+_FIVE = (
+    "g (float[N, 5] x) => (float[N, 5] y) <float zero = {{0}}, float half = {{0.5}}, "
+    "float tenth = {{0.1}}, float rare = {{0.001}}, float most = {{0.99}}, bool true = {{1}}> "
+    "{{ {} }}"
+)
+_NOTHING = "r = RandomNormalLike (x) q = Mul (r, zero) y = Add (q, {})"
+_PAIRS = {
+    "noise in B alone": ("y = Neg (x)", "n = Neg (x) r = RandomNormalLike (x) y = Add (n, r)", 0),
+    "noise in A alone": ("n = Neg (x) r = RandomNormalLike (x) y = Add (n, r)", "y = Neg (x)", 0),
+    "training in B alone": ("y = Neg (x)", "n = Neg (x) y = Dropout (n, half, true)", 0),
+    "noise times zero in B alone": ("y = Neg (x)", "n = Neg (x) " + _NOTHING.format("n"), 1),
+    "noise times zero that hides a factor": (
+        "y = Mul (x, half)",
+        "n = Mul (x, x) " + _NOTHING.format("n"),
+        0,
+    ),
+    "another order": (
+        "r = RandomNormalLike (x) y = Add (r, x)",
+        "r = RandomNormalLike (x) y = Add (x, r)",
+        1,
+    ),
+    "a mean": ("y = RandomNormalLike (x)", "y = RandomNormalLike <mean = 1.0> (x)", 0),
+    "a spread": ("y = RandomNormalLike (x)", "y = RandomNormalLike <scale = 2.0> (x)", 0),
+    "a share": ("y = Dropout (x, half, true)", "y = Dropout (x, tenth, true)", 0),
+    "rare numbers": ("y = Dropout (x, rare, true)", "q = Dropout (x, rare, true) y = Abs (q)", 0),
+    "rare numbers of one kind": ("y = Dropout (x, rare, true)", "y = Dropout (x, rare, true)", 1),
+    "a fixed part beside a random one": (
+        (
+            "r = Dropout (x, half, true) z = Concat <axis = 1> (x, r)"
+            " i = Constant <value_ints = [0, 1, 2, 3, 7]> () y = Gather <axis = 1> (z, i)"
+        ),
+        (
+            "r = Dropout (x, half, true) n = Mul (x, most) z = Concat <axis = 1> (n, r)"
+            " i = Constant <value_ints = [0, 1, 2, 3, 7]> () y = Gather <axis = 1> (z, i)"
+        ),
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", thinned(range(4), 4))
+@pytest.mark.parametrize("name", _PAIRS)
+def test_random_outputs_are_told_apart(name: str, seed: int) -> None:
+    *texts, is_equal = _PAIRS[name]
+    a, b = (ir.from_proto(_model(_FIVE.format(text))) for text in texts)
+    report = kv.verify(a, b, seed=seed)
+    assert (report.status == "equal") == bool(is_equal), report.detail
 
 
 @pytest.mark.parametrize(

@@ -130,3 +130,14 @@ def test_a_model_that_takes_no_tokens_generates_none(root: Path) -> None:
 def test_sizes_are_positive(root: Path, wrong) -> None:
     with pytest.raises(kv.UsageError, match="is 0, expected at least 1"):
         kv.Decoder(root / LLAMA, **wrong)
+
+
+def test_inputs_that_do_not_fit_into_memory_name_the_prompt(root: Path, monkeypatch) -> None:
+    decoder = kv.Decoder(root / LLAMA, threads=1)
+
+    def feeds(*_):
+        raise MemoryError("Unable to allocate 74.5 GiB")
+
+    monkeypatch.setattr("onnx_kvtool.runtime.decoding.feeds.Feeder.feeds", feeds)
+    with pytest.raises(kv.UsageError, match="the inputs of 3 tokens behind 0 others do not fit"):
+        decoder.prefill([[5, 3, 8]])

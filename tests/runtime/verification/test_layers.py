@@ -201,4 +201,6 @@ def test_what_is_left_of_layers_is_reported() -> None:
     # Values between layers are compared, and are none of the models' outputs.
     assert [o.name for o in found.outputs] == [v.name for v in source.graph.outputs]
     assert None not in {output.bit_equal for output in found.outputs}
+    assert list(found.covered.tolerance) == [v.name for v in source.graph.outputs]
+    assert found.covered.noticed == found.covered.places > 0
     assert Budget.parse("1GiB,30s") == Budget(1 << 30, 30.0)

@@ -39,5 +39,8 @@ def einsum_12(*Inputs: Array, equation: str) -> tuple[Array]:
     explicit = explicit_equation(equation, [operand.shape for operand in Inputs])
     operands: list[Any] = [widened(operand) for operand in Inputs]
     with np.errstate(all="ignore"):
-        result = np.asarray(np.einsum(explicit, *operands, optimize=len(operands) > 1))
+        try:
+            result = np.asarray(np.einsum(explicit, *operands, optimize=len(operands) > 1))
+        except ValueError as error:  # it takes 63 operands, and 64 dimensions
+            raise KernelError(f"numpy says: {error}") from error
         return (np.array(narrowed(result, Inputs[0].dtype)),)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
+from onnx_kvtool.runtime.inputs.cases import CAPACITY
 from onnx_kvtool.runtime.inputs.interface import Interface, Port, interface_difference
 from onnx_kvtool.runtime.inputs.padding import covering_mask
 from onnx_kvtool.runtime.inputs.pairs import CachePair
 from onnx_kvtool.runtime.inputs.plan import Dim, InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.roles import Uses
-from onnx_kvtool.runtime.inputs.symbols import CAPACITY, kinds_of
+from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.verification.growing.rows import Arrangement, FixedCache
 
 __all__ = ["GrowingPair", "Probe", "Side", "growing_pair", "may_be_growing_pair"]

@@ -9,7 +9,7 @@ import onnx
 from onnx_kvtool.core.messages.bodies import bodies
 from onnx_kvtool.runtime.verification.shrinking.skeleton import Skeleton
 
-__all__ = ["without_unread"]
+__all__ = ["live", "without_unread"]
 
 
 def without_unread(a: Skeleton, b: Skeleton) -> tuple[Skeleton, Skeleton]:
@@ -29,7 +29,7 @@ def _without(model: Skeleton, other: Skeleton) -> Skeleton:
     if not foreign:
         return model
     graph = model.message.graph
-    gone = foreign - _live(graph)
+    gone = foreign - live(graph)
     if not gone:
         return model
     unread, kept = set(gone), []
@@ -49,7 +49,7 @@ def _without(model: Skeleton, other: Skeleton) -> Skeleton:
     return replace(model, message=message, weights=left, bare=model.bare - gone)
 
 
-def _live(graph: onnx.GraphProto) -> set[str]:
+def live(graph: onnx.GraphProto) -> set[str]:
     """Return the names that outputs of a graph depend on."""
     producers = {name: node for node in graph.node for name in node.output if name}
     found = {value.name for value in (*graph.output, *graph.input)}

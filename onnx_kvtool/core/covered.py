@@ -1,0 +1,162 @@
+"""What a proof by running covered: where it compared, and what a mistake could have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, cast
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.core.record import Key, Record
+
+__all__ = ["Covered", "Gap", "NamedTolerance", "Place", "Remedy", "Unnoticed", "missing"]
+
+Remedy = Literal["places", "values", "lengths", "none"]
+"""What would close a gap: all places tried, other values drawn, longer runs; or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value that both models have, where one of them was rewritten.
+
+    Attributes:
+        a: Name of the value in the main graph of A.
+        b: Name of the value in the main graph of B.
+        location: The node of A that was rewritten. It may stand in a sub-graph or a function; `a`
+            is then a value of the node of the main graph that holds it.
+    """
+
+    a: str
+    b: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Unnoticed(Record):
+    """A place where a mistake would not have been noticed.
+
+    Attributes:
+        location: The node that was rewritten, and the value that was perturbed.
+        why: Why no comparison noticed it.
+    """
+
+    location: Location
+    why: str
+
+    JSON = (Key("location", parts=("graph", "node", "value")), "why")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTolerance(Record):
+    """How close an output has to be, and what made the tolerance as wide as it is.
+
+    Attributes:
+        rtol: Relative tolerance; 0 for an output that has to agree in every bit.
+        atol: Absolute tolerance, likewise.
+        because: The type, operator or value on the path of the output that decides it.
+    """
+
+    rtol: float
+    atol: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that a comparison did not cover.
+
+    Attributes:
+        what: What it is, one sentence without a full stop.
+        remedy: What would cover it.
+    """
+
+    what: str
+    remedy: Remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Covered(Record):
+    """What a comparison of two models covered.
+
+    Attributes:
+        places: Number of rewritten places, or of values that correspond in two arbitrary models.
+        noticed: Number of places where a mistake was planted, or would have been in a place that is
+            alike, and a comparison noticed it.
+        unnoticed: Places where a mistake was planted and no comparison noticed it.
+        lengths: Largest number of rows of a cache or table that were in use; None without any.
+        rows: Rows of the largest cache or table; None without any.
+        not_finite: Outputs of which no run gave a finite value.
+        constant: Outputs that had one value in all elements of all runs.
+        unproven: Outputs that were not compared because random numbers go into them.
+        tolerance: The tolerance of each output, by name.
+    """
+
+    places: int = 0
+    noticed: int = 0
+    unnoticed: tuple[Unnoticed, ...] = ()
+    lengths: int | None = None
+    rows: int | None = None
+    not_finite: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    tolerance: Mapping[str, NamedTolerance] = field(default_factory=dict)
+
+    def of(self, outputs: Mapping[str, str]) -> Covered:
+        """Return the same of a model whose outputs are those of a copy.
+
+        Args:
+            outputs: For each output of the model, the one of the copy that stands for it.
+        """
+
+        def own(names: Collection[str]) -> tuple[str, ...]:
+            return tuple(name for name, copy in outputs.items() if copy in names)
+
+        known = self.tolerance
+        return replace(
+            self,
+            not_finite=own(self.not_finite),
+            constant=own(self.constant),
+            unproven=own(self.unproven),
+            tolerance={name: known[copy] for name, copy in outputs.items() if copy in known},
+        )
+
+    @property
+    def untried(self) -> int:
+        """Number of places where no mistake was planted."""
+        return self.places - self.noticed - len(self.unnoticed)
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What was not covered; empty where everything was."""
+        found = []
+        if self.unnoticed:
+            first, others = self.unnoticed[0], len(self.unnoticed) - 1
+            more = f", nor at {counted(others, 'other place')}" if others else ""
+            text = f"a mistake at {first.location} would not be noticed: {first.why}{more}"
+            found.append(Gap(text, "values"))
+        if self.untried:
+            text = f"no mistake was planted at {self.untried} of {counted(self.places, 'place')}"
+            found.append(Gap(text, "places"))
+        if (self.lengths or 0) < (self.rows or 0):
+            text = f"no run reached row {self.rows}, the longest had {self.lengths or 0} in use"
+            found.append(Gap(text, "lengths"))
+        for names, text, remedy in (
+            (self.not_finite, "no run gave a finite value of", "values"),
+            (self.constant, "all runs gave one value of", "values"),
+            (self.unproven, "random numbers go into", "none"),
+        ):
+            if names:
+                found.append(Gap(f"{text} {enumerated(names)}", cast(Remedy, remedy)))
+        return tuple(found)
+
+
+def missing(covered: Covered | None) -> str | None:
+    """Return what a comparison did not cover, in words; None where it covered everything.
+
+    Args:
+        covered: What it covered; None where nobody knows.
+    """
+    if covered is None:
+        return "it is not known what the comparison covered"
+    return "; ".join(gap.what for gap in covered.gaps) or None

@@ -1,0 +1,198 @@
+"""Work that runs models, in a process of its own that is ended at a limit of time and memory.
+
+The process is forked, which Linux alone does safely. It has the memory of its parent, so that
+nothing has to be sent but the result, and costs about 10 ms. Elsewhere the work is done here, and
+nothing ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, Literal, NoReturn, TypeVar
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.progress import Progress
+from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.runtime.errors import OutOfMemory
+from onnx_kvtool.runtime.memory import private_memory
+
+__all__ = ["Exceeded", "Limits", "confined", "is_confining"]
+
+_Result = TypeVar("_Result")
+
+_LOOK = 0.02
+"""Seconds between two looks at the memory of the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What work may take.
+
+    Attributes:
+        seconds: Wall time.
+        memory: Bytes beyond what this process has; file mappings do not count.
+    """
+
+    seconds: float
+    memory: int
+
+
+class Exceeded(KvtoolError):
+    """Work reached a limit, or ended its process (exit 1).
+
+    Attributes:
+        what: The limit, or `crash`.
+    """
+
+    def __init__(
+        self, what: Literal["time", "memory", "crash"], message: str, *, help: str | None = None
+    ) -> None:
+        super().__init__(message, help=help)
+        self.what = what
+
+
+def is_confining() -> bool:
+    """Return whether limits hold on this system."""
+    return sys.platform == "linux"
+
+
+def confined(work: Callable[[Progress], _Result], limits: Limits, progress: Progress) -> _Result:
+    """Do work in a process of its own and return its result, which has to be picklable.
+
+    Args:
+        work: What to do. It is given where to report progress. What it changes is lost.
+        limits: When the process is ended.
+        progress: Told of what is begun.
+
+    Raises:
+        Exceeded: If the work reached a limit, or ended its process.
+        Exception: Whatever the work raises; its traceback there is the cause.
+    """
+    if not is_confining():
+        return work(progress)
+    ours, theirs = Pipe(duplex=False)
+    with _quiet_fork():
+        child = os.fork()
+    if child == 0:
+        _be_the_child(work, theirs)
+    theirs.close()
+    try:
+        result: _Result = _await(child, ours, limits, progress)
+        return result
+    finally:
+        ours.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+
+
+def _await(child: int, answers: Connection, limits: Limits, progress: Progress) -> Any:
+    """Return the result of the process `child`."""
+    end = time.monotonic() + limits.seconds
+    before = private_memory(os.getpid()) or 0
+    while True:
+        if not answers.poll(_LOOK):
+            if time.monotonic() > end:
+                took = f"{limits.seconds:g} s"
+                raise Exceeded("time", f"the runs took more than {took} and were ended")
+            if (private_memory(child) or 0) - before > limits.memory:
+                raise _too_much(limits)
+            continue
+        try:
+            kind, *content = answers.recv()
+        except (EOFError, ConnectionError):
+            raise Exceeded("crash", f"the runs ended their process ({_fate(child)})") from None
+        if kind == "progress":
+            progress(*content)
+        elif kind == "result":
+            return content[0]
+        elif kind == "memory":
+            raise _too_much(limits)
+        else:
+            error, text = content
+            raise error from _Remote(text)
+
+
+def _too_much(limits: Limits) -> Exceeded:
+    allowed = binary_bytes(limits.memory)
+    return Exceeded("memory", f"the runs took more than {allowed} of memory and were ended")
+
+
+class _Remote(Exception):
+    """Carries the traceback of another process."""
+
+
+def _fate(child: int) -> str:
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
+
+
+@contextlib.contextmanager
+def _quiet_fork() -> Iterator[None]:
+    """Fork without the warning that other threads may hold locks.
+
+    The threads of numpy and onnxruntime wait for work, which the child gives to threads of its own.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def _be_the_child(work: Callable[[Progress], object], answers: Connection) -> NoReturn:
+    """Do the work, answer, and end without what the parent would do at its end."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        _die_with_parent()
+        gc.freeze()  # a collection would copy every page of the parent
+
+        def report(what: str, part: int = 0, parts: int = 0) -> None:
+            answers.send(("progress", what, part, parts))
+
+        answers.send_bytes(_answer(work, report))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _answer(work: Callable[[Progress], object], progress: Progress) -> bytes:
+    try:
+        return pickle.dumps(("result", work(progress)), pickle.HIGHEST_PROTOCOL)
+    except (MemoryError, OutOfMemory):
+        return pickle.dumps(("memory",))
+    except Exception as error:  # noqa: BLE001 # raised again where the result is awaited
+        text = "".join(traceback.format_exception(error))
+        try:
+            return pickle.dumps(("error", error, text))
+        except Exception:  # noqa: BLE001 # an exception of any class may hold anything
+            return pickle.dumps(("error", RuntimeError(f"{type(error).__name__}: {error}"), text))
+
+
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def _die_with_parent() -> None:
+    """Have the system end this process when its parent is killed."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
