@@ -34,21 +34,25 @@ class Place:
     Attributes:
         stream: What is left of the name: `decoder`, `cross`; mostly nothing.
         layer: Number of the layer; None where the name has none.
-        role: Whether it holds keys or values; None where the name does not say.
+        role: Whether it holds keys or values; None where the name does not say. A single letter
+            says so beside a word such as `past` or `cache`; alone it is `v9_0` of any graph.
+        is_cache: Whether it has such a word, so that its number is that of a layer.
     """
 
     stream: tuple[str, ...]
     layer: int | None
     role: Role | None
+    is_cache: bool = False
 
 
 def place_of(name: str | None) -> Place:
     """Read the name of a past or of a present: `past_key_values.3.key`, `updated_key_cache.3`."""
     tokens = [t.lower() for t in _TOKENS.findall(_BOTH.sub("", name or ""))]
     layer = next((int(t) for t in tokens if t.isdigit()), None)
-    roles = [t for t in tokens if t in _ROLES]
+    is_cache = not DIRECTIONS.isdisjoint(tokens)
+    roles = [t for t in tokens if t in _ROLES and (is_cache or len(t) > 1)]
     stream = tuple(t for t in tokens if not t.isdigit() and t not in _ROLES and t not in DIRECTIONS)
-    return Place(stream, layer, _ROLES[roles[-1]] if roles else None)
+    return Place(stream, layer, _ROLES[roles[-1]] if roles else None, is_cache)
 
 
 def layered(caches: Sequence[Cache]) -> Iterator[tuple[Place, Cache]]:

@@ -16,6 +16,7 @@ from onnx_kvtool.lint.facts.release import runtime_words
 from onnx_kvtool.lint.facts.strangers import STRANGERS
 from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
 from onnx_kvtool.ops.contrib_schema import contrib_facts
+from onnx_kvtool.ops.equation import terms
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import (
     DOMAINS,
@@ -28,6 +29,7 @@ from onnx_kvtool.ops.schema import (
 )
 from onnx_kvtool.ops.signature import signature
 from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import MalformedNode
 
 __all__ = ["Misuse", "misuses"]
 
@@ -145,8 +147,15 @@ _COUNTED = (
 
 
 def _axes(site: Site) -> Iterator[Misuse]:
-    """Yield axes that the first input does not have, and a `perm` that is no permutation."""
+    """Yield axes that the first input does not have, a bad `perm` and a bad `equation`."""
     node = site.node
+    if node.op_type == "Einsum":
+        equation = node.attributes.get("equation")
+        if equation is not None and isinstance(equation.value, str):
+            try:
+                terms(equation.value, len(node.inputs))
+            except MalformedNode as error:
+                yield Misuse("attribute-value", site.location(), str(error))
     if node.op_type == "Transpose":
         perm = _integers(node, "perm")
         if sorted(perm) != list(range(len(perm))):

@@ -121,12 +121,12 @@ def _problem(past: str, present: str, configured: tuple[Template, ...], count: i
     from onnx_kvtool.lint.facts.name_templates import TEMPLATES, counterpart, same_but_direction
 
     before, after = place_of(past), place_of(present)
-    if before.role is not None and after.role is not None and before.role != after.role:
+    is_named = all(p.role is not None and p.is_cache for p in (before, after))
+    if is_named and before.role != after.role:
         return f"which is the name of a {after.role}, not of a {before.role}"
-    if None not in (before.layer, after.layer) and before.layer != after.layer:
-        is_named = before.role is not None and after.role is not None
-        if is_named or any(t.present_layer(present) is not None for t in TEMPLATES):
-            return f"which is the name of layer {after.layer}, not of layer {before.layer}"
+    is_layer = is_named or any(t.present_layer(present) is not None for t in TEMPLATES)
+    if is_layer and None not in (before.layer, after.layer) and before.layer != after.layer:
+        return f"which is the name of layer {after.layer}, not of layer {before.layer}"
     if configured:
         wanted = counterpart(past, configured)
         if wanted is None:

@@ -15,8 +15,8 @@ class AttributeValue(MisuseRule):
     Looks for strings that an attribute does not take, at all or not yet at the opset of the model,
     such as `reduction="max"` of ScatterND below opset 18, and for numbers of element types (`to` of
     Cast, `dtype` of others) that do not exist or that the operator does not give. A `perm` has to
-    be a permutation, and an `axis` one of the first input, where its rank is known. The `mode` of
-    TensorScatter is KV003.
+    be a permutation, an `axis` one of the first input, where its rank is known, and the `equation`
+    of Einsum one that its operands can have. The `mode` of TensorScatter is KV003.
 
     ## Why is this bad?
 

@@ -256,6 +256,12 @@ CASES = {
              says="layer 1, not of layer 0"),
         Case("a name that nobody pairs", named("key_cache.0", "scatter_17"), at=["one"],
              says="no known template"),
+        *(Case(f"numbers of values are no layers: {past} and {present}", named(past, present),
+               at=["one"], says=f"leaves as `{present}`, a name that no known template pairs")
+            for past, present in (
+                ("v0_0", "v9_0"), ("k0", "v12"), ("value_3", "value_40"), ("key_3", "value_40"))),
+        Case("one letter beside the word of a cache", named("past_k_0", "present_v_0"), at=["one"],
+             says="the name of a value, not of a key"),
         Case("a real decoder with crossed names", planted(cross_the_names),
              at=[FIRST_KEY, FIRST_VALUE], says="`updated_value_cache.0`"),
         Case("optimum and onnxruntime-genai", named(

@@ -214,6 +214,34 @@ CASES: dict[str, list[Case]] = {
             at=["n"],
             says="axis 99 is out of range: `x` has rank 2, expected -2 to 1",
         ),
+        *(
+            Case(
+                f"an equation that no operands fit: {equation}",
+                model(
+                    f"a = Reshape (x, s) b = Reshape (x, s) [e] y = Einsum <equation: string = "
+                    f'"{equation}"> (a, b)',
+                    inputs="float[2, 5] x, int64[n] s",
+                ),
+                at=["e"],
+                says=says,
+            )
+            for equation, says in (
+                ("ij", "has 1 term, expected 2"),
+                ("i.j,jk->ik", "has the term `i.j`, expected letters and at most one `...`"),
+                ("......,jk", "has the term `......`"),
+                ("i1,jk->ik", "has the term `i1`"),
+                ("ij,jk->ik->k", "has the term `ik->k`"),
+                ("ij,jk->iz", "the output of the equation `ij,jk->iz` has `z` that no operand has"),
+                ("ij,jk->ii", "has `i` twice"),
+            )
+        ),
+        *(
+            Case(
+                f"an equation that operands fit: {equation}",
+                model(f'y = Einsum <equation: string = "{equation}"> (x, x)'),
+            )
+            for equation in ("i j, kj -> ik", "ij,ij->", "...,...", "ij,kj->...ik", "ij,...ij")
+        ),
         Case(
             "one of several axes",
             model("[n] y = MeanVarianceNormalization <axes: ints = [0, -3]> (x)"),
