@@ -14,6 +14,8 @@ from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
+from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.schema import is_standard, same_version
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.contrib.release import standardise_for
@@ -21,9 +23,8 @@ from onnx_kvtool.rewrite.engine.causes import by_cause
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import cannot_stay, inline_functions
-from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal, RewriteRule
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, RewriteRule
 from onnx_kvtool.rewrite.engine.stamp import (
     forget_unused,
     ir_version_for,

@@ -11,12 +11,13 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, nodes
+from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.schema import is_standard, op_facts, same_version
 from onnx_kvtool.rewrite.engine.engine import Engine
 from onnx_kvtool.rewrite.engine.guards import judge, objection, objections
 from onnx_kvtool.rewrite.engine.inline import inline_functions, without_initializers
-from onnx_kvtool.rewrite.engine.names import Names
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options, Refusal
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, Options
 from onnx_kvtool.rewrite.engine.stamp import ir_version_of, normalise_domains, set_versions
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.rewrite.upgrading.table import UPGRADES, tag_early

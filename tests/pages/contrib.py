@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 
+from onnx_kvtool.contrib.table import CONTRIB_RULES
+from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN
-from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
-from onnx_kvtool.rewrite.contrib.without import WITHOUT_A_RULE
 from tests.pages.markdown import prose, table
 
 __all__ = ["NOT_ON_CPUS", "page"]

@@ -1,1 +1,1 @@
-"""Rules that write operators of onnxruntime with operators of ONNX, one file for each family."""
+"""Writing the operators of onnxruntime in a model with operators of ONNX."""

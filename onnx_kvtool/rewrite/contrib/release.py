@@ -12,9 +12,9 @@ from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.rewrite.contrib.standardise import standardise
-from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.targets.release import Release
 

@@ -6,9 +6,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.emit.emitter import release
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.rewrite.engine.dead import release
-from onnx_kvtool.rewrite.engine.names import Names
 
 __all__ = ["decide_branches"]
 

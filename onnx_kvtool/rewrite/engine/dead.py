@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 
-from onnx_kvtool.core.walk import graphs, subgraphs
+from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.emit.emitter import release
 
-__all__ = ["constants_of", "release", "remove_dead", "remove_unread_constants"]
+__all__ = ["constants_of", "remove_dead", "remove_unread_constants"]
 
 
 def remove_dead(
@@ -65,18 +66,3 @@ def remove_unread_constants(model: ir.Model, before: set[ir.Value]) -> None:
 
 def _is_needed(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
-
-
-def release(node: ir.Node) -> list[ir.Value]:
-    """Take away the inputs of a node and of the nodes in its bodies, and return them.
-
-    A value that only nodes of no graph read has no readers then.
-    """
-    read = [value for value in node.inputs if value is not None]
-    for index in range(len(node.inputs)):
-        node.replace_input_with(index, None)
-    for _, body in subgraphs(node):
-        read += [value for value in body.outputs if value.producer() is None]
-        for inner in body:
-            read += release(inner)
-    return read

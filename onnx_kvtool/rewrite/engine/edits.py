@@ -8,9 +8,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import remove_node, subgraphs, supersede
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.legality import Fit
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import Replacement
 
 __all__ = [
     "can_relabel",

@@ -13,6 +13,9 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import step_path, subgraphs
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
+from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.legality import Problem, fit
 from onnx_kvtool.ops.schema import is_standard, op_facts
 from onnx_kvtool.ops.view import MalformedNode
@@ -24,14 +27,12 @@ from onnx_kvtool.rewrite.engine.edits import (
     relabel,
     replace_node,
 )
-from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.expand import Body, body_key, has_body, schema_body
 from onnx_kvtool.rewrite.engine.guards import illegal_in, require_meaning
 from onnx_kvtool.rewrite.engine.instantiate import instantiate
-from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.engine.release_limits import Stage
 from onnx_kvtool.rewrite.engine.remedies import REMEDIES
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement, RewriteRule
+from onnx_kvtool.rewrite.engine.rule import LoweringContext, RewriteRule
 from onnx_kvtool.rewrite.report import Lowered
 from onnx_kvtool.symbolic.knowledge import Lost
 

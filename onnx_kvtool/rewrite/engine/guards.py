@@ -12,12 +12,12 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
 from onnx_kvtool.ops.legality import Problem, examine
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.signature import signature
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
 
 __all__ = [
     "illegal_in",

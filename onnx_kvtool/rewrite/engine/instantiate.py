@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import subgraphs
 
 if TYPE_CHECKING:
-    from onnx_kvtool.rewrite.engine.emit import Emitter
+    from onnx_kvtool.emit.emitter import Emitter
 
 __all__ = ["instantiate"]
 

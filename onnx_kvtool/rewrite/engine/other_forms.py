@@ -12,11 +12,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, reduce, squeeze, where
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, squeeze, where
-from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = [

@@ -9,9 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import where
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import where
 from onnx_kvtool.rewrite.engine.other_forms import (
     begun_within,
     constant_scalar,
@@ -22,7 +23,6 @@ from onnx_kvtool.rewrite.engine.other_forms import (
     shifted,
     written_to_copy,
 )
-from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.engine.unsigned import unsigned
 from onnx_kvtool.symbolic.dims import dims_of
 

@@ -1,4 +1,4 @@
-"""What a rule is given, what it returns, and how it says no."""
+"""What a rule is, and what it is given."""
 
 from __future__ import annotations
 
@@ -7,39 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from onnx_kvtool.core.choices import Bounds, IndexDtype, Via
-from onnx_kvtool.core.errors import KvtoolError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from onnx_kvtool.analysis.constants import Folder
-    from onnx_kvtool.rewrite.engine.emit import Emitter
+    from onnx_kvtool.emit.emitter import Emitter
+    from onnx_kvtool.emit.result import Replacement
     from onnx_kvtool.rewrite.engine.release_limits import ReleaseLimits
 
 __all__ = [
     "LoweringContext",
     "Options",
-    "Refusal",
-    "Replacement",
     "RewriteRule",
 ]
-
-
-class Refusal(KvtoolError):
-    """Raised by a guard before anything was edited: this node cannot be rewritten, and why.
-
-    Attributes:
-        code: Stable identifier of the reason (`unknown-rank`, `element-type`).
-        lowest_opset: The lowest target that would work where the guard knows it; else None, and
-            the engine looks for it.
-    """
-
-    def __init__(
-        self, code: str, message: str, *, help: str | None = None, lowest_opset: int | None = None
-    ) -> None:
-        super().__init__(message, help=help)
-        self.code = code
-        self.lowest_opset = lowest_opset
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +65,6 @@ class LoweringContext:
     def opset_of(self, node: ir.Node) -> int:
         """Return the opset that `node` was written for: its own tag, or that of the graph."""
         return node.version if node.version is not None else self.opset
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """What takes the place of a node, once the emitter's nodes stand before it.
-
-    Attributes:
-        outputs: One value per output of the node; None for an output that nobody reads.
-        via: The form that was chosen, where the rule has several.
-        folds: Whether a constant may take the place of a node whose result is known.
-    """
-
-    outputs: tuple[ir.Value | None, ...]
-    via: str | None = None
-    folds: bool = True
 
 
 class RewriteRule(Protocol):

@@ -11,9 +11,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.code_types import codes_of
 from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
-from onnx_kvtool.rewrite.engine.rule import Replacement
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Replacement
 
 __all__ = ["unsigned"]
 

@@ -10,11 +10,11 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.walk import nodes, values
+from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.engine.branches import decide_branches
 from onnx_kvtool.rewrite.engine.inline import inline_functions
-from onnx_kvtool.rewrite.engine.names import Names
-from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.fixing.fold import fold, remove_unread
 from onnx_kvtool.shapes.fixing import fix_dims
 from onnx_kvtool.shapes.infer import correct_constants

@@ -10,10 +10,10 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.analysis.moved import Constants
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
+from onnx_kvtool.emit.emitter import ScopedValues
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.dead import remove_dead
-from onnx_kvtool.rewrite.engine.emit import ScopedValues
-from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.fixing.targets import told_by_constants
 from onnx_kvtool.symbolic.dims import dims_of
 

@@ -18,14 +18,14 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import contents
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
+from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.edits import replace_node
-from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
-from onnx_kvtool.rewrite.engine.names import Names
-from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.lowering.packed import CARRIERS, as_bytes, unpacked
 from onnx_kvtool.rewrite.lowering.quantize import dequantized
 from onnx_kvtool.rewrite.report import Lowered

@@ -19,10 +19,11 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 __all__ = ["lower_cosine_window_17"]
 

@@ -7,11 +7,10 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, unsqueeze
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
-from onnx_kvtool.rewrite.lowering.sampling import (
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, unsqueeze
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sampling import (
     Axis,
     Numbers,
     blended,
@@ -19,7 +18,9 @@ from onnx_kvtool.rewrite.lowering.sampling import (
     linear_taps,
     pixel_rows,
 )
-from onnx_kvtool.rewrite.lowering.sizes import positions
+from onnx_kvtool.emit.sizes import positions
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_deform_conv_19"]

@@ -9,9 +9,10 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.dft_matrix import LARGEST, dft_matrix
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, switch
 from onnx_kvtool.symbolic.dims import Dim, dims_of

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnx_kvtool.ops.element_type import FLOAT_TYPES
-from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.forms import cast, where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
-from onnx_kvtool.rewrite.lowering.sampling import (
+from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sampling import (
     Axis,
     Numbers,
     blended,
@@ -19,11 +17,14 @@ from onnx_kvtool.rewrite.lowering.sampling import (
     linear_taps,
     pixel_rows,
 )
-from onnx_kvtool.rewrite.lowering.sizes import positions
+from onnx_kvtool.emit.sizes import positions
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 if TYPE_CHECKING:
-    from onnx_kvtool.rewrite.engine.emit import Emitter
+    from onnx_kvtool.emit.emitter import Emitter
 
 __all__ = ["lower_grid_sample_20"]
 

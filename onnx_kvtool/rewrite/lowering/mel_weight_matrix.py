@@ -7,9 +7,10 @@ import onnx_ir as ir
 from numpy.typing import DTypeLike, NDArray
 
 from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 __all__ = ["lower_mel_weight_matrix_17"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.identity import passed
 
 __all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18"]

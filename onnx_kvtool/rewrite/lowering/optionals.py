@@ -7,8 +7,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.schema import is_standard
-from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.rewrite.report import Lowered
 
 __all__ = ["settle_optionals"]

@@ -14,8 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.files.external_data import array
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
 
 __all__ = ["CARRIERS", "as_bytes", "unpacked"]
 

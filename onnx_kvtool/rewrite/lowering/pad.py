@@ -6,11 +6,12 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
-from onnx_kvtool.rewrite.lowering.sizes import size
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["lower_pad_19", "pads_of_all_axes"]

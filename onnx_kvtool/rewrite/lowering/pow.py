@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 __all__ = ["lower_pow_12"]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import unsqueeze
+from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import unsqueeze
-from onnx_kvtool.rewrite.engine.rule import Refusal
-from onnx_kvtool.rewrite.lowering.sizes import positions
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["Layout", "layout_of"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.resize_run_time import resized_at_run_time
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats, resized_by_tables
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.sampling import Numbers
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.forms import cast, where
-from onnx_kvtool.rewrite.lowering.sampling import Numbers
 
 __all__ = ["Line", "beyond", "coordinates", "nearest", "rounded"]
 

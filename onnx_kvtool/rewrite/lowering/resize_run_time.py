@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.emit.sampling import Numbers, cubic_taps, linear_taps
+from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
 from onnx_kvtool.rewrite.lowering.early.again import count_up
 from onnx_kvtool.rewrite.lowering.resize_places import (
     Line,
@@ -19,8 +21,6 @@ from onnx_kvtool.rewrite.lowering.resize_places import (
     rounded,
 )
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
-from onnx_kvtool.rewrite.lowering.sampling import Numbers, cubic_taps, linear_taps
-from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["resized_at_run_time"]

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dims import dims_of
 

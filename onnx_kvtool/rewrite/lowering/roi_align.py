@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, reduce, where
+from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.sampling import Numbers
+from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import count_up
-from onnx_kvtool.rewrite.lowering.sampling import Numbers
-from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["Pool", "lower_roi_align_16", "sides_of"]

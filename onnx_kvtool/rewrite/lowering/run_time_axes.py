@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["axis_marks", "count_of", "switch"]

@@ -8,11 +8,12 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions, size
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.scatter_rounds import reduced, scattered_in_rounds
-from onnx_kvtool.rewrite.lowering.sizes import positions, size
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_scatter_18"]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import reduce, where
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import reduce, where
 
 __all__ = ["reduced", "scattered_in_rounds"]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_split_18"]

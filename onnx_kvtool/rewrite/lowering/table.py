@@ -64,8 +64,9 @@ from onnx_kvtool.rewrite.lowering.trilu import lower_trilu_14
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.rewrite.engine.emit import Emitter
-    from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+    from onnx_kvtool.emit.emitter import Emitter
+    from onnx_kvtool.emit.result import Replacement
+    from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 __all__ = ["LOWERINGS", "Lowering"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
-from onnx_kvtool.rewrite.lowering.sizes import positions
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_trilu_14"]

@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import function_path, nodes
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.rewrite.engine.inline import inline_functions
-from onnx_kvtool.rewrite.engine.names import Names
 
 __all__ = ["functions_with", "inline_tagged", "place_of", "remove_tags", "tag_nodes"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import supersede
-from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.rewrite.raising.arrangement import Axes, completed
 from onnx_kvtool.rewrite.raising.plan import Plan
 from onnx_kvtool.rewrite.raising.start import narrowed, one_row, write_indices

@@ -14,8 +14,8 @@ from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionFor
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.walk import subgraphs
-from onnx_kvtool.rewrite.engine.emit import ScopedValues
-from onnx_kvtool.rewrite.engine.names import Names
+from onnx_kvtool.emit.emitter import ScopedValues
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.in_functions import place_of

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.upgrading.forms import again, fixed, number_like
 
 __all__ = ["upgrade_cast_24", "upgrade_dequantize_linear_13", "upgrade_quantize_linear_13_19"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.upgrading.forms import again, fixed
 
 __all__ = ["upgrade_one_hot_11", "upgrade_scatter_11"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.upgrade_changes import further_outputs
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.upgrading.forms import again, fixed, number_like
 from onnx_kvtool.symbolic.dims import dims_of

@@ -7,9 +7,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Refusal, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.upgrading.forms import again
 
 __all__ = [

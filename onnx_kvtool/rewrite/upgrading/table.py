@@ -46,8 +46,9 @@ from onnx_kvtool.rewrite.upgrading.scan import upgrade_scan_9
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from onnx_kvtool.rewrite.engine.emit import Emitter
-    from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+    from onnx_kvtool.emit.emitter import Emitter
+    from onnx_kvtool.emit.result import Replacement
+    from onnx_kvtool.rewrite.engine.rule import LoweringContext
 
 __all__ = ["EARLY", "UPGRADES", "Upgrade", "tag_early"]
 

@@ -10,13 +10,13 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from onnx_kvtool.contrib.table import CONTRIB_RULES
+from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN, OperatorName
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.rewrite.contrib.table import CONTRIB_RULES
-from onnx_kvtool.rewrite.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.targets.target import find_target

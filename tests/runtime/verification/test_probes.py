@@ -12,7 +12,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.covered import Covered, Place
-from onnx_kvtool.rewrite.engine.forms import reduce
+from onnx_kvtool.emit.forms import reduce
 from onnx_kvtool.rewrite.lowering import rms_normalization
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.rewrite.verify import Verifier

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import reduce, unsqueeze, where
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import reduce, unsqueeze, where
 from onnx_kvtool.rewrite.lowering.attention.mask import Window, allowed_keys, empty_rows, padded
 from onnx_kvtool.symbolic.dims import dims_of
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["flat_operand", "rows_stay"]

@@ -16,10 +16,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import one_shape
+from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.sizes import dim_key, positions
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import one_shape
-from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.lowering.attention.mask import (
     Window,
     allowed_keys,
@@ -28,7 +29,6 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     padded,
     window_of,
 )
-from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["keep_with_mask"]

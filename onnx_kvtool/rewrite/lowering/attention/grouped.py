@@ -26,16 +26,16 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, squeeze, unsqueeze, where
+from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, squeeze, unsqueeze, where
-from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.lowering.attention.bias import bias_of
 from onnx_kvtool.rewrite.lowering.attention.flat_cache import flat_operand, rows_stay
 from onnx_kvtool.rewrite.lowering.attention.mask import Window, mask_covers, mask_fits, window_of
 from onnx_kvtool.rewrite.lowering.attention.together import ScoreShapes, shapes_together
-from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["grouped_attention"]

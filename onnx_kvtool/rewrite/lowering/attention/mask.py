@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where, with_hidden_keys
+from onnx_kvtool.emit.sizes import dim_key, positions, size
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where, with_hidden_keys
-from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions, size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = [

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.rewrite.lowering.attention.mask import Window
-from onnx_kvtool.rewrite.lowering.sizes import size
 from onnx_kvtool.symbolic.dims import Dim, dims_of
 
 __all__ = ["ScoreShapes", "shapes_together"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import element_type
 from onnx_kvtool.rewrite.lowering.early.products import distance, quantized
 

@@ -10,11 +10,11 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.engine.branches import decide_branches
 from onnx_kvtool.rewrite.engine.edits import remove_unused
-from onnx_kvtool.rewrite.engine.names import Names
 from onnx_kvtool.shapes.infer import annotate
 
 __all__ = ["settle_branches", "settle_loops"]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.sampling import Axis, Numbers
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import element_type, known_rank, product
 from onnx_kvtool.rewrite.lowering.roi_align import Pool, sides_of
-from onnx_kvtool.rewrite.lowering.sampling import Axis, Numbers
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["lower_roi_align_10"]

@@ -15,13 +15,13 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
+from onnx_kvtool.emit.forms import squeeze, unsqueeze
+from onnx_kvtool.emit.names import Names
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.edits import replace_node
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter, ScopedValues
-from onnx_kvtool.rewrite.engine.forms import squeeze, unsqueeze
-from onnx_kvtool.rewrite.engine.names import Names
-from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.shapes.infer import annotate
 from onnx_kvtool.symbolic.dims import dims_of
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
-from onnx_kvtool.rewrite.engine.forms import cast, reduce, unsqueeze, where
-from onnx_kvtool.rewrite.engine.rule import LoweringContext, Replacement
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import clamped, count_up, known_rank, product
 
 __all__ = ["lower_non_max_suppression_10"]

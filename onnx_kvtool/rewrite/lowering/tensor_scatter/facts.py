@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
+from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of, merge
 
 __all__ = ["CacheUpdate", "cache_update"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.lowering.sizes import size
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 
 __all__ = ["wrapping_modulus"]

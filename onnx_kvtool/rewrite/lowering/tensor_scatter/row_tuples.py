@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.lowering.sizes import dim_key, positions
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.sizes import dim_key, positions
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate
 from onnx_kvtool.rewrite.lowering.tensor_scatter.modulus import wrapping_modulus
 from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.emit.emitter import Emitter
 
 __all__ = ["OUTSIDE", "checked_start_int32", "outside_where_negative", "row_or_outside"]
 

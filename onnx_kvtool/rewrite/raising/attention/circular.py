@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import nodes, supersede
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter, ScopedValues
+from onnx_kvtool.emit.forms import with_hidden_keys
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dead import remove_dead
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter, ScopedValues
-from onnx_kvtool.rewrite.engine.forms import with_hidden_keys
 from onnx_kvtool.rewrite.raising.attention.fixed_window import all_rows, window_mask
 from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.attention.rotated import columns, is_any_order, read_rotated

@@ -20,8 +20,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.frame import KEY, QUERY
 from onnx_kvtool.analysis.attention.mask_function import MaskFunction
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import unsqueeze, where
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import unsqueeze, where
 from onnx_kvtool.symbolic.atoms import Coordinate
 from onnx_kvtool.symbolic.expression import Expr
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.fusing import is_candidate
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes
-from onnx_kvtool.rewrite.engine.rule import Refusal
+from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.attention.proving import prove_all
 from onnx_kvtool.rewrite.raising.in_functions import (

@@ -16,10 +16,10 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = ["columns", "is_any_order", "read_rotated"]

@@ -12,8 +12,8 @@ from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import nodes, values
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.dead import remove_dead
-from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.engine.guards import objections
 from onnx_kvtool.rewrite.raise_report import RaisedAttention
 from onnx_kvtool.rewrite.raising.attention.circular import read_circular

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
+from onnx_kvtool.emit.forms import with_hidden_keys
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
-from onnx_kvtool.rewrite.engine.forms import with_hidden_keys
 from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.cuts import bounds_along, constants
 from onnx_kvtool.symbolic.dims import dims_of

@@ -7,10 +7,10 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.attention.frame import HEAD
 from onnx_kvtool.analysis.attention.fusing import Fusion
 from onnx_kvtool.analysis.attention.operands import Operand
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import scaled_queries, unsqueeze
+from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
-from onnx_kvtool.rewrite.engine.emit import Emitter
-from onnx_kvtool.rewrite.engine.forms import scaled_queries, unsqueeze
-from onnx_kvtool.rewrite.engine.rule import Replacement
 from onnx_kvtool.rewrite.raising.attention.mask_writing import Rows, emit_count, emit_mask
 from onnx_kvtool.symbolic.expression import Expr
 

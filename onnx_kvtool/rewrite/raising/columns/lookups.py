@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter
 from onnx_kvtool.rewrite.raising.columns.state import Stuck, Widened, is_grown
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Size
 from onnx_kvtool.symbolic.bounds import Facts, interval

@@ -20,8 +20,8 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import supersede
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.raising.columns.rules import rule_of
 from onnx_kvtool.rewrite.raising.columns.state import Stuck, Widened, is_grown
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size

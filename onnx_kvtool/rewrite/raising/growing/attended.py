@@ -8,8 +8,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import supersede
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.rewrite.engine.emit import AttributeValue, Emitter
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.symbolic.atoms import Dimension

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from onnx_kvtool.rewrite.engine.emit import Emitter
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.rewrite.raising.cuts import TO_THE_END
 from onnx_kvtool.rewrite.raising.growing.edit import Edit, with_rows
 from onnx_kvtool.rewrite.raising.growing.window import Rolling

@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.walk import supersede
+from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.view import given_integer
-from onnx_kvtool.rewrite.engine.emit import Emitter, ScopedValues
 from onnx_kvtool.rewrite.raising.growing.attended import attend, in_heads
 from onnx_kvtool.rewrite.raising.growing.ends import End
 from onnx_kvtool.rewrite.raising.growing.growth import Growth

@@ -12,10 +12,10 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections
-from onnx_kvtool.rewrite.engine.rule import Refusal
 from onnx_kvtool.rewrite.raise_report import CacheSource, Raised, RaisedCache, Unraised
 from onnx_kvtool.rewrite.raising.columns.grown import grown_values
 from onnx_kvtool.rewrite.raising.growing.attended import check_attention

@@ -1,0 +1,1 @@
+"""The standard forms of operators of onnxruntime: each operator written with those of ONNX."""

@@ -1,0 +1,269 @@
+"""Weights of 2, 4 or 8 bits an element with a scale for each block: blocked DequantizeLinear."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.packed import (
+    apart,
+    is_stored,
+    known_type,
+    packed_codes,
+    packed_zero_points,
+    reshaped,
+    stored_as,
+)
+from onnx_kvtool.contrib.rule import Builder, only, refuse_input, refuse_value
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["block_product", "gather_block_quantized", "mat_mul_n_bits"]
+
+_D = ir.DataType
+
+
+def mat_mul_n_bits(view: NodeView, em: Emitter) -> Replacement:
+    """Write MatMulNBits as blocked DequantizeLinear, Transpose and MatMul.
+
+    The bytes of a stored weight are those of a uint4 or uint8 tensor (N, K), and are not touched.
+    A zero point that is a real number is subtracted after a Cast. With `g_idx`, by which each row
+    of the weight has a scale of any block, scales are gathered by it, without blocks.
+    `accuracy_level`, which lets a runtime round `A`, is left out.
+
+    Refuses `g_idx` beside packed zero points, which onnxruntime reads and forgets on a CPU, and of
+    other codes than those of 4 bits, of which it has none.
+    """
+    refuse_value(view, "weight_prepacked", 0)
+    refuse_value(view, "bits", 2, 4, 8)
+    a, scales, bits = view.required("A"), view.required("scales"), view.integer("bits")
+    width, columns, block = (view.integer(name) for name in ("K", "N", "block_size"))
+    if block < 1 or width < 1 or columns < 1:
+        raise Refusal("contrib-form", "`K`, `N` or `block_size` of `MatMulNBits` is below 1")
+    blocks = -(-width // block)
+    op = Builder(em, known_type(scales))
+    codes = packed_codes(em, view.required("B"), bits, (columns, blocks * block))
+    scales = reshaped(em, scales, (columns, blocks))
+    zero, order = view.input("zero_points"), view.input("g_idx")
+    if order is not None:
+        if bits != 4 or (zero is not None and zero.dtype == _D.UINT8):
+            refuse_input(view, "g_idx")
+        weights = _reordered(em, codes, scales, zero, order, (columns, width))
+    elif zero is not None and zero.dtype != _D.UINT8:
+        split = (columns, blocks, block)
+        numbers = cast(em, reshaped(em, codes, split), op.dtype)
+        column = (columns, blocks, 1)
+        centred = op("Sub", numbers, reshaped(em, cast(em, zero, op.dtype), column))
+        weights = op("Mul", centred, reshaped(em, scales, column))
+        weights = reshaped(em, weights, (columns, blocks * block))
+    else:
+        weights = _dequantized(em, codes, scales, zero, (bits, block, columns, blocks))
+    if blocks * block != width and order is None:
+        weights = _columns(em, weights, width)
+    return only(_product(op, a, weights, view.input("bias")))
+
+
+def block_product(view: NodeView, em: Emitter, a: ir.Value, name: str, columns: int) -> ir.Value:
+    """Return one of several products of a node with weights in blocks, which have no zero points.
+
+    Args:
+        view: The node, which has `K`, `bits` and `block_size`.
+        em: Where to build.
+        a: (..., K).
+        name: What the names of the inputs begin with: `gate` of `gate_B`, `gate_scales` and so on.
+        columns: N.
+
+    Returns:
+        (..., N).
+    """
+    refuse_value(view, "bits", 2, 4, 8)
+    bits, width, block = (view.integer(part) for part in ("bits", "K", "block_size"))
+    if block < 1 or width < 1 or columns < 1:
+        raise Refusal("contrib-form", f"a size of `{view.node.op_type}` is below 1")
+    blocks = -(-width // block)
+    codes = packed_codes(em, view.required(f"{name}_B"), bits, (columns, blocks * block))
+    scales = reshaped(em, view.required(f"{name}_scales"), (columns, blocks))
+    weights = _dequantized(em, codes, scales, None, (bits, block, columns, blocks))
+    if blocks * block != width:
+        weights = _columns(em, weights, width)
+    return _product(Builder(em, known_type(a)), a, weights, view.input(f"{name}_bias"))
+
+
+def _dequantized(
+    em: Emitter,
+    codes: ir.Value,
+    scales: ir.Value,
+    zero: ir.Value | None,
+    sizes: tuple[int, int, int, int],
+) -> ir.Value:
+    """Return what codes stand for, (N, blocks * block), of sizes (bits, block, N, blocks)."""
+    bits, block, *shape = sizes
+    points = packed_zero_points(em, zero, bits, codes.dtype, (shape[0], shape[1]))
+    attributes = {"axis": 1, "block_size": block}
+    op = Builder(em, known_type(scales))
+    return op("DequantizeLinear", codes, scales, points, attributes=attributes)
+
+
+def _product(op: Builder, a: ir.Value, weights: ir.Value, bias: ir.Value | None) -> ir.Value:
+    """Return the product with the transpose of weights (N, K), and the sum with a bias."""
+    turned = op("Transpose", weights, attributes={"perm": [1, 0]})
+    result = op("MatMul", a, turned)
+    return result if bias is None else op("Add", result, bias)
+
+
+def _reordered(
+    em: Emitter,
+    codes: ir.Value,
+    scales: ir.Value,
+    zero: ir.Value | None,
+    order: ir.Value,
+    shape: tuple[int, int],
+) -> ir.Value:
+    """Return a weight of which `order` says the block whose scale a column has: (N, K).
+
+    Args:
+        em: Where to build.
+        codes: (N, K filled up to whole blocks).
+        scales: (N, blocks).
+        zero: (N, blocks) real numbers, or flat; None for 8.
+        order: (K,).
+        shape: N and K.
+    """
+    op = Builder(em, known_type(scales))
+    factors = op("Gather", scales, order, attributes={"axis": 1})
+    numbers = _columns(em, cast(em, codes, op.dtype), shape[1])
+    if zero is None:
+        middle = em.constant(np.array(8, op.dtype.numpy()), "zero_point")
+    else:
+        rows = reshaped(em, zero, (shape[0], -1))
+        middle = op("Gather", rows, order, attributes={"axis": 1})
+    return op("Mul", op("Sub", numbers, middle), factors)
+
+
+def _columns(em: Emitter, matrix: ir.Value, count: int) -> ir.Value:
+    """Return the first columns of a matrix."""
+    bounds = (em.constant([bound], "bound") for bound in (0, count, 1))
+    return em.op("Slice", matrix, *bounds, dtype=known_type(matrix))
+
+
+def gather_block_quantized(view: NodeView, em: Emitter) -> Replacement:
+    """Write GatherBlockQuantized as a Gather of codes, scales and zero points, dequantized.
+
+    So no table of real numbers is ever made. Codes of int4 and uint4, of which runtimes gather
+    none, are gathered as the bytes that they lie in; where the axis of the slices is the last, the
+    table is dequantized first. An index out of range, of which onnxruntime makes zeros, fails.
+    """
+    data, indices, scales = (view.required(n) for n in ("data", "indices", "scales"))
+    dims, at = dims_of(data), dims_of(indices)
+    if dims is None or at is None or dims_of(scales) is None:
+        raise Refusal(
+            "unknown-rank",
+            "the rank of `data`, `indices` or `scales` of `GatherBlockQuantized` is unknown",
+            help="declare their shapes",
+        )
+    if data.dtype not in (_D.UINT8, _D.INT4, _D.UINT4):
+        raise Refusal(
+            "element-type",
+            f"`GatherBlockQuantized` of {known_type(data).name} has no standard form",
+        )
+    bits = view.integer("bits") if data.dtype == _D.UINT8 else 4
+    refuse_value(view, "bits", 2, 4, 8)
+    along = counted_axis(view.integer("gather_axis"), len(dims), "gather_axis")
+    blocks = counted_axis(view.integer("quantize_axis"), len(dims), "quantize_axis")
+    table = _Table(em, bits, data.dtype == _D.INT4)
+    op = Builder(em, known_type(scales))
+    zero, block = view.input("zero_points"), view.integer("block_size")
+    if data.dtype == _D.UINT8 and (along, blocks) != (0, len(dims) - 1):
+        raise Refusal(
+            "contrib-form",
+            "`GatherBlockQuantized` of uint8 gathers along another axis than 0, or has its blocks "
+            "along another than the last",
+        )
+    if data.dtype != _D.UINT8 and not table.has_bytes(data, along):
+        attributes = {"axis": blocks, "block_size": block}
+        numbers = op("DequantizeLinear", data, scales, zero, attributes=attributes)
+        return only(op("Gather", numbers, indices, attributes={"axis": along}))
+    axis = blocks + (len(at) - 1 if blocks > along else 0)
+    slices = op("Gather", scales, indices, attributes={"axis": along})
+    sizes = dims_of(scales) or ()
+    slices.shape = ir.Shape([*sizes[:along], *at, *sizes[along + 1 :]])
+    points = None
+    if zero is not None:
+        points = table.rows(zero, indices, along, dims_of(scales))
+    elif data.dtype == _D.UINT8:
+        middle = em.constant(np.array(2 ** (bits - 1), np.uint8), "zero_point")
+        points = em.op("Expand", middle, em.op("Shape", slices), dtype=_D.UINT8)
+    codes = table.rows(data, indices, along, None)
+    attributes = {"axis": axis, "block_size": block}
+    return only(op("DequantizeLinear", codes, slices, points, attributes=attributes))
+
+
+class _Table:
+    """Rows of codes that lie in bytes, gathered as bytes.
+
+    Args:
+        em: Where to build.
+        bits: Of an element.
+        is_signed: Whether the codes are.
+    """
+
+    def __init__(self, em: Emitter, bits: int, is_signed: bool) -> None:
+        self.em, self.bits, self.is_signed = em, bits, is_signed
+
+    def has_bytes(self, codes: ir.Value, along: int) -> bool:
+        """Return whether stored 4-bit codes are rows of whole bytes along the last axis."""
+        dims = dims_of(codes) or ()
+        last = dims[-1] if dims else None
+        stored = is_stored(codes)
+        sized = all(isinstance(dim, int) for dim in dims)
+        return (
+            stored and sized and isinstance(last, int) and last % 2 == 0 and along < len(dims) - 1
+        )
+
+    def rows(
+        self,
+        codes: ir.Value,
+        indices: ir.Value,
+        along: int,
+        wanted: tuple[object, ...] | None,
+    ) -> ir.Value:
+        """Return slices as int8 or uint8, one byte an element.
+
+        Args:
+            codes: uint8 of packed elements, or stored int4 or uint4.
+            indices: Which slices.
+            along: The axis that is gathered.
+            wanted: Dimensions whose last one the result is cut to; None for all elements.
+        """
+        em, dtype = self.em, _D.INT8 if self.is_signed else _D.UINT8
+        packed = codes
+        if codes.dtype != _D.UINT8:
+            if not self.has_bytes(codes, along):
+                wide = cast(em, codes, dtype)
+                return em.op("Gather", wide, indices, attributes={"axis": along}, dtype=dtype)
+            dims = [d for d in dims_of(codes) or () if isinstance(d, int)]
+            packed = stored_as(em, codes, _D.UINT8, (*dims[:-1], dims[-1] // 2))
+        rows = em.op("Gather", packed, indices, attributes={"axis": along}, dtype=_D.UINT8)
+        if self.bits == 8:
+            return rows
+        rows = apart(em, rows, self.bits, dtype)
+        rank = len(dims_of(codes) or ()) + len(dims_of(indices) or ()) - 1
+        # The elements of a byte are a dimension of their own, which joins the one before it.
+        shape = em.constant([0] * (rank - 1) + [-1], "shape")
+        rows = em.op("Reshape", rows, shape, dtype=dtype)
+        count = wanted[-1] if wanted else None
+        if wanted is None:
+            return rows
+        if not isinstance(count, int):
+            raise Refusal(
+                "unknown-size",
+                "the number of blocks of `GatherBlockQuantized` is unknown",
+                help="declare the shape of `scales`",
+            )
+        if count * self.bits % 8 == 0 or codes.dtype != _D.UINT8:
+            return rows
+        bounds = (em.constant([bound], "bound") for bound in (0, count, rank - 1))
+        return em.op("Slice", rows, *bounds, dtype=dtype)

@@ -1,0 +1,241 @@
+"""Streams of features that lie side by side: normalized, mixed and gated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.heads import known_size
+from onnx_kvtool.contrib.normalization import root_mean_square
+from onnx_kvtool.contrib.packed import known_type, reshaped
+from onnx_kvtool.contrib.rule import Builder, is_read, only
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = [
+    "branchwise_rms_norm",
+    "engram_gate",
+    "hyper_connection_low_rank_mix",
+    "hyper_connection_post_mix",
+    "hyper_connection_pre_mix",
+]
+
+_D = ir.DataType
+
+
+def branchwise_rms_norm(view: NodeView, em: Emitter) -> Replacement:
+    """Write BranchwiseRMSNorm as RMSNormalization-23 of the last axis, in float32.
+
+    Branches that lie side by side are a dimension of their own for it.
+    """
+    streams = _Streams.of(view, em, "X")
+    scale, rows = view.input("scale"), streams.apart(view.required("X"))
+    if scale is not None:
+        dims, whole = dims_of(scale), streams.branches * streams.width
+        if dims not in ((whole,), (streams.branches, streams.width), (streams.width,)):
+            raise Refusal(
+                "contrib-form",
+                f"`scale` of `BranchwiseRMSNorm` has shape {dims}, expected {(whole,)}, "
+                f"{(streams.branches, streams.width)} or {(streams.width,)}",
+            )
+        if dims != (streams.width,):
+            scale = reshaped(em, scale, (streams.branches, streams.width))
+    rows = root_mean_square(em, rows, scale, -1, view.real("epsilon"))
+    return only(streams.joined(rows))
+
+
+def hyper_connection_pre_mix(view: NodeView, em: Emitter) -> Replacement:
+    """Write HyperConnectionPreMix as Mul and ReduceSum, in float32."""
+    streams = _Streams.of(view, em, "streams")
+    op = Builder(em, _D.FLOAT)
+    gates = streams.gates(view.required("pre_mix"))
+    mixed = op("Mul", streams.apart(view.required("streams")), gates, hint="gated")
+    mixed = reduce(em, "ReduceSum", mixed, [streams.front], keepdims=False)
+    factor = view.real("reduction_scale")
+    if factor != 1.0:
+        mixed = op("Mul", mixed, em.constant(np.array(factor, np.float32), "scale"))
+    return only(cast(em, mixed, known_type(view.required("streams"))))
+
+
+def hyper_connection_post_mix(view: NodeView, em: Emitter) -> Replacement:
+    """Write HyperConnectionPostMix as MatMul with a transposed matrix, Mul and Add, in float32."""
+    streams = _Streams.of(view, em, "streams")
+    op, mix = Builder(em, _D.FLOAT), view.input("stream_mix")
+    rows = streams.apart(view.required("streams"))
+    if mix is not None:
+        order = [*range(streams.front), streams.front + 1, streams.front]
+        turned = op("Transpose", cast(em, mix, _D.FLOAT), attributes={"perm": order})
+        rows = op("MatMul", turned, rows, hint="mixed")
+    block, gates = view.required("block_output"), view.required("post_mix")
+    return only(streams.joined(streams.injected(op, rows, block, gates)))
+
+
+def hyper_connection_low_rank_mix(view: NodeView, em: Emitter) -> Replacement:
+    """Write HyperConnectionLowRankMix as the operators that its documentation names.
+
+    Each is computed in float32 and rounded to the type of `streams`, as it says.
+    """
+    streams = _Streams.of(view, em, "streams")
+    op, given = Builder(em, _D.FLOAT), view.required("streams")
+    block, gate = view.input("prev_block_output"), view.input("prev_post_gate")
+    if (block is None) != (gate is None) or not streams.is_flat or not view.real("gate_div"):
+        raise Refusal(
+            "contrib-form",
+            "`HyperConnectionLowRankMix` has `prev_block_output` or `prev_post_gate` alone, no "
+            "`num_branches`, or a `gate_div` of 0",
+        )
+
+    def rounded(value: ir.Value) -> ir.Value:
+        return cast(em, cast(em, value, streams.dtype), _D.FLOAT)
+
+    def product(rows: ir.Value, name: str) -> ir.Value:
+        return rounded(op("MatMul", rows, cast(em, view.required(name), _D.FLOAT), hint=name))
+
+    def times(value: ir.Value, name: str) -> ir.Value:
+        factor = view.real(name)
+        if factor == 1.0:
+            return value
+        number = em.constant(np.array(factor, np.float32), name)
+        return rounded(op("Div" if name == "gate_div" else "Mul", value, number))
+
+    rows = streams.apart(given)
+    if block is not None and gate is not None:
+        rows = rounded(streams.injected(op, rows, block, gate))
+    shape = (streams.branches, streams.width)
+    scale = reshaped(em, view.required("norm_scale"), shape)
+    normed = rounded(root_mean_square(em, rows, scale, -1, view.real("epsilon")))
+    flat = streams.flat(normed)
+    down = times(product(flat, "down_weight"), "silu_alpha")
+    hidden = rounded(op("Mul", down, rounded(op("Sigmoid", down))))
+    gates = rounded(op("Sigmoid", product(hidden, "up_weight")))
+    mixed = op("Mul", normed, streams.apart(gates), hint="gated")
+    mixed = reduce(em, "ReduceSum", mixed, [streams.front], keepdims=False)
+    turned = times(product(flat, "inject_weight"), "gate_div")
+    injected = times(rounded(op("Sigmoid", turned)), "gate_mul")
+    out = streams.joined(rows) if block is not None else given
+    outputs = (cast(em, times(mixed, "reduction_scale"), streams.dtype),
+               cast(em, injected, streams.dtype), out)  # fmt: skip
+    return Replacement(outputs[: len(view.node.outputs)])
+
+
+def engram_gate(view: NodeView, em: Emitter) -> Replacement:
+    """Write EngramGate as RMSNormalization-23, ReduceSum, Sqrt, Sigmoid and Mul, in float32."""
+    key, value, dtype = (
+        view.required("key"),
+        view.required("value"),
+        known_type(view.required("key")),
+    )
+    width = known_size(key, -1, "the last dimension of `key` of `EngramGate`")
+    op, epsilon = Builder(em, _D.FLOAT), view.real("epsilon")
+
+    def normalized(name: str) -> ir.Value:
+        rows, scale = view.required(name), view.required(f"{name}_norm_scale")
+        return root_mean_square(em, cast(em, rows, _D.FLOAT), scale, -1, epsilon)
+
+    def number(of: float) -> ir.Value:
+        return em.constant(np.array(of, np.float32), "number")
+
+    dots = op("Mul", normalized("key"), normalized("query"))
+    dot = op("Mul", reduce(em, "ReduceSum", dots, [-1]), number(width**-0.5), hint="dot")
+    root = op("Sqrt", op("Max", op("Abs", dot), number(1e-6)))
+    gate = op("Sigmoid", op("Mul", op("Sign", dot), root), hint="gate")
+    gated = op("Mul", gate, unsqueeze(em, cast(em, value, _D.FLOAT), [2]), hint="gated")
+    normed = None
+    if is_read(view, 1):
+        scale = view.input("conv_norm_scale")
+        if scale is None:
+            raise Refusal("contrib-form", "`EngramGate` has no `conv_norm_scale`, expected one")
+        normed = cast(em, root_mean_square(em, gated, scale, -1, epsilon), dtype)
+    return Replacement((cast(em, gated, dtype), normed)[: len(view.node.outputs)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Streams:
+    """C streams of H features, (..., C, H), or side by side, (..., C * H).
+
+    Attributes:
+        view: The node.
+        em: Where to build.
+        front: How many dimensions stand before the streams.
+        branches: C.
+        width: H.
+        is_flat: Whether they lie side by side.
+        dtype: Their type.
+    """
+
+    view: NodeView
+    em: Emitter
+    front: int
+    branches: int
+    width: int
+    is_flat: bool
+    dtype: ir.DataType
+
+    @classmethod
+    def of(cls, view: NodeView, em: Emitter, name: str) -> _Streams:
+        """Read the sizes of an input.
+
+        Raises:
+            Refusal: If one is unknown, or the branches do not divide the last dimension.
+        """
+        x, op_type, branches = view.required(name), view.node.op_type, view.integer("num_branches")
+        last = known_size(x, -1, f"the last dimension of `{name}` of `{op_type}`")
+        rank, dtype = len(dims_of(x) or ()), known_type(x)
+        if branches > 0 and last % branches == 0:
+            return cls(view, em, rank - 1, branches, last // branches, True, dtype)
+        if branches != 0 or rank < 2:
+            raise Refusal(
+                "contrib-form",
+                f"`{name}` of `{op_type}` with a `num_branches` of {branches} has shape "
+                f"{dims_of(x)}, which is not that of so many branches",
+            )
+        count = known_size(x, -2, f"the number of branches of `{op_type}`")
+        return cls(view, em, rank - 2, count, last, False, dtype)
+
+    def apart(self, x: ir.Value) -> ir.Value:
+        """Return streams in float32, the branches a dimension of their own: (..., C, H)."""
+        wide = cast(self.em, x, _D.FLOAT)
+        if not self.is_flat:
+            return wide
+        shape = self.em.constant([*[0] * self.front, self.branches, self.width], "shape")
+        return self.em.op("Reshape", wide, shape, dtype=_D.FLOAT, hint="branches")
+
+    def joined(self, x: ir.Value) -> ir.Value:
+        """Return (..., C, H) of float32 in the shape and the type of the streams."""
+        return cast(self.em, self.flat(x) if self.is_flat else x, self.dtype)
+
+    def flat(self, x: ir.Value) -> ir.Value:
+        """Return (..., C, H) of float32 as (..., C * H)."""
+        shape = self.em.constant([*[0] * self.front, self.branches * self.width], "shape")
+        return self.em.op("Reshape", x, shape, dtype=_D.FLOAT, hint="joined")
+
+    def gates(self, given: ir.Value) -> ir.Value:
+        """Return gates of branches or features, in float32: (..., C, 1 or H).
+
+        Raises:
+            Refusal: If they have another shape, or one that is unknown.
+        """
+        dims, wide = dims_of(given), cast(self.em, given, _D.FLOAT)
+        rank, last = len(dims or ()), dims[-1] if dims else None
+        if rank == self.front + 1 and last == self.branches:
+            return unsqueeze(self.em, wide, [self.front + 1])
+        if rank == self.front + 1 and self.is_flat and last == self.branches * self.width:
+            return self.apart(given)
+        if rank == self.front + 2 and last in (1, self.width):
+            return wide
+        raise Refusal(
+            "contrib-form",
+            f"`{given.name}` of `{self.view.node.op_type}` has shape {dims}, expected "
+            f"(..., {self.branches}), (..., {self.branches}, 1) or "
+            f"(..., {self.branches}, {self.width})",
+        )
+
+    def injected(self, op: Builder, rows: ir.Value, block: ir.Value, gates: ir.Value) -> ir.Value:
+        """Return streams with what a block put out, times a gate for each: (..., C, H)."""
+        features = unsqueeze(self.em, cast(self.em, block, _D.FLOAT), [self.front])
+        return op("Add", rows, op("Mul", self.gates(gates), features), hint="injected")

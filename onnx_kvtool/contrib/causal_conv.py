@@ -1,0 +1,206 @@
+"""Causal convolutions of `com.microsoft` that carry the last positions on as a state."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.heads import known_size
+from onnx_kvtool.contrib.rule import Builder, is_read, refuse_input, refuse_value
+from onnx_kvtool.contrib.sequences import Sequences, sequences_of
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, reduce, where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["causal_conv_with_state", "varlen_causal_conv_with_state"]
+
+_D = ir.DataType
+_END = 2**31 - 1
+
+
+def causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
+    """Write CausalConvWithState as Concat, Conv in float32, Slice, and x * Sigmoid(x).
+
+    The state is the last positions of what is convolved, and stays an input and an output. With
+    `channels_last` the channels, on however many axes, are brought to the front for Conv, and back.
+
+    Refuses what onnxruntime has on GPUs alone: more than one axis of positions, a window of states,
+    their capture, a length or a layout of the state of its own, and a part of the channels.
+    """
+    _refuse_elsewhere(view)
+    x, weight, past = view.required("input"), view.required("weight"), view.input("past_state")
+    channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
+    taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
+    dilation, is_last = view.integer("dilation"), view.integer("channels_last") != 0
+    rows, place, rank = (taps - 1) * dilation, 1 if is_last else 2, _rank(view, x, is_last)
+    own = Builder(em, x.dtype or _D.UNDEFINED)
+    whole = x
+    if rows and past is not None:
+        whole = own("Concat", past, x, attributes={"axis": place}, hint="positions")
+    elif rows:
+        pads = [0] * (2 * rank)
+        pads[place] = rows
+        whole = own("Pad", x, em.constant(pads, "pads"), hint="positions")
+    bounds = ([-rows], [_END]) if rows else ([0], [0])
+    places = (em.constant(values, "bound") for values in (*bounds, [place]))
+    present = own("Slice", whole, *places, hint="present_state") if is_read(view, 1) else None
+    if is_last:
+        whole = _channels_first(em, whole, channels, rank)
+    y = _convolved(view, em, whole, {"group": channels, "dilations": [dilation]})
+    y = cast(em, y, own.dtype)
+    if is_last:
+        y = own("Transpose", y, attributes={"perm": [0, 2, 1]}, hint="channels_last")
+        if rank > 3:
+            y = own("Reshape", y, em.constant([0, 0, *_axes(view, x)], "shape"))
+    return Replacement((y, present, None)[: len(view.node.outputs)])
+
+
+def varlen_causal_conv_with_state(view: NodeView, em: Emitter) -> Replacement:
+    """Write VarlenCausalConvWithState as a Gather of the rows of each tap, Mul and ReduceSum.
+
+    Where a tap of a token lies, in its sequence or in the state of that, is computed from
+    `cumulative_sequence_length` once for all layers. So are the rows of the state behind the last
+    token, and those that are captured. All that is multiplied is float32.
+
+    Refuses weights that differ from token to token (`kernel_delta`, `previous_mask`), which
+    onnxruntime has on GPUs alone.
+    """
+    refuse_input(view, "kernel_delta", "previous_mask")
+    _refuse_dilation(view)
+    x, weight, past = (view.required(name) for name in ("input", "weight", "initial_state"))
+    channels = known_size(weight, 0, f"the number of channels of `{weight.name}`")
+    taps = known_size(weight, 2, f"the length of the kernel `{weight.name}`")
+    dilation = view.integer("dilation")
+    rows, own = (taps - 1) * dilation, Builder(em, x.dtype or _D.UNDEFINED)
+    lying = sequences_of(em, view.required("cumulative_sequence_length"), x)
+    pool = x
+    if rows:
+        turned = own("Transpose", past, attributes={"perm": [0, 2, 1]}, hint="rows")
+        states = own("Reshape", turned, em.constant([-1, channels], "shape"))
+        pool = own("Concat", x, states, attributes={"axis": 0}, hint="positions")
+
+    def of_taps() -> ir.Value:
+        first = em.op("Gather", lying.starts, em.op("Reshape", lying.owner, em.constant([-1])))
+        local = em.op("Sub", lying.place, first)
+        offsets = np.arange(1 - taps, 1) * dilation
+        return lying.before(lying.place, local, lying.owner, rows, offsets)
+
+    reached = em.once(("taps", lying.owner, taps, dilation), of_taps)
+    op, bias = Builder(em, _D.FLOAT), view.input("bias")
+    factors = op("Reshape", cast(em, weight, _D.FLOAT), em.constant([channels, taps], "shape"))
+    factors = op("Transpose", factors, attributes={"perm": [1, 0]}, hint="by_tap")
+    products = op("Mul", cast(em, own("Gather", pool, reached), _D.FLOAT), factors)
+    y = reduce(em, "ReduceSum", products, [1], keepdims=False)
+    if bias is not None:
+        y = op("Add", y, cast(em, bias, _D.FLOAT), hint="biased")
+    y = cast(em, _activated(view, em, y), own.dtype)
+    final = _final_state(view, em, lying, pool, rows) if is_read(view, 1) else None
+    update = _captured(view, em, lying, x) if is_read(view, 2) else None
+    return Replacement((y, final, update)[: len(view.node.outputs)])
+
+
+def _final_state(
+    view: NodeView, em: Emitter, lying: Sequences, pool: ir.Value, rows: int
+) -> ir.Value:
+    """Return the last rows of each sequence, its state in front: (B, C, rows)."""
+    own = Builder(em, pool.dtype or _D.UNDEFINED)
+    if not rows:
+        return own("Identity", view.required("initial_state"))
+    places = em.once(
+        ("final", lying.ends, lying.count, rows),
+        lambda: lying.before(lying.ends, lying.lengths, lying.number, rows, np.arange(-rows, 0)),
+    )
+    last = own("Gather", pool, places, hint="last")
+    return own("Transpose", last, attributes={"perm": [0, 2, 1]}, hint="final_state")
+
+
+def _captured(view: NodeView, em: Emitter, lying: Sequences, x: ir.Value) -> ir.Value:
+    """Return the first tokens of each sequence, zeros where fewer are asked for: (B, slots, C)."""
+    slots, count = view.integer("state_update_capacity"), view.input("capture_count")
+    if slots < 1 or count is None:
+        raise Refusal(
+            "contrib-form",
+            f"`state_update` of `VarlenCausalConvWithState` is read, `state_update_capacity` is "
+            f"`{slots}`, and `capture_count` {'absent' if count is None else 'given'}, expected "
+            "room and a count",
+        )
+    slot = em.constant(np.arange(slots).reshape(1, -1), "slots")
+    wide = em.op("Reshape", cast(em, count, _D.INT64), em.constant([-1, 1], "column"))
+    is_asked = em.op("Less", slot, em.op("Min", wide, lying.lengths), dtype=_D.BOOL)
+    places = where(em, is_asked, em.op("Add", lying.starts, slot), lying.count, "captured")
+    own = Builder(em, x.dtype or _D.UNDEFINED)
+    return own("Gather", own("Pad", x, em.constant([0, 0, 1, 0], "pads")), places)
+
+
+def _convolved(
+    view: NodeView, em: Emitter, positions: ir.Value, attributes: dict[str, int | list[int]]
+) -> ir.Value:
+    """Return the convolution of (B, C, P) with the weight and the bias of a node, activated."""
+    op, bias = Builder(em, _D.FLOAT), view.input("bias")
+    operands = [cast(em, v, _D.FLOAT) for v in (positions, view.required("weight"))]
+    if bias is not None:
+        operands.append(cast(em, bias, _D.FLOAT))
+    return _activated(view, em, op("Conv", *operands, attributes=attributes))
+
+
+def _activated(view: NodeView, em: Emitter, value: ir.Value) -> ir.Value:
+    """Return what the activation of a node makes of a float32 value."""
+    refuse_value(view, "activation", "none", "silu", "swish")
+    if view.string("activation") == "none":
+        return value
+    op = Builder(em, _D.FLOAT)
+    return op("Mul", value, op("Sigmoid", value), hint="activated")
+
+
+def _refuse_elsewhere(view: NodeView) -> None:
+    """Refuse what onnxruntime 1.32 computes on GPUs alone, and a dilation that is none."""
+    for name in (
+        "state_window", "state_update_capacity", "state_length", "input_channel_offset",
+        "input_channels",
+    ):  # fmt: skip
+        refuse_value(view, name, 0)
+    refuse_value(view, "ndim", 1)
+    refuse_value(view, "state_channels_last", -1)
+    refuse_value(view, "channels_last", 0, 1)
+    if is_read(view, 2):
+        raise Refusal(
+            "contrib-form",
+            "`state_update` of `CausalConvWithState` is read, which onnxruntime gives on GPUs only",
+        )
+    _refuse_dilation(view)
+
+
+def _refuse_dilation(view: NodeView) -> None:
+    """Refuse taps that lie on each other, or ahead."""
+    if view.integer("dilation") < 1:
+        raise Refusal(
+            "contrib-form",
+            f"`dilation` of `{view.node.op_type}` is `{view.integer('dilation')}`, expected 1 or "
+            "more",
+        )
+
+
+def _rank(view: NodeView, x: ir.Value, is_last: bool) -> int:
+    dims = dims_of(x)
+    if dims is None and is_last:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{x.name}` of `{view.node.op_type}` is unknown",
+            help="declare its shape",
+        )
+    return 3 if dims is None else len(dims)
+
+
+def _axes(view: NodeView, x: ir.Value) -> list[int]:
+    """Return the sizes of the axes of the channels, behind batch and positions."""
+    what = f"a size of the channels of `{x.name}` of `{view.node.op_type}`"
+    return [known_size(x, axis, what) for axis in range(2, len(dims_of(x) or ()))]
+
+
+def _channels_first(em: Emitter, whole: ir.Value, channels: int, rank: int) -> ir.Value:
+    op = Builder(em, whole.dtype or _D.UNDEFINED)
+    if rank > 3:
+        whole = op("Reshape", whole, em.constant([0, 0, channels], "shape"))
+    return op("Transpose", whole, attributes={"perm": [0, 2, 1]}, hint="channels_first")

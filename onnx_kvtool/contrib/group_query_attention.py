@@ -1,0 +1,229 @@
+"""GroupQueryAttention of `com.microsoft`: TensorScatter and Attention-24."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.grouped_cache import cache_of
+from onnx_kvtool.contrib.grouped_call import Call
+from onnx_kvtool.contrib.heads import (
+    Attended,
+    Tokens,
+    apart,
+    attend,
+    dim_of,
+    known_size,
+    parts,
+)
+from onnx_kvtool.contrib.rule import is_read, refuse_input, refuse_value
+from onnx_kvtool.contrib.sink import attend_beside_sink
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import scales_queries
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import NodeView
+
+__all__ = ["group_query_attention", "heads_of", "rotated"]
+
+_I = ir.DataType.INT64
+_B = ir.DataType.BOOL
+
+
+def group_query_attention(view: NodeView, em: Emitter) -> Replacement:
+    """Write GroupQueryAttention as RotaryEmbedding-23, TensorScatter-24 and Attention-24.
+
+    The new rows are written from `seqlens_k` + 1 - L on, in a prompt, which has L =
+    `total_sequence_length`, from 0 on; so many and L more rows may be seen, later ones not. Where
+    past and present have as many rows by what is declared, that is in place; else the past is
+    padded with rows of zeros to `total_sequence_length` first, where that is more. A window is a
+    mask. In a prompt, a query behind the valid rows of its sequence sees other keys than in
+    onnxruntime; nobody reads what comes of it.
+
+    A sink, and smooth softmax, is one more column of scores, for which attention is written as
+    MatMul and Softmax. Caches of int8 codes stay such: new rows are divided by the scale, rounded
+    and written, and attention reads the numbers that the codes stand for.
+
+    Refuses caches of other codes, those that drop rows, scores as an output, heads that are
+    normalized, which onnxruntime does on GPUs and forgets on a CPU, and query lengths.
+    """
+    _refuse(view)
+    query, key, value, scale = heads_of(view, em)
+    call = Call(em, Tokens(em, view.required("query")), view)
+    if view.attribute("do_rotary") == 1:
+        given = view.input("position_ids")
+        places = call.places() if given is None else call.positions_of(given)
+        query, key, scale = rotated(view, em, call, (query, key), scale, places)
+    keys, values = (
+        cache_of(view, em, call, name, new) for name, new in (("key", key), ("value", value))
+    )
+    output = _attended(view, em, call, (query, keys.numbers, values.numbers), scale)
+    found = ((0, output), (1, keys.present), (2, values.present))
+    presents = [v if is_read(view, i) else None for i, v in found]
+    return Replacement((*presents, None)[: len(view.node.outputs)])
+
+
+def _attended(
+    view: NodeView,
+    em: Emitter,
+    call: Call,
+    heads: tuple[ir.Value, ir.Value, ir.Value],
+    scale: float | None,
+) -> ir.Value:
+    """Return attention of query, key and value, (B, H, rows, D) each, as (B, L, H * D)."""
+    query, keys, values = heads
+    window, causal = view.integer("local_window_size"), view.integer("causal") == 1
+    if window != -1 and (window < 1 or not causal):
+        raise Refusal(
+            "contrib-form",
+            f"`local_window_size` of `GroupQueryAttention` is {window}, expected -1, or 1 or more "
+            "if it is causal",
+        )
+    softcap = view.attribute("softcap")
+    near = None if window < 1 else call.near(keys, window)
+    bias = _padded_bias(view, em, keys)
+    how = Attended(
+        scale=scale,
+        is_causal=causal,
+        softcap=softcap if isinstance(softcap, float) else 0.0,
+    )
+    sink = _sink(view, em, query)
+    if sink is not None:
+        seen = call.visible(keys, is_causal=causal)
+        if near is not None:
+            seen = em.op("And", seen, near, dtype=_B)
+        counts = (view.integer("num_heads"), view.integer("kv_num_heads"))
+        return attend_beside_sink(em, heads, counts, replace(how, mask=bias), seen, sink)
+    nonpad = call.seen if causal else call.valid
+    how = replace(how, mask=_mask(em, near, bias), nonpad=nonpad)
+    output, _, _ = attend(em, query, keys, values, how)
+    return output
+
+
+def _sink(view: NodeView, em: Emitter, query: ir.Value) -> ir.Value | None:
+    """Return the score that takes weight and has no value: (1, H, 1, 1) or (1, 1, 1, 1)."""
+    given = view.input("head_sink")
+    if given is not None:
+        shape = em.constant([1, -1, 1, 1], "shape")
+        return em.op("Reshape", given, shape, dtype=given.dtype or ir.DataType.UNDEFINED)
+    if view.integer("smooth_softmax") != 1:
+        return None
+    dtype = query.dtype or ir.DataType.UNDEFINED
+    return em.constant(np.zeros((1, 1, 1, 1), dtype.numpy()), "smooth")
+
+
+def _refuse(view: NodeView) -> None:
+    refuse_input(view, "q_norm_weight", "k_norm_weight", "query_seqlens")
+    refuse_value(view, "smooth_softmax", -1, 0, 1)
+    refuse_value(view, "sliding_window_cache", 0)
+    refuse_value(view, "causal", 0, 1)
+    if is_read(view, 3):
+        raise Refusal(
+            "contrib-form",
+            "`output_qk` of `GroupQueryAttention` is read, which has no standard form",
+        )
+    if (view.input("past_key") is None) != (view.input("past_value") is None):
+        raise Refusal("contrib-form", "`GroupQueryAttention` has one past input, expected two")
+
+
+def heads_of(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value, float | None]:
+    """Return query, key and value, (B, heads, L, D) each, and the factor of the scores.
+
+    The factor is None for one that follows from a D which is unknown here.
+    """
+    heads, groups = view.integer("num_heads"), view.integer("kv_num_heads")
+    query, key, value = _rows(view, em, heads, groups)
+    wide = dim_of(view.required("query"), 2)
+    total = heads if view.input("key") is not None else heads + 2 * groups
+    one = wide // total if isinstance(wide, int) else None
+    query, key, value = (
+        apart(em, rows, count, None if one is None else count * one)
+        for rows, count in ((query, heads), (key, groups), (value, groups))
+    )
+    asked = view.attribute("scale")
+    scale = asked if isinstance(asked, float) and asked else one**-0.5 if one else None
+    return query, key, value, scale
+
+
+def _rows(
+    view: NodeView, em: Emitter, heads: int, groups: int
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Return query, key and value, (B, L, heads * D) each."""
+    query, key, value = view.required("query"), view.input("key"), view.input("value")
+    if key is not None and value is not None:
+        return query, key, value
+    if key is not None or value is not None:
+        raise Refusal(
+            "contrib-form",
+            f"`{view.node.op_type}` has one of `key` and `value`, expected both",
+        )
+    width = known_size(query, 2, f"the width of the packed query of `{view.node.op_type}`")
+    one = width // (heads + 2 * groups)
+    found = parts(em, query, (heads * one, groups * one, groups * one))
+    return found[0], found[1], found[2]
+
+
+def rotated(
+    view: NodeView,
+    em: Emitter,
+    call: Call,
+    heads: tuple[ir.Value, ir.Value],
+    scale: float | None,
+    places: ir.Value,
+) -> tuple[ir.Value, ir.Value, float | None]:
+    """Return query and key rotated by the angles of their positions, and what is left to scale.
+
+    The angles are looked up once for all layers. Where queries are to be scaled, theirs are, once
+    instead of queries in each layer.
+    """
+    cos, sin = view.input("cos_cache"), view.input("sin_cache")
+    if cos is None or sin is None:
+        raise Refusal(
+            "contrib-form",
+            f"`do_rotary` of `{view.node.op_type}` is 1, but `cos_cache` or `sin_cache` is absent",
+        )
+    width = 2 * known_size(cos, 1, "the width of `cos_cache`")
+    attributes = {
+        "interleaved": 1 if view.attribute("rotary_interleaved") == 1 else 0,
+        "rotary_embedding_dim": width,
+    }
+
+    def rotate(rows: ir.Value, factor: float | None = None) -> ir.Value:
+        angles = (call.angles(table, places, factor) for table in (cos, sin))
+        dtype = rows.dtype or ir.DataType.UNDEFINED
+        turned = em.op("RotaryEmbedding", rows, *angles, attributes=attributes, dtype=dtype)
+        turned.shape = rows.shape
+        return turned
+
+    query, key = heads
+    dtype = query.dtype or ir.DataType.UNDEFINED
+    if scale and scales_queries(dtype, scale) and dim_of(query, 3) == width:
+        return rotate(query, scale), rotate(key), 1.0
+    return rotate(query), rotate(key), scale
+
+
+def _padded_bias(view: NodeView, em: Emitter, keys: ir.Value) -> ir.Value | None:
+    """Return `attention_bias` with a column for each row of the buffer, which may be longer."""
+    bias = view.input("attention_bias")
+    if bias is None:
+        return None
+    zero = em.constant([0], "zero")
+    last = em.constant([3], "last")
+    count = em.op("Gather", em.op("Shape", bias), last)
+    rows = em.op("Gather", em.op("Shape", keys), em.constant([2], "rows"))
+    more = em.op("Max", em.op("Sub", rows, count), zero)
+    front = em.constant([0] * 7, "zeros")
+    pads = em.op("Concat", front, more, attributes={"axis": 0}, hint="pads")
+    return em.op("Pad", bias, pads, dtype=bias.dtype or ir.DataType.UNDEFINED)
+
+
+def _mask(em: Emitter, near: ir.Value | None, bias: ir.Value | None) -> ir.Value | None:
+    """Return what `nonpad_kv_seqlen` does not say: a window, and what is added to scores."""
+    if bias is None or near is None:
+        return bias or near
+    dtype = bias.dtype or ir.DataType.UNDEFINED
+    seen = em.constant(np.zeros((), dtype.numpy()), "seen")
+    hidden = em.constant(np.array(-np.inf, dtype.numpy()), "hidden")
+    added = em.op("Where", near, seen, hidden, dtype=dtype)
+    return em.op("Add", bias, added, dtype=dtype)

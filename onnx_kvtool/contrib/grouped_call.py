@@ -1,0 +1,173 @@
+"""Where the rows of a call of GroupQueryAttention go, and which keys they see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.heads import Tokens, dim_of
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.sizes import positions
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["Call"]
+
+_I = ir.DataType.INT64
+_B = ir.DataType.BOOL
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Where the rows of a call go; what the layers of a model have in common is built once.
+
+    Attributes:
+        em: Where to build.
+        tokens: The rows that the call brings.
+        view: The node.
+        counts: The input that counts the valid rows of each sequence, and how many fewer it says.
+    """
+
+    em: Emitter
+    tokens: Tokens
+    view: NodeView
+    counts: tuple[str, int] = ("seqlens_k", 1)
+
+    @property
+    def total(self) -> ir.Value:
+        """`total_sequence_length`: (1,), int64."""
+        em, given = self.em, self.view.required("total_sequence_length")
+        one = em.constant([1], "one")
+
+        def build() -> ir.Value:
+            wide = cast(em, given, _I)
+            return wide if dims_of(given) == (1,) else em.op("Reshape", wide, one)
+
+        return em.once(("total_sequence_length", given), build)
+
+    @property
+    def valid(self) -> ir.Value:
+        """Rows that are valid after the call: (B,), int64."""
+        em, (name, fewer) = self.em, self.counts
+        given = self.view.required(name)
+
+        def build() -> ir.Value:
+            wide = cast(em, given, _I)
+            dims = dims_of(given)
+            if dims is None or len(dims) != 1:
+                wide = em.op("Reshape", wide, em.constant([-1], "all"))
+            if not fewer:
+                return wide
+            return em.op("Add", wide, em.constant([fewer], "one"), hint="valid_rows")
+
+        return em.once(("valid rows", given, fewer), build)
+
+    @property
+    def is_later(self) -> ir.Value:
+        """1 where there is a past to continue, 0 in a prompt: (1,), int64."""
+        em, length = self.em, self.tokens.length
+
+        def build() -> ir.Value:
+            prompt = em.op("Equal", self.total, length, dtype=_B)
+            return cast(em, em.op("Not", prompt, dtype=_B), _I, hint="is_later")
+
+        return em.once(("is later", self.total, length), build)
+
+    @property
+    def start(self) -> ir.Value:
+        """The first row that is written: (B,), int64."""
+        em, length = self.em, self.tokens.length
+
+        def build() -> ir.Value:
+            before = em.op("Sub", self.valid, length)
+            return em.op("Mul", before, self.is_later, hint="write_indices")
+
+        return em.once(("write indices", self.valid, self.is_later, length), build)
+
+    @property
+    def seen(self) -> ir.Value:
+        """Rows that the last new one sees: (B,), int64."""
+        em, length = self.em, self.tokens.length
+        key = ("seen rows", self.start, length)
+        return em.once(key, lambda: em.op("Add", self.start, length, hint="nonpad_kv_seqlen"))
+
+    def places(self) -> ir.Value:
+        """Return the row of each new one: (B, L), int64."""
+        em, query = self.em, self.tokens.query
+        rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
+        shape = em.constant([-1, 1], "column")
+
+        def build() -> ir.Value:
+            return em.op("Add", em.op("Reshape", self.start, shape), rows, hint="places")
+
+        return em.once(("places", self.start, rows), build)
+
+    def angles(self, table: ir.Value, places: ir.Value, factor: float | None) -> ir.Value:
+        """Return the rows of a table at places, times a factor: (B, L, R / 2)."""
+        em, dtype = self.em, table.dtype or ir.DataType.UNDEFINED
+        rows = em.once(
+            ("rotary rows", table, places),
+            lambda: em.op("Gather", table, places, dtype=dtype, hint="angles"),
+        )
+        if factor is None:
+            return rows
+
+        def build() -> ir.Value:
+            scale = em.constant(np.array(factor, dtype.numpy()), "scale")
+            return em.op("Mul", rows, scale, dtype=dtype, hint="scaled")
+
+        return em.once(("scaled angles", rows, factor), build)
+
+    def near(self, keys: ir.Value, window: int) -> ir.Value:
+        """Return where a key is one of the last of `window` up to a query: (B, 1, L, S)."""
+        em, places = self.em, self.places()
+
+        def build() -> ir.Value:
+            first = em.op("Sub", self._column(places), em.constant([window], "window"))
+            return em.op("Less", first, self._keys(keys), dtype=_B, hint="is_near")
+
+        return em.once(("near", places, window, dim_of(keys, 2) or keys), build)
+
+    def visible(self, keys: ir.Value, *, is_causal: bool) -> ir.Value:
+        """Return where a key stands up to a query, or is valid: (B, 1, L or 1, S)."""
+        em, rows = self.em, self.places() if is_causal else self.valid
+
+        def build() -> ir.Value:
+            if is_causal:
+                behind = em.op("Greater", self._keys(keys), self._column(rows), dtype=_B)
+                return em.op("Not", behind, dtype=_B, hint="is_seen")
+            ends = em.op("Reshape", rows, em.constant([-1, 1, 1, 1], "shape"))
+            return em.op("Less", self._keys(keys), ends, dtype=_B, hint="is_seen")
+
+        return em.once(("seen", rows, is_causal, dim_of(keys, 2) or keys), build)
+
+    def _column(self, places: ir.Value) -> ir.Value:
+        return self.em.op("Unsqueeze", places, self.em.constant([1, 3], "axes"))
+
+    def _keys(self, keys: ir.Value) -> ir.Value:
+        """Return the row of each key: (1, 1, 1, S)."""
+        return positions(self.em, dim_of(keys, 2), keys, 2, place=3, rank=4)
+
+    def positions_of(self, given: ir.Value) -> ir.Value:
+        """Return the position of each new row, as onnxruntime reads `position_ids`.
+
+        In a prompt it looks at the first element alone, and counts on from it in all of the batch.
+        """
+        em, query = self.em, self.tokens.query
+        if dim_of(query, 1) == 1 and dim_of(query, 0) == 1:
+            return given
+
+        def build() -> ir.Value:
+            one = em.constant([1], "one")
+            axes, origin = em.constant([0, 1], "axes"), em.constant([0, 0], "origin")
+            first = em.op("Slice", given, origin, em.constant([1, 1], "corner"), axes)
+            rows = positions(em, dim_of(query, 1), query, 1, place=1, rank=2)
+            counted = em.op("Expand", em.op("Add", first, rows), em.op("Shape", given))
+            later = em.op("Equal", self.is_later, one, dtype=_B)
+            flags = em.op("Expand", later, em.op("Shape", given), dtype=_B)
+            return em.op("Where", flags, given, counted, hint="places")
+
+        return em.once(("places of", given, self.is_later), build)

@@ -1,0 +1,292 @@
+"""MultiHeadAttention of `com.microsoft`, and its form for one token, as Attention-24."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.heads import (
+    Attended,
+    Tokens,
+    apart,
+    attend,
+    dim_of,
+    known_size,
+    parts,
+)
+from onnx_kvtool.contrib.padding import added
+from onnx_kvtool.contrib.rule import Builder, is_read, refuse_input, refuse_value
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["decoder_masked_multi_head_attention", "multi_head_attention"]
+
+_I = ir.DataType.INT64
+
+
+def multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
+    """Write MultiHeadAttention as Attention-24.
+
+    A past becomes the past of Attention; where `past_sequence_length` says how much of a buffer is
+    valid, TensorScatter-24 writes the new rows behind that, and `nonpad_kv_seqlen` hides what lies
+    behind these. Padding is a mask that is added, of `mask_filter_value`. Keys and values that are
+    packed, with the query or by themselves, are taken apart.
+
+    Refuses scores as an output, and what beam search on GPUs needs.
+    """
+    refuse_input(view, "cache_indirection")
+    _refuse_scores(view)
+    if view.input("past_key") is None:
+        refuse_input(view, "past_sequence_length")
+    return _attended(view, em, view.input("key_padding_mask"), view.integer("unidirectional") == 1)
+
+
+def decoder_masked_multi_head_attention(view: NodeView, em: Emitter) -> Replacement:
+    """Write DecoderMaskedMultiHeadAttention as TensorScatter-24 and Attention-24.
+
+    Of a cross attention, which has no past, as Attention-24 alone.
+
+    Refuses a packed query, scores as an output, beams, and a past that is no shared buffer, which
+    onnxruntime refuses as well.
+    """
+    refuse_input(view, "beam_width", "cache_indirection")
+    refuse_value(view, "output_qk", None, 0)
+    _refuse_scores(view)
+    if view.input("past_key") is not None:
+        refuse_value(view, "past_present_share_buffer", 1)
+        if view.input("past_sequence_length") is None:
+            raise Refusal(
+                "contrib-form",
+                "`past_key` of `DecoderMaskedMultiHeadAttention` is given without "
+                "`past_sequence_length`",
+            )
+    if view.input("key") is None or view.input("value") is None:
+        raise Refusal(
+            "contrib-form",
+            "`query` of `DecoderMaskedMultiHeadAttention` is packed, which has no standard form",
+        )
+    return _attended(view, em, view.input("mask_index"), is_causal=False)
+
+
+def _refuse_scores(view: NodeView) -> None:
+    """Refuse a node of which the scores are read.
+
+    Raises:
+        Refusal: If the fourth output is read.
+    """
+    if is_read(view, 3):
+        raise Refusal(
+            "contrib-form",
+            f"`{view.facts.outputs[3].name}` of `{view.node.op_type}` is read, which has no "
+            "standard form",
+        )
+
+
+def _attended(
+    view: NodeView, em: Emitter, padding: ir.Value | None, is_causal: bool
+) -> Replacement:
+    """Write the node as Attention of its rows.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        padding: The mask that says which keys are valid; None for all.
+        is_causal: Whether later keys are hidden.
+    """
+    name, query = view.node.op_type, view.required("query")
+    past_key, past_value = view.input("past_key"), view.input("past_value")
+    if (past_key is None) != (past_value is None):
+        raise Refusal("contrib-form", f"`{name}` has one past input, expected two")
+    tokens, (q, k, v) = Tokens(em, query), _heads(view, em)
+    if past_key is not None and len(view.node.outputs) < 3:
+        raise Refusal(
+            "contrib-form",
+            f"`past_key` of `{name}` is given without outputs for the present, and "
+            "onnxruntime ignores it then",
+        )
+    length, count = dim_of(query, 1), dim_of(*_rows_of(view))
+    given = view.input("past_sequence_length")
+    if given is not None and past_key is not None:
+        return _in_buffer(view, em, tokens, (q, k, v), (given, padding), is_causal)
+    scale = view.attribute("scale")
+    total = size(em, count, *_rows_of(view))
+    if past_key is not None:
+        before = size(em, dim_of(past_key, 2), past_key, 2)
+        total = em.once(("total", before, total), lambda: em.op("Add", before, total))
+    nonpad = None
+    if is_causal and (length is None or length != count):
+        if past_key is not None:
+            raise Refusal(
+                "unknown-size",
+                f"`{name}` is unidirectional, and whether it has as many new keys as queries is "
+                "unknown",
+                help="declare the shapes of `query` and `key`",
+            )
+        # The last query sees all keys: one query alone sees every one.
+        nonpad = em.once(
+            ("all keys", total, tokens.batch),
+            lambda: em.op("Expand", total, em.op("Reshape", tokens.batch, em.constant([1], "one"))),
+        )
+    how = Attended(
+        scale=scale if isinstance(scale, float) else None,
+        is_causal=is_causal,
+        mask=added(view, em, tokens, padding, total, _type(query)),
+        nonpad=nonpad,
+        past_key=past_key,
+        past_value=past_value,
+    )
+    output, present_key, present_value = attend(em, q, k, v, how)
+    return _outputs(view, output, present_key or k, present_value or v)
+
+
+def _rows_of(view: NodeView) -> tuple[ir.Value, int]:
+    """Return the input that has the new keys, and its axis of rows."""
+    key = view.input("key")
+    if key is None:
+        return view.required("query"), 1
+    return key, 2 if _rank(key) == 4 else 1
+
+
+def _heads(view: NodeView, em: Emitter) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Return query, key and value with heads apart: (B, H, rows, D)."""
+    name, heads = view.node.op_type, view.integer("num_heads")
+    query, key, value = view.required("query"), view.input("key"), view.input("value")
+    ranks = [None if each is None else _rank(each) for each in (query, key, value)]
+    if ranks in ([5, None, None], [3, 5, None]) and (key is None) == (ranks[0] == 5):
+        refuse_input(view, "bias", "past_key")
+        if key is None:
+            q, k, v = _unpacked(em, query, 3)
+            return q, k, v
+        k, v = _unpacked(em, key, 2)
+        return apart(em, query, heads, _width(query)), k, v
+    if ranks[0] != 3 or key is None or value is None or not {*ranks[1:]} <= {3, 4}:
+        raise Refusal(
+            "unknown-rank" if None in ranks else "contrib-form",
+            f"`query`, `key` and `value` of `{name}` are packed, or of unknown rank, which has no "
+            "standard form",
+            help="declare their shapes",
+        )
+    q, k, v = (
+        part if _rank(part) == 4 and part in (key, value) else apart(em, part, heads, width)
+        for part, width in zip(
+            _biased(view, em, query, key, value),
+            (_width(given) for given in (query, key, value)),
+            strict=True,
+        )
+    )
+    return q, k, v
+
+
+def _unpacked(em: Emitter, packed: ir.Value, count: int) -> list[ir.Value]:
+    """Return the parts of (B, rows, H, count, D), heads apart."""
+    op = Builder(em, _type(packed))
+    apart_ = op("Transpose", packed, attributes={"perm": [3, 0, 2, 1, 4]}, hint="unpacked")
+    places = (em.constant(place, "place") for place in range(count))
+    return [op("Gather", apart_, place, attributes={"axis": 0}) for place in places]
+
+
+def _in_buffer(
+    view: NodeView,
+    em: Emitter,
+    tokens: Tokens,
+    rows: tuple[ir.Value, ir.Value, ir.Value],
+    lengths: tuple[ir.Value, ir.Value | None],
+    is_causal: bool,
+) -> Replacement:
+    """Write the new rows into the past buffers, and attend to what is valid of them.
+
+    Args:
+        view: The node.
+        em: Where to build.
+        tokens: The new rows.
+        rows: Query, key and value, heads apart.
+        lengths: How many rows of the buffers are valid, and the mask of padding.
+        is_causal: Whether later keys are hidden.
+    """
+    past_key, past_value = view.required("past_key"), view.required("past_value")
+    query, (given, padding) = view.required("query"), lengths
+    one = em.constant([1], "one")
+
+    def begin() -> ir.Value:
+        first = em.op("Reshape", cast(em, given, _I), one)
+        return em.op("Expand", first, em.op("Reshape", tokens.batch, one), hint="write_indices")
+
+    start = em.once(("write indices", given, tokens.batch), begin)
+    count = size(em, dim_of(*_rows_of(view)), *_rows_of(view))
+    valid = em.once(("valid rows", start, count), lambda: em.op("Add", start, count))
+    buffers = tuple(
+        em.op(
+            "TensorScatter",
+            past,
+            new,
+            start,
+            attributes={"axis": 2},
+            dtype=past.dtype or ir.DataType.UNDEFINED,
+            hint=hint,
+        )
+        for past, new, hint in (
+            (past_key, rows[1], "present_key"),
+            (past_value, rows[2], "present_value"),
+        )
+    )
+    first = em.op("Reshape", cast(em, given, _I), em.constant([], "scalar"))
+    total = em.op("Add", first, count)
+    mask = added(view, em, tokens, padding, total, _type(query))
+    if mask is not None:
+        # Columns of the mask are rows of the buffer that are valid; the others are hidden anyway.
+        longest = size(em, dim_of(past_key, 2), past_key, 2)
+        more = em.op("Reshape", em.op("Sub", longest, total), one)
+        pads = em.op("Concat", em.constant([0] * 7, "zeros"), more, attributes={"axis": 0})
+        mask = em.op("Pad", mask, pads, dtype=_type(query))
+    scale = view.attribute("scale")
+    how = Attended(
+        scale=scale if isinstance(scale, float) else None,
+        is_causal=is_causal,
+        mask=mask,
+        nonpad=valid,
+    )
+    output, _, _ = attend(em, rows[0], buffers[0], buffers[1], how)
+    return _outputs(view, output, buffers[0], buffers[1])
+
+
+def _outputs(view: NodeView, output: ir.Value, key: ir.Value, value: ir.Value) -> Replacement:
+    found = (output, key if is_read(view, 1) else None, value if is_read(view, 2) else None, None)
+    return Replacement(found[: len(view.node.outputs)])
+
+
+def _biased(
+    view: NodeView, em: Emitter, query: ir.Value, key: ir.Value, value: ir.Value
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Return query, key and value with their bias; heads that are apart already have none."""
+    bias = view.input("bias")
+    if bias is None:
+        return query, key, value
+    name = view.node.op_type
+    wide = known_size(query, 2, f"the width of `query` of `{name}`")
+    last = wide
+    if _rank(value) == 3:
+        last = known_size(value, 2, f"the width of `value` of `{name}`")
+    shares = parts(em, bias, (wide, wide, last))
+    op = Builder(em, _type(query))
+    return (
+        op("Add", query, shares[0], hint="query"),
+        key if _rank(key) == 4 else op("Add", key, shares[1], hint="key"),
+        value if _rank(value) == 4 else op("Add", value, shares[2], hint="value"),
+    )
+
+
+def _rank(value: ir.Value) -> int | None:
+    dims = dims_of(value)
+    return None if dims is None else len(dims)
+
+
+def _width(value: ir.Value) -> int | None:
+    dim = dim_of(value, 2) if _rank(value) == 3 else None
+    return dim if isinstance(dim, int) else None
+
+
+def _type(value: ir.Value) -> ir.DataType:
+    return value.dtype or ir.DataType.UNDEFINED

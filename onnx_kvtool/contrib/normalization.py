@@ -1,0 +1,235 @@
+"""The normalizations that onnxruntime has beside those of ONNX."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.rule import Builder, is_read, refuse_value
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = [
+    "embed_layer_normalization",
+    "layer_normalization",
+    "q_embed_layer_normalization",
+    "root_mean_square",
+    "simplified_layer_normalization",
+    "skip_layer_normalization",
+    "skip_simplified_layer_normalization",
+]
+
+_D = ir.DataType
+
+
+def layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+    """Write the LayerNormalization that stands below opset 17 as LayerNormalization-17.
+
+    There X and Scale are of one type; a node of two is computed in the wider one.
+    """
+    refuse_value(view, "stash_type", 1)
+    x, scale, shift = view.required("X"), view.required("Scale"), view.input("B")
+    kind = _type(scale, view)
+    wide = kind if x.dtype == kind else _wider(x.dtype, kind)
+    attributes = {"axis": view.integer("axis"), "epsilon": view.real("epsilon")}
+    y, mean, inverse = em.multi(
+        "LayerNormalization",
+        cast(em, x, wide),
+        cast(em, scale, wide),
+        None if shift is None else cast(em, shift, wide),
+        attributes=attributes,
+        dtypes=(wide, _D.FLOAT, _D.FLOAT),
+    )
+    outputs = (cast(em, y, kind), mean, inverse)[: len(view.node.outputs)]
+    return Replacement(tuple(v if is_read(view, i) else None for i, v in enumerate(outputs)))
+
+
+def simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+    """Write SimplifiedLayerNormalization as RMSNormalization-23.
+
+    X and scale of two types are computed in the wider one. `inv_std_var` is computed beside it
+    where somebody reads it.
+    """
+    refuse_value(view, "stash_type", 1)
+    x, scale = view.required("X"), view.required("scale")
+    kind = _type(scale, view)
+    wide = kind if x.dtype == kind else _wider(x.dtype, kind)
+    axis, epsilon = view.integer("axis"), view.real("epsilon")
+    y = root_mean_square(em, cast(em, x, wide), scale, axis, epsilon)
+    inverse = _inverse(em, x, axis, epsilon) if is_read(view, 1) else None
+    return Replacement((cast(em, y, kind), inverse)[: len(view.node.outputs)])
+
+
+def skip_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+    """Write SkipLayerNormalization as Add and LayerNormalization-17 of the last axis."""
+    total = _residual(view, em)
+    y = em.op(
+        "LayerNormalization",
+        total,
+        view.required("gamma"),
+        view.input("beta"),
+        attributes={"axis": -1, "epsilon": view.real("epsilon")},
+        dtype=_type(total, view),
+    )
+    return _with_sum(view, y, total)
+
+
+def skip_simplified_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+    """Write SkipSimplifiedLayerNormalization as Add and RMSNormalization-23 of the last axis."""
+    total = _residual(view, em)
+    y = root_mean_square(em, total, view.required("gamma"), -1, view.real("epsilon"))
+    return _with_sum(view, y, total)
+
+
+def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+    """Write EmbedLayerNormalization as a Gather for each table, Add and LayerNormalization-17.
+
+    Its `mask_index` counts the ones of each row of the mask.
+    """
+    ids, words = view.required("input_ids"), view.required("word_embedding")
+    op = Builder(em, _type(words, view))
+    places = view.input("position_ids")
+    if places is None:
+        dims = dims_of(ids)
+        places = positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
+    total = op("Gather", words, ids)
+    total = op("Add", total, op("Gather", view.required("position_embedding"), places))
+    segments, table = _segments(view)
+    if segments is not None and table is not None:
+        total = op("Add", total, op("Gather", table, segments))
+    y = op(
+        "LayerNormalization",
+        total,
+        view.required("gamma"),
+        view.required("beta"),
+        attributes={"axis": -1, "epsilon": view.real("epsilon")},
+    )
+    count = _ones(view, em, ids) if is_read(view, 1) else None
+    return Replacement((y, count, total)[: len(view.node.outputs)])
+
+
+def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
+    """Write QEmbedLayerNormalization as that of DequantizeLinear of what is gathered."""
+    ids, op = view.required("input_ids"), Builder(em, _D.FLOAT)
+
+    def numbers(name: str, rows: ir.Value | None) -> ir.Value:
+        short = name.removesuffix("_quant")
+        codes = view.required(name)
+        if rows is not None:
+            codes = em.op("Gather", codes, rows, dtype=_type(codes, view))
+        scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
+        return op("DequantizeLinear", codes, scale, zero)
+
+    dims, (segments, _) = dims_of(ids), _segments(view)
+    places = positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
+    total = numbers("word_embedding_quant", ids)
+    total = op("Add", total, numbers("position_embedding_quant", places))
+    if segments is not None:
+        total = op("Add", total, numbers("segment_embedding", segments))
+    factors = (numbers(name, None) for name in ("gamma_quant", "beta_quant"))
+    attributes = {"axis": -1, "epsilon": view.real("epsilon")}
+    y = op("LayerNormalization", total, *factors, attributes=attributes)
+    return Replacement((y, _ones(view, em, ids) if is_read(view, 1) else None))
+
+
+def _segments(view: NodeView) -> tuple[ir.Value | None, ir.Value | None]:
+    """Return the segments and their table, both or neither."""
+    segments, table = view.input("segment_ids"), view.input("segment_embedding")
+    if (segments is None) != (table is None):
+        raise Refusal(
+            "contrib-form",
+            f"`{view.node.op_type}` has one of `segment_ids` and `segment_embedding`, expected "
+            "both or neither",
+        )
+    return segments, table
+
+
+def _ones(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
+    """Return how many ones the mask has in each row, 0 without one: (B,), int32."""
+    mask = view.input("mask")
+    if mask is None:
+        dims = dims_of(ids)
+        batch = size(em, None if dims is None else dims[0], ids, 0)
+        zero = ir.Tensor(np.zeros(1, np.int32))
+        shape = unsqueeze(em, batch, [0])
+        return em.op("ConstantOfShape", shape, attributes={"value": zero}, dtype=_D.INT32)
+    one = em.constant(np.array(1, _type(mask, view).numpy()), "one")
+    counted = cast(em, em.op("Equal", mask, one, dtype=_D.BOOL), _D.INT32)
+    return reduce(em, "ReduceSum", counted, [1], keepdims=False)
+
+
+def _residual(view: NodeView, em: Emitter) -> ir.Value:
+    """Return the sum that is normalized.
+
+    Raises:
+        Refusal: If the statistics are read, which onnxruntime gives in training only.
+    """
+    for index in (1, 2):
+        if is_read(view, index):
+            name = view.facts.outputs[index].name
+            raise Refusal(
+                "contrib-form",
+                f"`{name}` of `{view.node.op_type}` is read, which onnxruntime gives in training "
+                "only",
+            )
+    x, bias = view.required("input"), view.input("bias")
+    op = Builder(em, _type(x, view))
+    total = op("Add", x, view.required("skip"), hint="sum")
+    return total if bias is None else op("Add", total, bias, hint="biased")
+
+
+def _with_sum(view: NodeView, y: ir.Value, total: ir.Value) -> Replacement:
+    outputs = (y, None, None, total if is_read(view, 3) else None)
+    return Replacement(outputs[: len(view.node.outputs)])
+
+
+def root_mean_square(
+    em: Emitter, x: ir.Value, scale: ir.Value | None, axis: int, epsilon: float
+) -> ir.Value:
+    """Return x divided by its root mean square, times a scale that broadcasts to x; None for 1."""
+    op = Builder(em, x.dtype or _D.UNDEFINED)
+    attributes = {"axis": axis, "epsilon": epsilon}
+    scale_dims = None if scale is None else dims_of(scale)
+    dims = dims_of(x)
+    normalized = -axis if axis < 0 else None if dims is None else len(dims) - axis
+    fits = scale_dims is not None and normalized is not None and len(scale_dims) <= normalized
+    if scale is not None and fits:
+        return op("RMSNormalization", x, cast(em, scale, op.dtype), attributes=attributes)
+    # The scale of ONNX has no more axes than are normalized.
+    one = em.constant(np.ones(1, op.dtype.numpy()), "one")
+    normed = op("RMSNormalization", x, one, attributes=attributes)
+    return normed if scale is None else op("Mul", normed, cast(em, scale, op.dtype))
+
+
+def _inverse(em: Emitter, x: ir.Value, axis: int, epsilon: float) -> ir.Value:
+    """Return one by the root mean square, float32, with the normalized axes of length 1."""
+    dims = dims_of(x)
+    if axis >= 0 and dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"how many axes of `{x.name}` are normalized is unknown",
+            help="declare its shape",
+        )
+    axes = list(range(axis if axis < 0 else axis - len(dims or ()), 0))
+    op, wide = Builder(em, _D.FLOAT), cast(em, x, _D.FLOAT)
+    mean = reduce(em, "ReduceMean", op("Mul", wide, wide, hint="squared"), axes)
+    shifted = op("Add", mean, em.constant(np.array(epsilon, np.float32), "epsilon"))
+    return op("Reciprocal", op("Sqrt", shifted))
+
+
+def _type(value: ir.Value, view: NodeView) -> ir.DataType:
+    if value.dtype is None or value.dtype == _D.UNDEFINED:
+        raise Refusal(
+            "unknown-type",
+            f"the element type of `{value.name}` of `{view.node.op_type}` is unknown",
+            help="declare it",
+        )
+    return value.dtype
+
+
+def _wider(one: ir.DataType | None, other: ir.DataType) -> ir.DataType:
+    return _D.DOUBLE if _D.DOUBLE in (one, other) else _D.FLOAT

@@ -1,0 +1,191 @@
+"""Products and convolutions into which onnxruntime's optimiser has drawn their neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.rule import Builder, only, refuse_value
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = [
+    "fused_conv",
+    "fused_gemm",
+    "fused_mat_mul",
+    "fused_mat_mul_activation",
+    "nhwc_conv",
+    "transpose_mat_mul",
+]
+
+_ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
+    "Relu": (),
+    "Sigmoid": (),
+    "Tanh": (),
+    "Softplus": (),
+    "Softsign": (),
+    "LeakyRelu": ("alpha",),
+    "Elu": ("alpha",),
+    "ThresholdedRelu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "Selu": ("alpha", "gamma"),
+}
+"""Activations that may be drawn in, with their attributes in the order of `activation_params`."""
+
+_CONV = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+
+
+def fused_mat_mul(view: NodeView, em: Emitter) -> Replacement:
+    """Write FusedMatMul as Transpose, MatMul and Mul, as far as they do something.
+
+    A float16 factor is scaled by an `alpha` below 1 before the product, which could overflow.
+    """
+    left, right = (
+        _transposed(view, em, letter, batch=view.integer(f"transBatch{letter}") != 0)
+        for letter in "AB"
+    )
+    return _scaled_product(view, em, left, right)
+
+
+def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
+    """Write FusedMatMulActivation as what FusedMatMul is, and the activation.
+
+    Refuses activations along an axis.
+    """
+    refuse_value(view, "activation_axis", None)
+    (product,) = fused_mat_mul(view, em).outputs
+    assert product is not None
+    return only(_with_activation(view, em, product))
+
+
+def transpose_mat_mul(view: NodeView, em: Emitter) -> Replacement:
+    """Write TransposeMatMul, the former name of FusedMatMul, as that."""
+    left, right = (_transposed(view, em, letter, batch=False) for letter in "AB")
+    return _scaled_product(view, em, left, right)
+
+
+def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value) -> Replacement:
+    op, alpha = _op(em, left), view.attribute("alpha")
+    if alpha == 1.0:
+        return only(op("MatMul", left, right))
+    assert isinstance(alpha, float)
+    factor = em.constant(np.array(alpha, op.dtype.numpy()), "alpha")
+    if op.dtype == ir.DataType.FLOAT16 and abs(alpha) < 1:
+        return only(op("MatMul", op("Mul", left, factor, hint="scaled"), right))
+    return only(op("Mul", op("MatMul", left, right), factor, hint="scaled"))
+
+
+def _transposed(view: NodeView, em: Emitter, letter: str, *, batch: bool) -> ir.Value:
+    """Return a factor with its batch, if asked, and its matrix as the attribute says transposed."""
+    x = view.required(letter)
+    matrix = view.integer(f"trans{letter}") != 0
+    if not matrix and not batch:
+        return x
+    dims = dims_of(x)
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"`{x.name}` of `{view.node.op_type}` is transposed, and its rank is unknown",
+            help="declare its shape",
+        )
+    order = list(range(len(dims)))
+    if batch and len(order) < 3:
+        raise Refusal(
+            "contrib-form",
+            f"`{x.name}` of `FusedMatMul` has {len(order)} dimensions, expected 3 or more to "
+            "transpose a batch",
+        )
+    if batch:
+        order = [*order[1:-1], 0, order[-1]]
+    if matrix and len(order) > 1:
+        order[-2:] = order[:-3:-1]
+    if order == sorted(order):
+        return x
+    return _op(em, x)("Transpose", x, attributes={"perm": order})
+
+
+def fused_gemm(view: NodeView, em: Emitter) -> Replacement:
+    """Write FusedGemm as Gemm and the activation."""
+    a = view.required("A")
+    attributes = {name: view.attribute(name) for name in ("alpha", "beta", "transA", "transB")}
+    inputs = (a, view.required("B"), view.input("C"))
+    result = _op(em, a)("Gemm", *inputs, attributes=_given(attributes))
+    return only(_with_activation(view, em, result))
+
+
+def fused_conv(view: NodeView, em: Emitter) -> Replacement:
+    """Write FusedConv as Conv, Add of `Z`, and the activation; Clip takes its bounds as inputs."""
+    x, z = view.required("X"), view.input("Z")
+    op = _op(em, x)
+    inputs = (x, view.required("W"), view.input("B"))
+    result = op("Conv", *inputs, attributes=_given({n: view.attribute(n) for n in _CONV}))
+    if z is not None:
+        result = op("Add", result, z)
+    activation, numbers = view.attribute("activation"), view.attribute("activation_params") or ()
+    assert isinstance(numbers, Sequence)
+    if activation == "Clip":
+        if len(numbers) != 2:
+            raise _no_activation(view, f"`Clip` of {len(numbers)} numbers, expected 2")
+        bounds = (em.constant(np.array(n, op.dtype.numpy()), "bound") for n in numbers)
+        return only(op("Clip", result, *bounds))
+    names = _ACTIVATIONS.get(str(activation), ())
+    if len(numbers) > len(names):
+        raise _no_activation(view, f"`{activation}` of {len(numbers)} numbers")
+    given = dict(zip(names, (float(n) for n in numbers), strict=False))
+    return only(_activated(view, em, result, activation, given))
+
+
+def nhwc_conv(view: NodeView, em: Emitter) -> Replacement:
+    """Write NhwcConv, of which channels come last, in the weights too, as Conv with Transposes."""
+    x, w = view.required("X"), view.required("W")
+    dims = dims_of(x)
+    if dims is None:
+        raise Refusal(
+            "unknown-rank", f"the rank of `{x.name}` is unknown", help="declare its shape"
+        )
+    op, last = _op(em, x), len(dims) - 1
+    front = op("Transpose", x, attributes={"perm": [0, last, *range(1, last)]})
+    attributes = _given({n: view.attribute(n) for n in _CONV})
+    weights = op("Transpose", w, attributes={"perm": [0, last, *range(1, last)]})
+    result = op("Conv", front, weights, view.input("B"), attributes=attributes)
+    return only(op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]}))
+
+
+def _with_activation(view: NodeView, em: Emitter, x: ir.Value) -> ir.Value:
+    """Return the activation of a node that has each of its numbers in an attribute."""
+    activation = view.attribute("activation")
+    names = _ACTIVATIONS.get(str(activation), ())
+    given = {name: view.attribute(f"activation_{name}") for name in names}
+    return _activated(view, em, x, activation, _given(given))
+
+
+def _activated(
+    view: NodeView,
+    em: Emitter,
+    x: ir.Value,
+    activation: object,
+    attributes: Mapping[str, AttributeValue],
+) -> ir.Value:
+    if activation in (None, ""):
+        return x
+    if not isinstance(activation, str) or activation not in _ACTIVATIONS:
+        raise _no_activation(view, f"`{activation}`")
+    return _op(em, x)(activation, x, attributes=attributes)
+
+
+def _no_activation(view: NodeView, what: str) -> Refusal:
+    return Refusal(
+        "contrib-form", f"the activation of `{view.node.op_type}` is {what}, which is not known"
+    )
+
+
+def _given(attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
+    return {name: value for name, value in attributes.items() if value is not None}  # type: ignore[misc]
+
+
+def _op(em: Emitter, x: ir.Value) -> Builder:
+    return Builder(em, x.dtype or ir.DataType.UNDEFINED)

@@ -1,0 +1,228 @@
+"""RotaryEmbedding of `com.microsoft`, from which that of ONNX came, and its relatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.contrib.heads import known_size
+from onnx_kvtool.contrib.normalization import root_mean_square
+from onnx_kvtool.contrib.packed import known_type
+from onnx_kvtool.contrib.rule import Builder, only, refuse_value
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, unsqueeze
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = [
+    "gemma_rotary_embedding",
+    "m_rotary_embedding",
+    "rms_norm_rotary",
+    "rotary_embedding",
+]
+
+_D = ir.DataType
+
+
+def rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+    """Write RotaryEmbedding as RotaryEmbedding-23.
+
+    One position alone is that of the first row. Without `num_heads` there are as many heads of
+    twice the width of `cos_cache` as the last axis holds. Refuses packed batches, and a scale,
+    which onnxruntime does not apply on a CPU.
+    """
+    refuse_value(view, "is_packed_batching", None, 0)
+    refuse_value(view, "scale", None, 1.0)
+    x, cos = view.required("input"), view.required("cos_cache")
+    dims, table = dims_of(x), dims_of(cos)
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{x.name}`, 3 or 4 as its heads are joined or not, is unknown",
+            help="declare its shape",
+        )
+    heads, part = view.attribute("num_heads") or 0, view.attribute("rotary_embedding_dim") or 0
+    if len(dims) == 3 and not heads:
+        width, half = dims[2], None if table is None else table[-1]
+        if not isinstance(width, int) or not isinstance(half, int) or not half:
+            raise Refusal(
+                "unknown-size",
+                "the number of heads of `RotaryEmbedding` follows from the last dimensions of "
+                "`input` and `cos_cache`, which are unknown",
+                help="declare their shapes",
+            )
+        heads = width // (2 * half)
+    attributes = {
+        "interleaved": 1 if view.attribute("interleaved") == 1 else 0,
+        "rotary_embedding_dim": part,
+        **({"num_heads": heads} if len(dims) == 3 else {}),
+    }
+    result = em.op(
+        "RotaryEmbedding",
+        x,
+        cos,
+        view.required("sin_cache"),
+        _positions(view, em, x, len(dims)),
+        attributes=attributes,
+        dtype=x.dtype or ir.DataType.UNDEFINED,
+    )
+    return only(result)
+
+
+def m_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+    """Write MRotaryEmbedding as RotaryEmbedding-23, whose angles are put together before.
+
+    Each of the three positions of a token has its columns of the caches. What is put together is
+    shared by all nodes with the same positions, caches and sections.
+    """
+    x, cos = view.required("input"), view.required("cos_cache")
+    dims, section = dims_of(x), view.attribute("mrope_section")
+    heads, layout = view.attribute("num_heads") or 0, view.attribute("mrope_layout") or 0
+    scale = view.attribute("scale")
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{x.name}`, 3 or 4 as its heads are joined or not, is unknown",
+            help="declare its shape",
+        )
+    half = known_size(cos, -1, "the last dimension of `cos_cache` of `MRotaryEmbedding`")
+    assert isinstance(section, tuple)
+    sections = [size for size in section if isinstance(size, int)]
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != half or layout not in (0, 1):
+        raise Refusal(
+            "contrib-form",
+            f"`mrope_section` of `MRotaryEmbedding` is {sections} with a `mrope_layout` of "
+            f"{layout}, expected three sizes that add up to {half}, and a layout of 0 or 1",
+        )
+    if len(dims) == 3 and not heads:
+        raise Refusal("contrib-form", "`MRotaryEmbedding` of joined heads has no `num_heads`")
+    owners = _owners(sections, in_turns=layout == 1)
+    factor = scale if isinstance(scale, float) else 1.0
+    angles = (
+        _angles(em, view.required(name), view.required("position_ids"), owners, factor)
+        for name in ("cos_cache", "sin_cache")
+    )
+    attributes = {
+        "interleaved": 1 if view.attribute("interleaved") == 1 else 0,
+        "rotary_embedding_dim": view.attribute("rotary_embedding_dim") or 0,
+        **({"num_heads": heads} if len(dims) == 3 else {}),
+    }
+    return only(Builder(em, known_type(x))("RotaryEmbedding", x, *angles, attributes=attributes))
+
+
+def _owners(sections: list[int], *, in_turns: bool) -> tuple[int, ...]:
+    """Return which of three positions each column of the caches belongs to."""
+    if not in_turns:
+        return tuple(np.repeat(range(3), sections).tolist())
+    owners = np.zeros(sum(sections), int)
+    for at in (1, 2):
+        owners[at : 3 * sections[at] : 3] = at
+    return tuple(owners.tolist())
+
+
+def _angles(
+    em: Emitter, cache: ir.Value, places: ir.Value, owners: tuple[int, ...], factor: float
+) -> ir.Value:
+    """Return the elements of a cache for each token, column by column: (B, L, R / 2)."""
+    op, half = Builder(em, known_type(cache)), len(owners)
+    index = Builder(em, _D.INT64)
+
+    def elements() -> ir.Value:
+        """Return where they stand in the cache if it is flat."""
+        columns = em.constant(list(owners), "columns")
+        rows = index("Gather", places, columns, attributes={"axis": 0})
+        rows = index("Transpose", rows, attributes={"perm": [1, 2, 0]})
+        starts = index("Mul", rows, em.constant(half, "width"))
+        return index("Add", starts, em.constant(np.arange(half), "columns"), hint="elements")
+
+    def build() -> ir.Value:
+        flat = op("Reshape", cache, em.constant([-1], "shape"), hint="flat")
+        found = op("Gather", flat, em.once(("elements", places, owners), elements), hint="angles")
+        if factor == 1.0:
+            return found
+        number = em.constant(np.array(factor, np.float32), "scale")
+        wide = Builder(em, _D.FLOAT)("Mul", cast(em, found, _D.FLOAT), number, hint="scaled")
+        return cast(em, wide, op.dtype)
+
+    return em.once(("angles", cache, places, owners, factor), build)
+
+
+def gemma_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
+    """Write GemmaRotaryEmbedding as Sin and Cos of float32, rounded, Mul and Add."""
+    dtype, emb = known_type(view.required("q")), view.required("emb")
+    op, wide = Builder(em, dtype), Builder(em, _D.FLOAT)
+    sin, cos = (unsqueeze(em, cast(em, wide(name, emb), dtype), [1]) for name in ("Sin", "Cos"))
+    query, key = (
+        op("Add", op("Mul", view.required(name), cos), op("Mul", view.required(turned), sin))
+        for name, turned in (("q", "q_rot"), ("k", "k_rot"))
+    )
+    return Replacement((query, key))
+
+
+def rms_norm_rotary(view: NodeView, em: Emitter) -> Replacement:
+    """Write RMSNormRotary as Slice, RMSNormalization-23 and RotaryEmbedding-23, in float32.
+
+    What is normalized is rounded to bfloat16 before it is rotated where the documentation says so;
+    the rotation itself is float32, whatever numerics `prefill_numerics` and `use_fp32_arithmetic`
+    ask for. Refuses one position for tokens of several sequences that `flatten_batch` joins.
+    """
+    x, cos = view.required("X"), view.required("cosine")
+    heads = known_size(x, 2, "the number of heads of `RMSNormRotary`")
+    stride = known_size(x, 3, "the last dimension of `X` of `RMSNormRotary`")
+    start, part = view.integer("input_start"), view.integer("rotary_embedding_dim")
+    width = view.integer("input_width") or stride
+    is_part = start >= 0 and start + width <= stride and 0 < part <= width
+    if len(dims_of(x) or ()) != 4 or not is_part or part % 2 or width % 2:
+        raise Refusal(
+            "contrib-form",
+            f"`RMSNormRotary` rotates {part} of {width} elements from {start} on, of {stride}",
+        )
+    op, places = Builder(em, _D.FLOAT), dims_of(view.required("position_ids"))
+    is_flat, dims = view.integer("flatten_batch") != 0, dims_of(x) or ()
+    if (is_flat and places is not None and len(places) != 2 and dims[0] != 1) or (
+        places == (1, 1) and dims[:2] != (1, 1)
+    ):
+        raise Refusal(
+            "contrib-form", "`position_ids` of `RMSNormRotary` is one position for several rows"
+        )
+    rows = x
+    if width != stride:
+        bounds = (em.constant([bound], "bound") for bound in (start, start + width, 3))
+        rows = em.op("Slice", x, *bounds, dtype=known_type(x))
+    rows, epsilon = cast(em, rows, _D.FLOAT), view.real("epsilon")
+    rows = root_mean_square(em, rows, view.required("scale"), -1, epsilon)
+    is_half = view.integer("output_fp16") != 0
+    if known_type(x) == _D.BFLOAT16 and not is_half and known_type(cos) == _D.BFLOAT16:
+        rows = cast(em, cast(em, rows, _D.BFLOAT16), _D.FLOAT)
+    joined = op("Reshape", rows, em.constant([0, 0, heads * width], "shape"), hint="joined")
+    attributes = {"interleaved": 0, "num_heads": heads, "rotary_embedding_dim": part}
+    angles = (cast(em, view.required(name), _D.FLOAT) for name in ("cosine", "sine"))
+    turned = op("RotaryEmbedding", joined, *angles, _positions(view, em, x, 3),
+                attributes=attributes)  # fmt: skip
+    if is_flat:
+        turned = op("Reshape", turned, em.constant([1, -1, heads * width], "shape"), hint="flat")
+    outputs = (cast(em, turned, _D.FLOAT16 if is_half else _D.BFLOAT16), rows)
+    return Replacement(outputs[: len(view.node.outputs)])
+
+
+def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:
+    """Return a position for each row of each batch: (B, L), int64."""
+    given, dims = view.required("position_ids"), dims_of(x)
+    known = dims_of(given)
+    if known is None:
+        raise Refusal(
+            "unknown-rank",
+            f"whether `{given.name}` is one position or one for each row is unknown",
+            help="declare its shape",
+        )
+    if len(known) == 2:
+        return given
+    assert dims is not None
+    axis = 1 if rank == 3 else 2
+    rows = em.op("Add", positions(em, dims[axis], x, axis, place=1, rank=2), given)
+    sizes = (size(em, dims[at], x, at) for at in (0, axis))
+    flat = (em.op("Reshape", one, em.constant([1], "one")) for one in sizes)
+    shape = em.op("Concat", *flat, attributes={"axis": 0})
+    return em.op("Expand", rows, shape, hint="positions")

@@ -1,0 +1,125 @@
+"""What a rule for an operator of onnxruntime is, and what its rules have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = [
+    "Builder",
+    "ContribRule",
+    "is_read",
+    "known_rank",
+    "only",
+    "refuse_input",
+    "refuse_value",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ContribRule:
+    """One rule.
+
+    Attributes:
+        operator: Name of the operator.
+        apply: Guard, then emit standard operators of the emitter's opset, which is the newest that
+            a rule may want; lowering takes them from there. Raises `Refusal` or `MalformedNode`
+            before anything is edited.
+    """
+
+    operator: str
+    apply: Callable[[NodeView, Emitter], Replacement]
+
+    @property
+    def name(self) -> str:
+        """What the report calls it: `skip_layer_normalization`."""
+        return self.apply.__name__.rstrip("_")
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Emits nodes whose result has one element type.
+
+    Attributes:
+        em: Where to build.
+        dtype: The element type.
+    """
+
+    em: Emitter
+    dtype: ir.DataType
+
+    def __call__(
+        self,
+        op_type: str,
+        *inputs: ir.Value | None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        hint: str | None = None,
+    ) -> ir.Value:
+        """Add a node with one output and return the output."""
+        return self.em.op(op_type, *inputs, attributes=attributes, dtype=self.dtype, hint=hint)
+
+
+def only(value: ir.Value, *others: ir.Value | None) -> Replacement:
+    """Return what replaces a node of which the outputs behind the first are computed or unread."""
+    return Replacement((value, *others))
+
+
+def is_read(view: NodeView, index: int) -> bool:
+    """Return whether a node has an output at `index` that somebody reads."""
+    if index >= len(view.node.outputs):
+        return False
+    value = view.node.outputs[index]
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def known_rank(view: NodeView, value: ir.Value) -> int:
+    """Return the rank of an input of a node.
+
+    Raises:
+        Refusal: If it is unknown.
+    """
+    dims = dims_of(value)
+    if dims is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{value.name}` of `{view.node.op_type}` is unknown",
+            help="declare its shape",
+        )
+    return len(dims)
+
+
+def refuse_input(view: NodeView, *names: str) -> None:
+    """Refuse inputs of which no standard operator has the meaning.
+
+    Raises:
+        Refusal: With the name of the first that is given.
+    """
+    for name in names:
+        if view.input(name) is not None:
+            raise Refusal(
+                "contrib-form",
+                f"`{name}` of `{view.node.op_type}` is given, which has no standard form",
+            )
+
+
+def refuse_value(view: NodeView, name: str, *expected: object) -> None:
+    """Refuse values of an attribute of which no standard operator has the meaning.
+
+    Raises:
+        Refusal: If the attribute, or its default, is none of `expected`.
+    """
+    given = view.attribute(name)
+    if given not in expected:
+        known = " or ".join(f"`{one}`" for one in expected if one is not None)
+        raise Refusal(
+            "contrib-form",
+            f"`{name}` of `{view.node.op_type}` is `{given}`, which has no standard form: "
+            f"expected {known}",
+        )

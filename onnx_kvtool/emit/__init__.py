@@ -1,0 +1,1 @@
+"""Building new nodes, and the forms that rules of all kinds build of them."""

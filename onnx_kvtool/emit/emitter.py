@@ -1,0 +1,334 @@
+"""Building new nodes for one opset, without touching the graph until they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.walk import subgraphs
+
+if TYPE_CHECKING:
+    from onnx_kvtool.emit.names import Names
+
+__all__ = ["AttributeValue", "Emitter", "ScopedValues", "release"]
+
+AttributeValue = (
+    int
+    | float
+    | str
+    | Sequence[int]
+    | Sequence[float]
+    | Sequence[str]
+    | ir.TensorProtocol
+    | ir.Graph
+)
+
+
+@dataclass(slots=True)
+class ScopedValues:
+    """Values that were built for one graph and may be used again in it and below it.
+
+    Attributes:
+        graph: The graph in which the values of this scope are computed.
+        parent: ScopedValues of the enclosing graph; None for a root.
+        names: Fresh names, common to all scopes of a model.
+        shared: What was built, by what it means.
+    """
+
+    graph: ir.Graph
+    parent: ScopedValues | None
+    names: Names
+    shared: dict[Hashable, ir.Value] = field(default_factory=dict)
+
+    @property
+    def root(self) -> ScopedValues:
+        """The scope of the main graph (or of the function body being legalised)."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    def find(self, key: Hashable) -> ir.Value | None:
+        """Return the value that was built for `key` here or in an enclosing graph."""
+        scope: ScopedValues | None = self
+        while scope is not None:
+            if (value := scope.shared.get(key)) is not None:
+                return value
+            scope = scope.parent
+        return None
+
+
+class Emitter:
+    """Nodes and constants that one rewrite wants to add; nothing is attached before `commit`.
+
+    Args:
+        scope: Where the nodes will stand.
+        opset: Version of the default domain that the nodes are written for.
+        prefix: First part of the names of new nodes and values.
+        branches: Whether an If may give values of different shapes; not where the nodes go on to
+            an opset below 11.
+    """
+
+    def __init__(
+        self, scope: ScopedValues, opset: int, prefix: str, *, branches: bool = True
+    ) -> None:
+        self.scope = scope
+        self.opset = opset
+        self.prefix = prefix
+        self.branches = branches
+        self.nodes: list[ir.Node] = []
+        self._constants: dict[Hashable, ir.Value] = {}
+        self._shared: dict[Hashable, ir.Value] = {}
+
+    def op(
+        self,
+        op_type: str,
+        *inputs: ir.Value | None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        dtype: ir.DataType = ir.DataType.INT64,
+        hint: str | None = None,
+    ) -> ir.Value:
+        """Add a node with one output and return the output.
+
+        Args:
+            op_type: Operator of the default domain.
+            inputs: Inputs in order; None for an absent one.
+            attributes: Attributes by name; those left out keep the schema's default.
+            dtype: Element type of the output.
+            hint: Last part of the node's name; the operator when absent.
+        """
+        return self.multi(op_type, *inputs, attributes=attributes, dtypes=(dtype,), hint=hint)[0]
+
+    def multi(
+        self,
+        op_type: str,
+        *inputs: ir.Value | None,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        dtypes: Sequence[ir.DataType],
+        hint: str | None = None,
+    ) -> tuple[ir.Value, ...]:
+        """Add a node with one output per entry of `dtypes` and return the outputs."""
+        # Every node is named: onnxruntime 1.18 to 1.21 refuse graphs with several unnamed nodes
+        # that their Gather-to-Split fusion rewrites.
+        called = self.scope.names.fresh(f"{self.prefix}/{hint or op_type}")
+        node = ir.Node(
+            "",
+            op_type,
+            inputs,
+            [_attribute(name, value) for name, value in attributes.items()] if attributes else (),
+            num_outputs=len(dtypes),
+            version=self.opset,
+            name=called,
+        )
+        for index, (output, dtype) in enumerate(zip(node.outputs, dtypes, strict=True)):
+            output.name = self.scope.names.fresh(f"{called}_output_{index}")
+            output.type = ir.TensorType(dtype)
+        self.nodes.append(node)
+        return tuple(node.outputs)
+
+    def constant(self, array: np.ndarray | int | Sequence[int], hint: str = "const") -> ir.Value:
+        """Return a constant of the root graph; equal constants are one initializer.
+
+        Args:
+            array: The value; integers become int64, and strings are of dtype object.
+            hint: Last part of the name when the constant is new.
+        """
+        if not isinstance(array, np.ndarray):
+            array = np.asarray(array, dtype=np.int64)
+        if array.dtype != object:
+            return self.tensor(ir.Tensor(array), hint)
+        words = [str(word).encode() for word in array.ravel()]
+        return self.tensor(ir.StringTensor(words, shape=ir.Shape(array.shape)), hint)
+
+    def tensor(self, tensor: ir.TensorProtocol, hint: str) -> ir.Value:
+        """Return a small tensor as a constant of the root graph; equal ones are one initializer."""
+        words = tuple(tensor.string_data()) if isinstance(tensor, ir.StringTensor) else None
+        key = (
+            "constant",
+            tensor.dtype,
+            tuple(tensor.shape),
+            tensor.tobytes() if words is None else words,
+        )
+        known = self._constants.get(key)
+        if known is None:
+            known = self.scope.root.shared.get(key)
+        if known is None:
+            name = self.scope.names.fresh(f"kvtool/{hint}")
+            known = ir.Value(
+                name=name,
+                type=ir.TensorType(tensor.dtype),
+                shape=ir.Shape(tensor.numpy().shape),
+                const_value=tensor,
+            )
+            self._constants[key] = known
+        return known
+
+    def weight(self, key: Hashable, build: Callable[[], ir.TensorProtocol], hint: str) -> ir.Value:
+        """Return a tensor as an initializer of the root graph; what it holds is not looked at.
+
+        Args:
+            key: What it is made of; tensors of one key are one initializer.
+            build: Makes the tensor.
+            hint: First part of the name when it is new.
+        """
+        key = ("weight", key)
+        known = self._constants.get(key)
+        if known is None:
+            known = self.scope.root.shared.get(key)
+        if known is None:
+            tensor = build()
+            known = self._constants[key] = ir.Value(
+                name=self.scope.names.fresh(hint),
+                type=ir.TensorType(tensor.dtype),
+                shape=ir.Shape(tensor.shape.numpy()),
+                const_value=tensor,
+            )
+            tensor.name = known.name
+        return known
+
+    def adopt(self, node: ir.Node, hint: str) -> None:
+        """Add a node that was built elsewhere, under fresh names for itself and its outputs."""
+        node.name = self.scope.names.fresh(f"{self.prefix}/{hint}")
+        for output in node.outputs:
+            if output.name:
+                output.name = self.scope.names.fresh(f"{self.prefix}/{output.name}")
+        self.nodes.append(node)
+
+    def once(self, key: Hashable, build: Callable[[], ir.Value]) -> ir.Value:
+        """Return what was built for `key`, or build it.
+
+        `key` must say everything that the value depends on; dimensions count by their name.
+        """
+        known = self._shared.get(key)
+        if known is None:
+            known = self.scope.find(key)
+            if known is not None and known.graph is None and known.const_value is not None:
+                self._constants[key] = known  # which nobody has read so far
+        if known is None:
+            known = self._shared[key] = build()
+        return known
+
+    def nested(
+        self,
+        build: Callable[[], Sequence[ir.Value]],
+        inputs: Sequence[ir.Value] = (),
+        hint: str = "branch",
+    ) -> ir.Graph:
+        """Return a body for If, Loop or Scan that holds what `build` emits.
+
+        Constants still go to the root graph. What `build` shares with `once` is shared in the body
+        only, since a node outside must not read it.
+
+        Args:
+            build: Emits the nodes and returns the outputs; one that the body does not compute
+                itself passes through an Identity.
+            inputs: Inputs of the body.
+            hint: Last part of the body's name.
+        """
+        outer, shared = self.nodes, self._shared
+        self.nodes, self._shared = [], dict(shared)
+        try:
+            outputs = [self._own(value) for value in build()]
+        except BaseException:
+            outer.extend(self.nodes)  # so that `discard` finds them
+            raise
+        finally:
+            inner, self.nodes, self._shared = self.nodes, outer, shared
+        name = self.scope.names.fresh(f"{self.prefix}/{hint}")
+        return ir.Graph(inputs, outputs, nodes=inner, name=name)
+
+    def _own(self, value: ir.Value) -> ir.Value:
+        if any(value is output for node in self.nodes for output in node.outputs):
+            return value
+        return self.op("Identity", value, dtype=value.dtype or ir.DataType.UNDEFINED)
+
+    def fold(
+        self, known: Callable[[ir.Value], np.ndarray | None], wanted: Collection[ir.Value | None]
+    ) -> None:
+        """Put constants in the place of nodes whose values are known, and drop those nodes.
+
+        Args:
+            known: Gives the elements of an integer or bool value, where all are known.
+            wanted: Values that take the place of outputs, and whose nodes stay.
+        """
+        found: dict[ir.Value, np.ndarray] = {}
+        for node, output in _single(self.nodes, set(wanted)):
+            numbers = None if node.op_type == "Constant" else known(output)
+            if numbers is not None and output.dtype is not None:
+                found[output] = numbers.astype(output.dtype.numpy())
+        folded = {}
+        shared = set(self._shared.values())
+        for output, array in found.items():
+            readers = {use.node for use in output.uses()}
+            if output in shared or any(reader.outputs[0] not in found for reader in readers):
+                folded[output] = self.tensor(ir.Tensor(array), "folded")
+                output.replace_all_uses_with(folded[output])
+        self._shared.update({k: folded[v] for k, v in self._shared.items() if v in folded})
+        for node in self.nodes:
+            if node.outputs[0] in found:
+                release(node)
+        self.nodes = [node for node in self.nodes if node.outputs[0] not in found]
+
+    def commit(self) -> list[ir.Node]:
+        """Register constants that are read and shared values; return the nodes for the graph."""
+        root = self.scope.root
+        for key, value in self._constants.items():
+            if value.uses():
+                root.shared[key] = value
+                root.graph.register_initializer(value)
+        self.scope.shared.update(self._shared)
+        return self.nodes
+
+    def discard(self) -> None:
+        """Forget all that was emitted; the values that it read no longer count it among users."""
+        for node in self.nodes:
+            release(node)
+        self.nodes.clear()
+        self._constants.clear()
+        self._shared.clear()
+
+
+def _single(
+    nodes: Iterable[ir.Node], wanted: Collection[ir.Value | None]
+) -> Iterator[tuple[ir.Node, ir.Value]]:
+    """Yield each node of one output, in bodies as well, but for those whose output is wanted."""
+    for node in nodes:
+        for _, body in subgraphs(node):
+            yield from _single(body, {*wanted, *body.outputs})
+        if len(node.outputs) == 1 and node.outputs[0] not in wanted:
+            yield node, node.outputs[0]
+
+
+def _attribute(name: str, value: AttributeValue) -> ir.Attr:
+    """Return an attribute; a list without elements is one of integers.
+
+    `ir.convenience.convert_attribute` asks a list first whether it is a graph, a tensor or a type,
+    which takes 0.2 ms.
+    """
+    if isinstance(value, list | tuple) and value:
+        if all(isinstance(item, int) for item in value):
+            return ir.AttrInt64s(name, value)
+        if all(isinstance(item, float) for item in value):
+            return ir.AttrFloat32s(name, value)
+    if isinstance(value, ir.Tensor):
+        return ir.AttrTensor(name, value)
+    return ir.convenience.convert_attribute(name, value)
+
+
+def release(node: ir.Node) -> list[ir.Value]:
+    """Take away the inputs of a node and of the nodes in its bodies, and return them.
+
+    A value that only nodes of no graph read has no readers then.
+    """
+    read = [value for value in node.inputs if value is not None]
+    for index in range(len(node.inputs)):
+        node.replace_input_with(index, None)
+    for _, body in subgraphs(node):
+        read += [value for value in body.outputs if value.producer() is None]
+        for inner in body:
+            read += release(inner)
+    return read

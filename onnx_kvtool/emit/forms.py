@@ -1,0 +1,187 @@
+"""Operators whose form depends on the opset, or matters for speed, in the one that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.symbolic.dims import Dim, dims_of
+
+__all__ = [
+    "cast",
+    "covers",
+    "one_shape",
+    "reduce",
+    "scaled_queries",
+    "scales_queries",
+    "squeeze",
+    "unsqueeze",
+    "where",
+    "with_hidden_keys",
+]
+
+_CHOSEN_AS = {
+    ir.DataType.INT16: ir.DataType.INT32,
+    ir.DataType.UINT16: ir.DataType.INT32,
+    ir.DataType.UINT64: ir.DataType.INT64,
+}
+"""Element types that onnxruntime's Where lacks, and one that gives each value back."""
+
+_AXES_AS_INPUT = {"ReduceSum": 13, "ReduceMax": 18, "ReduceMean": 18, "ReduceMin": 18}
+"""Opset from which each reduction takes its axes as an input."""
+
+
+def cast(em: Emitter, value: ir.Value, to: ir.DataType, hint: str | None = None) -> ir.Value:
+    """Return `value` in another element type; the value itself where it has that type.
+
+    A Cast to float8e5m2 keeps infinities, which the default would turn into the largest number.
+    """
+    if value.dtype == to:
+        return value
+    saturate = {"saturate": 0} if to == ir.DataType.FLOAT8E5M2 else {}
+    return em.op("Cast", value, attributes={"to": to.value} | saturate, dtype=to, hint=hint)
+
+
+def where(
+    em: Emitter, condition: ir.Value, yes: ir.Value, no: ir.Value, hint: str | None = None
+) -> ir.Value:
+    """Return `yes` where `condition` is true, else `no`, both of one element type.
+
+    Each of the two has the shape of the result or one element (see `one_shape`), as everything has
+    that a Where chooses from: MNN 3.6.1 is wrong where one of them is spread over a part of the
+    result. Below opset 16 Where takes no bfloat16; float32 holds every one of them. onnxruntime
+    chooses from no integers of 16 bits and from no uint64, whose bits an int64 holds.
+    """
+    dtype = yes.dtype or ir.DataType.UNDEFINED
+    wide = _CHOSEN_AS.get(dtype, dtype)
+    if dtype == ir.DataType.BFLOAT16 and em.opset < 16:
+        wide = ir.DataType.FLOAT
+    operands = cast(em, yes, wide), cast(em, no, wide)
+    return cast(em, em.op("Where", condition, *operands, dtype=wide, hint=hint), dtype)
+
+
+def one_shape(
+    em: Emitter, value: ir.Value, other: ir.Value, dims: Sequence[Dim] | None
+) -> ir.Value:
+    """Return a value in the shape to which it and another one are broadcast; or with one element.
+
+    Args:
+        em: Where to build.
+        value: What is spread out unless it has one element, or certainly has that shape.
+        other: The other one.
+        dims: What is known of the shape of `other`.
+    """
+    own = dims_of(value)
+    if own is not None and (all(dim == 1 for dim in own) or covers(own, dims)):
+        return value
+
+    def build() -> ir.Value:
+        dtype = value.dtype or ir.DataType.UNDEFINED
+        known = [dim for dim in dims or () if isinstance(dim, int)]
+        is_known = dims is not None and len(known) == len(dims)
+        shape = em.constant(known, "shape") if is_known else em.op("Shape", other)
+        spread = em.op("Expand", value, shape, dtype=dtype)
+        spread.shape = ir.Shape(dims) if dims is not None and covers(dims, own) else None
+        return spread
+
+    return em.once(("one shape", value, other), build)
+
+
+def covers(dims: Sequence[Dim] | None, others: Sequence[Dim] | None) -> bool:
+    """Return whether a shape is certainly what it and another one are broadcast to."""
+    if dims is None or others is None or len(dims) < len(others):
+        return False
+    last = dims[len(dims) - len(others) :]
+    return all(b == 1 or (a == b and a is not None) for a, b in zip(last, others, strict=True))
+
+
+def unsqueeze(
+    em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None
+) -> ir.Value:
+    """Return `value` with dimensions of size 1 at `axes` of the result."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    if em.opset >= 13:
+        return em.op("Unsqueeze", value, em.constant(list(axes), "axes"), dtype=dtype, hint=hint)
+    return em.op("Unsqueeze", value, attributes={"axes": list(axes)}, dtype=dtype, hint=hint)
+
+
+def squeeze(em: Emitter, value: ir.Value, axes: Sequence[int], hint: str | None = None) -> ir.Value:
+    """Return `value` without its dimensions at `axes`, which have size 1."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    if em.opset >= 13:
+        return em.op("Squeeze", value, em.constant(list(axes), "axes"), dtype=dtype, hint=hint)
+    return em.op("Squeeze", value, attributes={"axes": list(axes)}, dtype=dtype, hint=hint)
+
+
+def reduce(
+    em: Emitter,
+    op_type: str,
+    value: ir.Value,
+    axes: Sequence[int],
+    *,
+    keepdims: bool = True,
+    hint: str | None = None,
+) -> ir.Value:
+    """Return a reduction of `value` over `axes`, in its own element type.
+
+    Args:
+        em: Where to build.
+        op_type: ReduceSum, ReduceMax, ReduceMean or ReduceMin.
+        value: What is reduced.
+        axes: Dimensions to reduce; negative ones count from the end.
+        keepdims: Whether these stay with size 1.
+        hint: Last part of the name.
+    """
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    kept = {} if keepdims else {"keepdims": 0}
+    if em.opset >= _AXES_AS_INPUT[op_type]:
+        given = em.constant(list(axes), "axes")
+        return em.op(op_type, value, given, attributes=kept, dtype=dtype, hint=hint)
+    attributes: dict[str, int | list[int]] = {"axes": list(axes), **kept}
+    return em.op(op_type, value, attributes=attributes, dtype=dtype, hint=hint)
+
+
+def with_hidden_keys(em: Emitter, mask: ir.Value, count: ir.Value) -> ir.Value:
+    """Return a mask with more keys behind its own, all of them hidden.
+
+    Args:
+        em: Where to build.
+        mask: (B, H, L, S), bool, or numbers that are added to scores.
+        count: How many keys more: (1,), int64.
+    """
+    dtype = mask.dtype
+    assert dtype is not None
+    pads = em.op("Concat", em.constant([0] * 7, "nothing"), count, attributes={"axis": 0})
+    lowest = False if dtype == ir.DataType.BOOL else -np.inf
+    hidden = em.constant(np.array(lowest).astype(dtype.numpy()), "hidden")
+    return em.op("Pad", mask, pads, hidden, dtype=dtype, hint="whole_mask")
+
+
+def scales_queries(dtype: ir.DataType, scale: float) -> bool:
+    """Return whether queries are multiplied by a factor of the scores, as `scaled_queries` says."""
+    is_small = dtype == ir.DataType.FLOAT and 0 < scale < 1  # so that no product overflows
+    return is_small or (dtype == ir.DataType.DOUBLE and scale != 1)
+
+
+def scaled_queries(
+    em: Emitter, queries: ir.Value, dtype: ir.DataType, scale: float
+) -> tuple[ir.Value, float]:
+    """Return what Attention is to be given as queries and as `scale`.
+
+    The factor of the scores goes to the queries, which are few, where the element type has digits
+    for it: onnxruntime 1.32.0 multiplies one query by many keys without packing them only where
+    `scale` is 1, and is done in two thirds to half of the time then. A float64 needs it besides,
+    because the attribute is a float32.
+
+    A float16 has no digits for it, and it keeps the factor where it is: behind 4,096 keys of 64
+    onnxruntime takes 0.84 of the time with a `scale` of 1, but with a factor on the queries gives
+    other bits even where that is a power of two. To leave `scale` out where it is the default
+    changes neither time nor bits.
+    """
+    if not scales_queries(dtype, scale):
+        return queries, scale
+    factor = em.constant(np.array(scale, dtype.numpy()), "scale")
+    return em.op("Mul", queries, factor, dtype=dtype, hint="scaled"), 1.0
