@@ -16,8 +16,7 @@ from benchmarks.runtime.one_node import SEED, demand_same, one_node
 from benchmarks.session import session
 from benchmarks.turns import in_turns
 from onnx_kvtool.runtime.kernels.kernel import Context
-from onnx_kvtool.runtime.kernels.scatter.scatter_elements import scatter_elements_18
-from onnx_kvtool.runtime.kernels.scatter.scatter_nd import scatter_nd_18
+from onnx_kvtool.runtime.kernels.scatter.scatter import scatter_elements_18, scatter_nd_18
 
 __all__ = ["SCATTERS"]
 

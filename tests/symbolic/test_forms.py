@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.movement.slice import slice_10
+from onnx_kvtool.runtime.kernels.movement.slicing import slice_10
 from onnx_kvtool.symbolic.atoms import Dimension, Element
 from onnx_kvtool.symbolic.bounds import Facts, interval
 from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable

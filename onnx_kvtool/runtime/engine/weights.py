@@ -13,8 +13,8 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.runtime.errors import KernelError, RuntimeUnavailable
+from onnx_kvtool.runtime.kernels.axes import require_room
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.room import require_room
 
 __all__ = ["constant", "dense"]
 

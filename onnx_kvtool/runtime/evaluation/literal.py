@@ -14,8 +14,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.runtime.kernels.conversion.convert import convert
-from onnx_kvtool.runtime.kernels.conversion.formats import FORMATS, INTEGER_RANGES
+from onnx_kvtool.runtime.kernels.conversion.cast import convert
+from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS, INTEGER_RANGES
 from onnx_kvtool.runtime.sessions import Array
 
 __all__ = ["Decimals", "literal_array", "natural_dtype", "parse_json"]

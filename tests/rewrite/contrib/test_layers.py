@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.activation.smooth import gelu_of, gelu_tanh_of
+from onnx_kvtool.runtime.kernels.activation import gelu_of, gelu_tanh_of
 from tests.grids import search
 from tests.rewrite.contrib.single import (
     FLOATS,

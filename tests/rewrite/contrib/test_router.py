@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.activation.apply import sigmoid_of
+from onnx_kvtool.runtime.kernels.activation import sigmoid_of
 from tests.grids import search
 from tests.rewrite.contrib.single import FLOATS, OPSETS, demand_same, normal, opset_for, refusal
 from tests.runtime.kernels.contrib.node import needs_newest

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from onnx_kvtool.runtime.kernels.conversion.dequantize_linear import dequantize_linear_10
-from onnx_kvtool.runtime.kernels.conversion.quantize_linear import quantize_linear_10
+from onnx_kvtool.runtime.kernels.conversion.quantize import dequantize_linear_10, quantize_linear_10
 from onnx_kvtool.runtime.kernels.kernel import Context
 from tests.rewrite.lowering.single import check, one_node
 

@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels import room
-from onnx_kvtool.runtime.kernels.elementwise.broadcast import check_operands
-from onnx_kvtool.runtime.kernels.linear.product import check_factors
-from onnx_kvtool.runtime.kernels.movement.constant import constant_of_shape
-from onnx_kvtool.runtime.kernels.movement.expand import expand, tile
-from onnx_kvtool.runtime.kernels.movement.one_hot import one_hot_11
-from onnx_kvtool.runtime.kernels.movement.pad import pad_19
-from onnx_kvtool.runtime.kernels.movement.range import range_11
-from onnx_kvtool.runtime.kernels.movement.reshape import reshape_14
-from onnx_kvtool.runtime.kernels.movement.squeeze import unsqueeze_11
+from onnx_kvtool.runtime.kernels import axes
+from onnx_kvtool.runtime.kernels.elementwise.binary import check_operands
+from onnx_kvtool.runtime.kernels.linear import check_factors
+from onnx_kvtool.runtime.kernels.movement.choosing import constant_of_shape, one_hot_11, range_11
+from onnx_kvtool.runtime.kernels.movement.layout import expand, reshape_14, tile, unsqueeze_11
+from onnx_kvtool.runtime.kernels.movement.slicing import pad_19
 
 _BITS = 2**62
 _PAIR = np.ones(2, np.float32)
@@ -65,16 +61,16 @@ def test_a_result_without_room_is_refused(call) -> None:
     ],
 )
 def test_more_axes_than_numpy_has_are_refused(call) -> None:
-    with pytest.raises(KernelError, match=f"{room.MOST_AXES} at most"):
-        call(_numbers(*[1] * (room.MOST_AXES + 1)))
+    with pytest.raises(KernelError, match=f"{axes.MOST_AXES} at most"):
+        call(_numbers(*[1] * (axes.MOST_AXES + 1)))
 
 
 def test_what_is_left_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, dtype = (1 << 25, 4), np.dtype(np.float32)  # 512 MiB
-    monkeypatch.setattr(room, "available_memory", lambda: 1 << 30)
-    room.require_room(sizes, dtype)
-    monkeypatch.setattr(room, "available_memory", lambda: 1 << 28)
+    monkeypatch.setattr(axes, "available_memory", lambda: 1 << 30)
+    axes.require_room(sizes, dtype)
+    monkeypatch.setattr(axes, "available_memory", lambda: 1 << 28)
     with pytest.raises(KernelError, match="takes 512 MiB, and 256 MiB are left"):
-        room.require_room(sizes, dtype)
-    monkeypatch.setattr(room, "available_memory", lambda: None)
-    room.require_room(sizes, dtype)
+        axes.require_room(sizes, dtype)
+    monkeypatch.setattr(axes, "available_memory", lambda: None)
+    axes.require_room(sizes, dtype)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from onnx_kvtool.runtime.kernels.attention.attention import attention_23, attention_24
-from onnx_kvtool.runtime.kernels.attention.causal_conv_with_state import causal_conv_with_state_27
-from onnx_kvtool.runtime.kernels.attention.linear_attention import linear_attention_27
 from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
+from onnx_kvtool.runtime.kernels.attention.states import (
+    causal_conv_with_state_27,
+    linear_attention_27,
+)
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
 __all__ = ["LINES"]

@@ -7,22 +7,21 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.bias import (
+from onnx_kvtool.runtime.kernels.attention.scores import (
+    Operands,
     additive_bias,
+    attention_weights,
+    capped,
     check_nonpad,
     mask_23,
     mask_24,
-)
-from onnx_kvtool.runtime.kernels.attention.operands import Operands, read_operands
-from onnx_kvtool.runtime.kernels.attention.padding import without_padding
-from onnx_kvtool.runtime.kernels.attention.weights import (
-    attention_weights,
-    capped,
     raw_scores,
+    read_operands,
     weighted_values,
+    without_padding,
 )
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals, floating_type, rounded
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, floating_type, rounded
 
 __all__ = ["attention_23", "attention_24"]
 

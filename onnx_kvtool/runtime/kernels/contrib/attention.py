@@ -10,9 +10,9 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.dot_product import Hiding, dot_product
 from onnx_kvtool.runtime.kernels.contrib.quantized import mat_mul_integer_to_float
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = ["attention", "q_attention"]
 

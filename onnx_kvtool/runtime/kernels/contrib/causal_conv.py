@@ -8,10 +8,10 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.causal_conv_with_state import causal_sum
+from onnx_kvtool.runtime.kernels.attention.states import causal_sum
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = ["causal_conv_with_state", "sequence_bounds", "varlen_causal_conv_with_state"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 __all__ = ["codes_of", "numbers_of"]
 

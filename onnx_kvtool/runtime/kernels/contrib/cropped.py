@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 
 __all__ = ["conv_transpose_with_dynamic_pads", "crop_and_resize"]

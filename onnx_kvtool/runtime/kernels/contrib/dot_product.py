@@ -10,9 +10,9 @@ import numpy as np
 
 from onnx_kvtool.runtime.kernels.contrib.attention_bias import check_attention_bias
 from onnx_kvtool.runtime.kernels.contrib.padding_mask import padding_bias
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 __all__ = ["Hiding", "dot_product"]
 

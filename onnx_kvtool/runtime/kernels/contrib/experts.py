@@ -8,15 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import sigmoid_of
-from onnx_kvtool.runtime.kernels.activation.smooth import gelu_tanh_of
+from onnx_kvtool.runtime.kernels.activation import gelu_tanh_of, sigmoid_of
 from onnx_kvtool.runtime.kernels.contrib.gated import swiglu_of
 from onnx_kvtool.runtime.kernels.contrib.packed_bits import unpacked
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 __all__ = ["Gated", "best", "mixed", "numbers", "softmax", "sparse"]
 

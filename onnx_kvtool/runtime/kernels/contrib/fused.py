@@ -10,29 +10,28 @@ from collections.abc import Mapping
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import apply
-from onnx_kvtool.runtime.kernels.activation.exponential import elu_1, selu_1
-from onnx_kvtool.runtime.kernels.activation.piecewise import hard_sigmoid_1
-from onnx_kvtool.runtime.kernels.activation.rectified import (
-    leaky_relu_1,
-    relu_1,
-    thresholded_relu_10,
-)
-from onnx_kvtool.runtime.kernels.activation.smooth import (
+from onnx_kvtool.runtime.kernels.activation import (
+    apply,
+    elu_1,
     gelu_of,
     gelu_tanh_of,
+    hard_sigmoid_1,
+    leaky_relu_1,
+    relu_1,
+    selu_1,
     sigmoid_1,
     softplus_1,
     softsign_1,
+    thresholded_relu_10,
 )
 from onnx_kvtool.runtime.kernels.contrib.fused_mat_mul import fused_mat_mul
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
 from onnx_kvtool.runtime.kernels.contrib.windows import Sliding, convolved
-from onnx_kvtool.runtime.kernels.elementwise.dropout import dropout_12
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.unary import dropout_12
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
-from onnx_kvtool.runtime.kernels.linear.gemm import gemm_7
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.linear import gemm_7
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 from onnx_kvtool.runtime.kernels.normalization.softmax import softmax_1
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.linear.product import check_factors
+from onnx_kvtool.runtime.kernels.linear import check_factors
 
 __all__ = ["fused_mat_mul"]
 

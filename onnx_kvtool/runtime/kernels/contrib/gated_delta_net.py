@@ -8,13 +8,12 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.linear_attention import UPDATE_RULES, by_each_token
+from onnx_kvtool.runtime.kernels.attention.states import UPDATE_RULES, by_each_token
 from onnx_kvtool.runtime.kernels.contrib.causal_conv import sequence_bounds
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 __all__ = ["gated_delta_net"]
 

@@ -6,9 +6,8 @@ onnxruntime 1.31.1 approximates erf, tanh and exp; these do not.
 from __future__ import annotations
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import apply, sigmoid_of
-from onnx_kvtool.runtime.kernels.activation.smooth import gelu_of, gelu_tanh_of
-from onnx_kvtool.runtime.kernels.elementwise.precision import widened
+from onnx_kvtool.runtime.kernels.activation import apply, gelu_of, gelu_tanh_of, sigmoid_of
+from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 
 __all__ = ["bias_gelu", "fast_gelu", "gelu", "quick_gelu"]

@@ -14,7 +14,7 @@ from onnx_kvtool.runtime.kernels.contrib.grouped_softmax import Softmax, attende
 from onnx_kvtool.runtime.kernels.contrib.grouped_window import read_window
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = ["group_query_attention"]
 

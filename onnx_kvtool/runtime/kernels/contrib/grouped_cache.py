@@ -11,7 +11,7 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.grouped_heads import Heads
 from onnx_kvtool.runtime.kernels.contrib.refusal import ELSEWHERE
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = ["Lengths", "read_lengths", "updated"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.attention.rotary_embedding import rotary_embedding_23
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = ["Heads", "rotated", "split_heads"]
 

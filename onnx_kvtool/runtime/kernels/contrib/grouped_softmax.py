@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from onnx_kvtool.runtime.kernels.contrib.grouped_cache import Lengths
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 __all__ = ["Softmax", "attended"]
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.linear_attention import linear_attention_27
+from onnx_kvtool.runtime.kernels.attention.states import linear_attention_27
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
 from onnx_kvtool.runtime.kernels.kernel import Array
 

@@ -7,10 +7,9 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.packed_bits import unpacked
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 __all__ = ["mat_mul_n_bits"]
 

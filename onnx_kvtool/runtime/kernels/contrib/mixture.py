@@ -14,9 +14,9 @@ from onnx_kvtool.runtime.kernels.contrib.experts import (
     sparse,
 )
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 __all__ = ["mo_e", "q_mo_e"]
 

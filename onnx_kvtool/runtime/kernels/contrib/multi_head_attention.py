@@ -7,9 +7,9 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.dot_product import Hiding, dot_product
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input, refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = ["decoder_masked_multi_head_attention", "multi_head_attention"]
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import sigmoid_of
+from onnx_kvtool.runtime.kernels.activation import sigmoid_of
 from onnx_kvtool.runtime.kernels.contrib.mat_mul_n_bits import mat_mul_n_bits
 from onnx_kvtool.runtime.kernels.contrib.normalization import (
     simplified_layer_normalization,
     skip_simplified_layer_normalization,
 )
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
 __all__ = ["mat_mul_n_bits_mlp", "mat_mul_n_bits_qkv"]

@@ -16,11 +16,15 @@ import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_broadcasts, check_shape
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
-from onnx_kvtool.runtime.kernels.normalization.standardize import Standardized, standardize
+from onnx_kvtool.runtime.kernels.normalization.layer import (
+    Reals,
+    Standardized,
+    check_broadcasts,
+    check_shape,
+    standardize,
+)
 
 __all__ = [
     "layer_normalization",

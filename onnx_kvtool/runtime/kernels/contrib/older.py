@@ -12,14 +12,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
-from onnx_kvtool.runtime.kernels.gather.gather import gather
-from onnx_kvtool.runtime.kernels.gather.gather_nd import gather_nd as standard_gather_nd
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
+from onnx_kvtool.runtime.kernels.gather import gather
+from onnx_kvtool.runtime.kernels.gather import gather_nd as standard_gather_nd
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.movement.pad import pad_19
-from onnx_kvtool.runtime.kernels.movement.range import range_11
-from onnx_kvtool.runtime.kernels.movement.trilu import trilu as standard_trilu
-from onnx_kvtool.runtime.kernels.movement.unique import unique as standard_unique
+from onnx_kvtool.runtime.kernels.movement.choosing import range_11
+from onnx_kvtool.runtime.kernels.movement.choosing import unique as standard_unique
+from onnx_kvtool.runtime.kernels.movement.slicing import pad_19
+from onnx_kvtool.runtime.kernels.movement.slicing import trilu as standard_trilu
 
 __all__ = [
     "c_dist",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import sigmoid_of
+from onnx_kvtool.runtime.kernels.activation import sigmoid_of
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
 from onnx_kvtool.runtime.kernels.contrib.windows import (
     Sliding,
@@ -17,10 +17,9 @@ from onnx_kvtool.runtime.kernels.contrib.windows import (
     max_pooled,
     to_the_end,
 )
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 __all__ = ["bias_add", "group_norm", "nhwc_conv", "nhwc_max_pool", "skip_group_norm"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import sigmoid_of
+from onnx_kvtool.runtime.kernels.activation import sigmoid_of
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.contrib.codes import codes_of, numbers_of
 from onnx_kvtool.runtime.kernels.contrib.windows import (

@@ -8,15 +8,15 @@ from onnx_kvtool.ops.bnb4 import numbers_of_codes
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.codes import codes_of
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.conversion.dequantize_linear import dequantize_linear_10
-from onnx_kvtool.runtime.kernels.conversion.quantize_linear import (
+from onnx_kvtool.runtime.kernels.conversion.quantize import (
+    dequantize_linear_10,
     dynamic_quantize_linear_11,
     quantize_linear_10,
 )
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
-from onnx_kvtool.runtime.kernels.linear.quantized import mat_mul_integer_10
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.linear import mat_mul_integer_10
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = [
     "dequantize_linear",

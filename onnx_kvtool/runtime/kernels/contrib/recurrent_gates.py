@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.checks import check_shape
+from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
 __all__ = ["linear_attention_gate"]
 

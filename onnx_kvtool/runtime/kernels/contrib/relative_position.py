@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.apply import sigmoid_of
+from onnx_kvtool.runtime.kernels.activation import sigmoid_of
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_input
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 
 __all__ = ["gated_relative_position_bias", "relative_position_bias"]

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 __all__ = ["Sliding", "average_pooled", "convolved", "in_front", "max_pooled", "to_the_end"]
 

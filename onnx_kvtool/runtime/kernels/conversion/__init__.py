@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from onnx_kvtool.runtime.kernels.conversion.bit_cast import bit_cast_26
-from onnx_kvtool.runtime.kernels.conversion.cast import cast_6, cast_like_15
-from onnx_kvtool.runtime.kernels.conversion.dequantize_linear import dequantize_linear_10
-from onnx_kvtool.runtime.kernels.conversion.quantize_linear import (
+from onnx_kvtool.runtime.kernels.conversion.cast import bit_cast_26, cast_6, cast_like_15
+from onnx_kvtool.runtime.kernels.conversion.quantize import (
+    dequantize_linear_10,
     dynamic_quantize_linear_11,
     quantize_linear_10,
 )

@@ -1,11 +1,279 @@
-"""Cast and CastLike."""
+"""Cast, CastLike and BitCast, and how values of one dtype become values of another."""
 
 from __future__ import annotations
 
-from onnx_kvtool.runtime.kernels.conversion.convert import convert, element_dtype
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.conversion.rounding import (
+    FORMATS,
+    INTEGER_RANGES,
+    ROUND_MODES,
+    as_doubles,
+    beyond_integers,
+    is_float,
+    is_integer,
+    round_to,
+    round_to_scale,
+    to_integers,
+)
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
-__all__ = ["cast_6", "cast_like_15"]
+__all__ = [
+    "bit_cast_26",
+    "cast_6",
+    "cast_like_15",
+    "convert",
+    "element_dtype",
+    "from_strings",
+    "to_strings",
+]
+
+
+# Conversion between numbers and strings.
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_SPECIAL = {"inf": np.inf, "+inf": np.inf, "-inf": -np.inf, "nan": np.nan}
+
+
+def to_strings(x: Array) -> Array:
+    """Return numbers in plain notation, never with an exponent.
+
+    Floats of numpy are written with the fewest digits that give the same number of their type back,
+    the ml_dtypes ones with those of float32, and with `.0` if they are whole, as onnx.reference
+    does; the special ones as `INF`, `-INF` and `NaN`, the spellings that Cast reads. Booleans are
+    `1` and `0`, as in onnxruntime 1.31; the text does not say.
+
+    Args:
+        x: Of any real dtype or bool, any shape.
+
+    Returns:
+        An array of str objects of the shape of `x`.
+    """
+    if x.dtype == np.bool_ or is_integer(x.dtype):
+        wide = x.astype(np.uint64 if x.dtype == np.uint64 else np.int64)
+        texts = [str(number) for number in wide.reshape(-1).tolist()]
+    else:
+        floats: npt.NDArray[Any] = (
+            x if x.dtype in (np.float16, np.float64) else x.astype(np.float32)
+        )
+        texts = [_write_float(number) for number in floats.reshape(-1)]
+    result = np.empty(x.shape, object)
+    result.reshape(-1)[:] = texts
+    return result
+
+
+def _write_float(number: np.floating[Any]) -> str:
+    if np.isnan(number):
+        return "NaN"
+    if np.isinf(number):
+        return "-INF" if number < 0 else "INF"
+    return np.format_float_positional(number, unique=True, trim="0")
+
+
+def from_strings(
+    x: Array, dtype: np.dtype[np.generic], *, to_round: bool = False
+) -> tuple[Array, str | None]:
+    """Return the numbers that strings write, rounded once to their type.
+
+    Read are decimal literals with or without an exponent, and INF, +INF, -INF and NaN in any case;
+    white space around them is ignored. To integers, a fraction is cut off, as in the example of
+    Cast (`100.5` to 100), where the text also calls the result undefined. To bool, zero is false.
+
+    Args:
+        x: An array of str objects, any shape.
+        dtype: An integer type, bool, float16, bfloat16, float32 or float64.
+        to_round: Whether the result, in float64, will be rounded further by the caller; numbers
+            are then kept on their side of every midpoint of a narrower type.
+
+    Returns:
+        A new array of the shape of `x`, and what was undefined about it, if anything.
+
+    Raises:
+        KernelError: If a string is no number, which the text leaves undefined, or no number that
+            the integer type has.
+    """
+    result = np.zeros(x.shape, dtype)
+    undefined = None
+    for index in np.ndindex(x.shape):
+        text = str(x[index])
+        where = f"`input`{list(index)} is {text!r}"
+        stripped = text.strip()
+        if stripped.lower() in _SPECIAL:
+            if is_integer(dtype):
+                raise KernelError(f"{where}, which {dtype} cannot hold")
+            result[index] = np.asarray(_SPECIAL[stripped.lower()]).astype(dtype)
+        elif _NUMBER.fullmatch(stripped) is None:
+            raise KernelError(f"{where}, expected a decimal number, INF, -INF or NaN")
+        elif is_float(dtype):
+            exact_side = to_round or dtype != np.float64
+            number = _nearest_side(stripped) if exact_side else np.asarray(float(stripped))
+            result[index] = round_to(number, dtype)
+        else:
+            exact = _fraction(stripped, where)
+            if dtype == np.bool_:
+                result[index] = exact != 0
+                continue
+            result[index] = _whole(exact, dtype, where)
+            if exact.denominator != 1 and undefined is None:
+                undefined = f"{where}: a fraction cast to {dtype} is undefined, taken as truncated"
+    return result, undefined
+
+
+def _nearest_side(text: str) -> Array:
+    """Return a decimal number in float64, nudged so that rounding it on is rounding the text."""
+    value = float(text)
+    if not 1e-300 < abs(value) < 1e300:
+        return np.asarray(value)
+    error = Fraction(text) - Fraction(value)
+    bits = np.asarray(value).view(np.int64)
+    if error == 0 or bits & 1:
+        return np.asarray(value)
+    # Odd last bits never lie on a midpoint of a narrower type.
+    return np.asarray(np.nextafter(value, np.inf if error > 0 else -np.inf))
+
+
+def _fraction(text: str, where: str) -> Fraction:
+    _, _, exponent = text.lower().partition("e")
+    if len(exponent) > 4:  # more digits than any type has, and too many to write out
+        raise KernelError(f"{where}, expected an exponent of at most 3 digits")
+    return Fraction(text)
+
+
+def _whole(exact: Fraction, dtype: np.dtype[np.generic], where: str) -> int:
+    number = int(exact)
+    least, highest = INTEGER_RANGES[dtype]
+    if not least <= number <= highest:
+        raise KernelError(f"{where}, which {dtype} cannot hold: expected {least} to {highest}")
+    return number
+
+
+# Conversion of arrays between all element types, as Cast defines it.
+
+
+def convert(
+    x: Array,
+    dtype: np.dtype[np.generic],
+    *,
+    saturate: bool = True,
+    round_mode: str = "up",
+    warn: Callable[[str], None] | None = None,
+) -> Array:
+    """Return an array in another element type, by the text and the tables of Cast-25.
+
+    Numbers are rounded once, from their exact value. To bool, all but zeros are true, NaN included.
+    See `round_to`, `round_to_scale`, `to_integers`, `to_strings` and `from_strings` for what
+    happens at the edges of each kind.
+
+    Args:
+        x: Of any dtype but the complex ones, any shape; strings as objects.
+        dtype: The dtype of the result.
+        saturate: As the attribute of Cast; concerns float 8 and float8e8m0 only.
+        round_mode: As the attribute of Cast; concerns float8e8m0 only.
+        warn: Called with a sentence if the text leaves an element undefined; it names the first.
+
+    Returns:
+        An array of the shape of `x`; `x` itself if it has the dtype already.
+
+    Raises:
+        KernelError: If one of the dtypes is complex or unknown, if `round_mode` is another string
+            than its three, or if a string is no number.
+    """
+    tell = warn if warn is not None else _ignore
+    if round_mode not in ROUND_MODES:
+        raise KernelError(f"`round_mode` is `{round_mode}`, expected `up`, `down` or `nearest`")
+    if x.dtype.kind == "U":
+        x = x.astype(object)
+    for one in (x.dtype, dtype):
+        if not (is_float(one) or is_integer(one) or one in (np.bool_, np.object_)):
+            raise KernelError(f"elements of dtype {one} cannot be cast")
+    if x.dtype == dtype:
+        return x
+    if x.dtype == np.object_:
+        return _parse(x, dtype, saturate, round_mode, tell)
+    with np.errstate(all="ignore"):
+        if dtype == np.object_:
+            return to_strings(x)
+        if dtype == np.bool_:
+            return np.asarray(as_doubles(x) != 0)
+        if is_integer(dtype):
+            _tell_beyond(x, dtype, tell)
+            return to_integers(x, dtype)
+        if dtype == ml_dtypes.float8_e8m0fnu:
+            doubles = as_doubles(x)
+            negative = (doubles < 0) | ((doubles == 0) & np.signbit(doubles))
+            _tell_first(x, negative, dtype, tell)
+            return round_to_scale(doubles, round_mode, saturate=saturate)
+        if dtype in FORMATS and FORMATS[dtype].overflow == "largest" and is_float(x.dtype):
+            _tell_first(x, np.isnan(as_doubles(x)), dtype, tell)
+        return round_to(x, dtype, saturate=saturate)
+
+
+def element_dtype(element_type: int, name: str) -> np.dtype[np.generic]:
+    """Return the dtype of an element type of ONNX.
+
+    Args:
+        element_type: A number of `onnx.TensorProto.DataType`.
+        name: The attribute that gave it, for the message.
+
+    Raises:
+        KernelError: If the number is none of an element type that numpy and ml_dtypes hold.
+    """
+    try:
+        return np.dtype(ir.DataType(element_type).numpy())
+    except (ValueError, TypeError) as e:
+        raise KernelError(f"`{name}` is {element_type}, expected the number of a data type") from e
+
+
+def _parse(
+    x: Array,
+    dtype: np.dtype[np.generic],
+    saturate: bool,
+    round_mode: str,
+    tell: Callable[[str], None],
+) -> Array:
+    """Return numbers from strings; through float64 to the types that have rules of their own."""
+    direct = dtype in (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
+    if direct or is_integer(dtype) or dtype == np.bool_:
+        numbers, undefined = from_strings(x, dtype)
+        if undefined is not None:
+            tell(undefined)
+        return numbers
+    numbers, _ = from_strings(x, np.dtype(np.float64), to_round=True)
+    return convert(numbers, dtype, saturate=saturate, round_mode=round_mode, warn=tell)
+
+
+def _tell_beyond(x: Array, dtype: np.dtype[np.generic], tell: Callable[[str], None]) -> None:
+    if is_float(x.dtype):
+        _tell_first(x, beyond_integers(x, dtype), dtype, tell)
+
+
+def _tell_first(
+    x: Array, undefined: Array, dtype: np.dtype[np.generic], tell: Callable[[str], None]
+) -> None:
+    count = int(np.count_nonzero(undefined))
+    if count == 0:
+        return
+    index = np.unravel_index(int(np.argmax(undefined)), undefined.shape)
+    place = [int(i) for i in index]
+    others = f" (and {count - 1} more)" if count > 1 else ""
+    tell(f"`input`{place} is {x[index]!s}{others}: what it becomes as {dtype} is undefined")
+
+
+def _ignore(_: str) -> None:
+    return None
+
+
+# Cast and CastLike.
 
 
 def cast_6(
@@ -42,3 +310,47 @@ def cast_like_15(
     """Compute CastLike from version 15 on: Cast to the dtype of `target_type`, of any shape."""
     dtype, warn = target_type.dtype, context.warn
     return (convert(input, dtype, saturate=saturate != 0, round_mode=round_mode, warn=warn),)
+
+
+# BitCast-26.
+
+
+def bit_cast_26(input: Array, *, to: int) -> tuple[Array]:
+    """Compute BitCast-26: the same bits as another type of the same width.
+
+    Narrow types hold their bits in the low ones of a byte. A bool counts as 8 bits, as onnx stores
+    it and as the backend case to uint8 has it; to bool, every byte but 0 is true, because numpy
+    holds no other bits.
+
+    Args:
+        input: Any shape, any dtype but strings.
+        to: The element type wanted, by its number in `onnx.TensorProto.DataType`.
+
+    Returns:
+        An array of the shape of `input`.
+
+    Raises:
+        KernelError: If `to` is no type, or one of the types is string, or the widths differ.
+    """
+    dtype = element_dtype(to, "to")
+    if np.object_ in (input.dtype, dtype):
+        raise KernelError("strings have no bits to cast")
+    source, target = ir.DataType.from_numpy(input.dtype), ir.DataType(to)
+    if source.bitwidth != target.bitwidth:
+        raise KernelError(
+            f"`input` has elements of {source.bitwidth} bits ({source}), "
+            f"expected {target.bitwidth} as `to` ({target})"
+        )
+    if input.dtype == dtype:
+        return (input,)
+    if source.bitwidth >= 8:
+        whole = np.ascontiguousarray(input).reshape(input.shape)
+        return ((whole != 0) if target == ir.DataType.BOOL else whole.view(dtype),)
+    codes = np.ascontiguousarray(input).reshape(input.shape).view(np.uint8)
+    codes = codes & np.uint8((1 << source.bitwidth) - 1)
+    if target in (ir.DataType.INT4, ir.DataType.INT2):
+        half = 1 << (target.bitwidth - 1)
+        return (((codes.astype(np.int8) ^ half) - half).astype(dtype),)
+    if target in (ir.DataType.UINT4, ir.DataType.UINT2):
+        return (codes.astype(dtype),)
+    return (codes.view(dtype),)

@@ -1,17 +1,111 @@
-"""Rounding to narrow floating-point types: once, to the nearest, ties to even."""
+"""The formats of element types, and how numbers are rounded to them."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from onnx_kvtool.runtime.kernels.conversion.formats import FORMATS, Format
+from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-__all__ = ["as_doubles", "round_to"]
+__all__ = [
+    "FORMATS",
+    "INTEGER_RANGES",
+    "ROUND_MODES",
+    "Format",
+    "as_doubles",
+    "beyond_integers",
+    "is_float",
+    "is_integer",
+    "round_to",
+    "round_to_scale",
+    "to_integers",
+]
+
+
+# The floating-point types that are narrower than float32, as facts to round by.
+
+
+Overflow = Literal["infinity", "float8", "largest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format with a sign, an exponent and a mantissa.
+
+    Attributes:
+        dtype: Its dtype in numpy or ml_dtypes.
+        mantissa: Explicit bits of the mantissa.
+        min_exponent: Exponent of the smallest normal number; below it, numbers are subnormal.
+        largest: The largest finite number.
+        overflow: What becomes of numbers that round to more than that: infinity; by the tables of
+            Cast for float 8, where the attribute `saturate` decides; or always the largest number,
+            for the formats that have nothing beyond it.
+        infinite: Whether it has infinities.
+    """
+
+    dtype: np.dtype[np.generic]
+    mantissa: int
+    min_exponent: int
+    largest: float
+    overflow: Overflow
+    infinite: bool = False
+
+
+FORMATS: dict[np.dtype[np.generic], Format] = {
+    entry.dtype: entry
+    for entry in (
+        Format(np.dtype(np.float16), 10, -14, 65504.0, "infinity", infinite=True),
+        Format(np.dtype(ml_dtypes.bfloat16), 7, -126, 0xFF * 2.0**120, "infinity", infinite=True),
+        Format(np.dtype(ml_dtypes.float8_e4m3fn), 3, -6, 448.0, "float8"),
+        Format(np.dtype(ml_dtypes.float8_e4m3fnuz), 3, -7, 240.0, "float8"),
+        Format(np.dtype(ml_dtypes.float8_e5m2), 2, -14, 57344.0, "float8", infinite=True),
+        Format(np.dtype(ml_dtypes.float8_e5m2fnuz), 2, -15, 57344.0, "float8"),
+        Format(np.dtype(ml_dtypes.float6_e2m3fn), 3, 0, 7.5, "largest"),
+        Format(np.dtype(ml_dtypes.float6_e3m2fn), 2, -2, 28.0, "largest"),
+        Format(np.dtype(ml_dtypes.float4_e2m1fn), 1, 0, 6.0, "largest"),
+    )
+}
+"""By dtype. float8_e8m0fnu, which has neither sign nor mantissa, is in `scale_format`."""
+
+INTEGER_RANGES: dict[np.dtype[np.generic], tuple[int, int]] = {
+    np.dtype(ml_dtypes.int2): (-2, 1),
+    np.dtype(ml_dtypes.uint2): (0, 3),
+    np.dtype(ml_dtypes.int4): (-8, 7),
+    np.dtype(ml_dtypes.uint4): (0, 15),
+    **{
+        np.dtype(kind): (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
+        for kind in (
+            np.int8,
+            np.uint8,
+            np.int16,
+            np.uint16,
+            np.int32,
+            np.uint32,
+            np.int64,
+            np.uint64,
+        )
+    },
+}
+"""The least and the greatest number of each integer type."""
+
+
+def is_float(dtype: np.dtype[np.generic]) -> bool:
+    """Return whether a dtype is a real floating-point type, of numpy or of ml_dtypes."""
+    return dtype.kind == "f" or dtype in FORMATS or dtype == ml_dtypes.float8_e8m0fnu
+
+
+def is_integer(dtype: np.dtype[np.generic]) -> bool:
+    """Return whether a dtype is an integer type, of numpy or of ml_dtypes; bool is none."""
+    return dtype in INTEGER_RANGES
+
+
+# Rounding to narrow floating-point types: once, to the nearest, ties to even.
+
 
 Doubles = npt.NDArray[np.float64]
 
@@ -94,3 +188,113 @@ def _round(x: Doubles, target: Format, saturate: bool) -> Array:
     if target.overflow == "largest":
         rounded = np.where(np.isnan(rounded), -0.0, rounded)
     return np.asarray(rounded).astype(target.dtype)  # exact
+
+
+# Conversion to integer types.
+
+
+def to_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
+    """Return numbers as an integer type.
+
+    Integers lose their higher bits, as Cast says. Floats are truncated towards zero; where the
+    result is out of range, which Cast leaves undefined, they do what numpy and onnxruntime 1.31
+    do on x86-64, on every machine: through int32 for types of up to 32 bits but uint32 and through
+    int64 for the rest, whose least number stands for all that does not fit (NaN and infinities
+    too), and the higher bits are discarded. So 9.0 is -7 as int4, as the backend cases of Cast
+    expect.
+
+    Args:
+        x: Of any real dtype or bool, any shape.
+        dtype: A key of `INTEGER_RANGES`.
+
+    Returns:
+        A new array of the shape of `x`.
+    """
+    if x.dtype == np.bool_ or is_integer(x.dtype):
+        return x.astype(dtype)
+    if not _leaves(x, dtype):
+        return as_doubles(x).astype(np.uint64 if dtype == np.uint64 else np.int64).astype(dtype)
+    whole = np.trunc(as_doubles(x))
+    if dtype == np.uint64:
+        upper = (whole >= 2.0**63) & (whole < 2.0**64)
+        result = _through(np.where(upper, 0.0, whole), 64).astype(np.uint64)
+        result[upper] = whole[upper].astype(np.uint64)
+        return result
+    _, highest = INTEGER_RANGES[dtype]
+    return _through(whole, 64 if highest >= 2**31 else 32).astype(dtype)
+
+
+def beyond_integers(x: Array, dtype: np.dtype[np.generic]) -> Array:
+    """Return where floats have no place in an integer type: NaN, infinite or out of range."""
+    if not _leaves(x, dtype):
+        return np.zeros(x.shape, np.bool_)
+    whole = np.trunc(as_doubles(x))
+    least, highest = INTEGER_RANGES[dtype]
+    # highest + 1 is a power of two, and so exact, where highest itself may not be.
+    return np.asarray(~((whole >= float(least)) & (whole < float(highest + 1))))
+
+
+def _leaves(x: Array, dtype: np.dtype[np.generic]) -> bool:
+    """Return whether any element is beyond an integer type; the extremes tell, NaN included."""
+    if x.size == 0:
+        return False
+    doubles = as_doubles(x)
+    low, high = np.trunc(doubles.min()), np.trunc(doubles.max())
+    least, highest = INTEGER_RANGES[dtype]
+    return not bool(low >= float(least) and high < float(highest + 1))
+
+
+def _through(whole: Array, bits: int) -> Array:
+    """Return whole floats as int64, or as the least integer of `bits` bits if out of its range."""
+    edge = 2.0 ** (bits - 1)
+    values = whole.astype(np.float64)
+    fits = (values >= -edge) & (values < edge)
+    return np.asarray(np.where(fits, values, -edge)).astype(np.int64)
+
+
+# Conversion to float8e8m0, the powers of two that scale blocks of narrow numbers.
+
+
+ROUND_MODES = ("up", "down", "nearest")
+_BIAS = 127
+_NAN = 255
+
+
+def round_to_scale(x: Doubles, round_mode: str, *, saturate: bool) -> Array:
+    """Return numbers as float8e8m0, by the table of Cast-24.
+
+    Representable numbers stay what they are, 2^-127 (code 0) included, which onnx.reference 1.23.2
+    rounds up; infinity saturates to the largest number as the table has it, where that gives
+    NaN. With `saturate` off, what is outside 2^-127 to 2^127 is NaN before it is rounded, also
+    where rounding would bring it back. The table has two columns; the other combinations follow
+    the same two rules. Where it leaves the result open: -0 is taken as 0, and negative numbers
+    give NaN.
+
+    Args:
+        x: Numbers of any shape, exact in float64.
+        round_mode: `up` away from zero, `down` towards zero, `nearest` with ties up.
+        saturate: Whether numbers outside the range, and 0, give its nearer end; else NaN.
+
+    Returns:
+        Codes as float8_e8m0fnu, of the shape of `x`.
+
+    Raises:
+        KernelError: If `round_mode` is another string.
+    """
+    fraction, exponent = np.frexp(np.abs(x))  # |x| = fraction * 2^exponent, fraction in [0.5, 1)
+    power = exponent - 1
+    if round_mode == "up":
+        power = power + (fraction > 0.5)
+    elif round_mode == "nearest":
+        power = power + (fraction >= 0.75)
+    elif round_mode != "down":
+        raise KernelError(f"`round_mode` is `{round_mode}`, expected `up`, `down` or `nearest`")
+    low, high = 2.0**-_BIAS, 2.0**_BIAS
+    codes = np.clip(power, -_BIAS, _BIAS) + _BIAS
+    codes = np.where(x <= low, 0, codes)
+    codes = np.where(x >= high, 2 * _BIAS, codes)
+    invalid = np.isnan(x) | (x < 0)
+    if not saturate:
+        invalid |= (x < low) | (x > high)
+    codes = np.where(invalid, _NAN, codes)
+    return np.asarray(codes, np.uint8).view(ml_dtypes.float8_e8m0fnu)

@@ -5,17 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from onnx_kvtool.runtime.kernels.elementwise import unary
-from onnx_kvtool.runtime.kernels.elementwise.binary import over_a_b
-from onnx_kvtool.runtime.kernels.elementwise.bits import bit_shift_11
-from onnx_kvtool.runtime.kernels.elementwise.clip import clip_6, clip_11
+from onnx_kvtool.runtime.kernels.elementwise.binary import (
+    bit_shift_11,
+    div_7,
+    max_8,
+    mean_8,
+    min_8,
+    mod_10,
+    mod_28,
+    over_a_b,
+    pow_7,
+    sum_8,
+)
 from onnx_kvtool.runtime.kernels.elementwise.cumulative import cum_prod_26, cum_sum_11
-from onnx_kvtool.runtime.kernels.elementwise.division import div_7, mod_10, mod_28
-from onnx_kvtool.runtime.kernels.elementwise.dropout import dropout_7, dropout_10, dropout_12
-from onnx_kvtool.runtime.kernels.elementwise.erf import erf_9
-from onnx_kvtool.runtime.kernels.elementwise.power import pow_7
-from onnx_kvtool.runtime.kernels.elementwise.special_values import is_inf_10, is_nan_9
-from onnx_kvtool.runtime.kernels.elementwise.unary import over_input, over_x
-from onnx_kvtool.runtime.kernels.elementwise.variadic import max_8, mean_8, min_8, sum_8
+from onnx_kvtool.runtime.kernels.elementwise.unary import (
+    clip_6,
+    clip_11,
+    dropout_7,
+    dropout_10,
+    dropout_12,
+    erf_9,
+    is_inf_10,
+    is_nan_9,
+    over_input,
+    over_x,
+)
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
 __all__ = ["LINES"]

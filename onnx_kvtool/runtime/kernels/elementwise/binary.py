@@ -1,20 +1,157 @@
-"""Operators of two operands of one dtype that numpy computes as ONNX wants them."""
+"""Operators of two or more operands, element by element."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onnx_kvtool.runtime.kernels.elementwise.broadcast import check_operands
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array, KernelFunction
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import require_room
+from onnx_kvtool.runtime.kernels.conversion.cast import convert
+from onnx_kvtool.runtime.kernels.conversion.rounding import FORMATS
+from onnx_kvtool.runtime.kernels.half import widen_half
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
 
-__all__ = ["over_a_b"]
+__all__ = [
+    "bit_shift_11",
+    "broadcast_shape",
+    "check_operands",
+    "div_7",
+    "is_narrow",
+    "max_8",
+    "mean_8",
+    "min_8",
+    "mod_10",
+    "mod_28",
+    "narrowed",
+    "over_a_b",
+    "pow_7",
+    "read_scalar",
+    "sum_8",
+    "widened",
+]
+
+
+# Multidirectional broadcasting, with a message that names the axis that does not fit.
+#
+# Not that of `symbolic.broadcasting`: inference is tested against the kernels.
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[int, ...]:
+    """Return the shape that all shapes broadcast to, aligned at their last axes.
+
+    Args:
+        shapes: At least one.
+        names: Formal names of the inputs, for the message.
+
+    Raises:
+        KernelError: If two shapes have different sizes along one axis and neither is 1.
+    """
+    rank = max(len(shape) for shape in shapes)
+    result = [1] * rank
+    owner = [0] * rank
+    for number, shape in enumerate(shapes):
+        for back, size in enumerate(reversed(shape), start=1):
+            if size == 1 or size == result[-back]:
+                continue
+            if result[-back] != 1:
+                other = owner[-back]
+                raise KernelError(
+                    f"`{names[other]}` with shape {shapes[other]} and `{names[number]}` with shape "
+                    f"{shape} do not broadcast: axis {-back} has sizes {result[-back]} and {size}"
+                )
+            result[-back], owner[-back] = size, number
+    return tuple(result)
+
+
+def check_operands(operands: Sequence[Array], names: Sequence[str]) -> None:
+    """Check that operands have one dtype and shapes that broadcast, with room for the result.
+
+    Raises:
+        KernelError: If they do not.
+    """
+    first = operands[0]
+    for name, operand in zip(names[1:], operands[1:], strict=True):
+        if operand.dtype != first.dtype:
+            raise KernelError(
+                f"`{name}` is of dtype {operand.dtype}, expected {first.dtype} as `{names[0]}`"
+            )
+    if any(operand.shape != first.shape for operand in operands):
+        shape = broadcast_shape([operand.shape for operand in operands], names)
+        require_room(shape, first.dtype)
+
+
+# Operators on the bits of integers: BitShift; the others are functions of numpy.
+
 
 Numbers = npt.NDArray[Any]
+
+
+def bit_shift_11(X: Array, Y: Array, *, direction: str) -> tuple[Array]:
+    """Compute BitShift from version 11 on: the bits of `X` moved by `Y` places, broadcast.
+
+    Signed types, which version 28 allows, shift right by copying the sign. Amounts that are
+    negative or not less than the width give what is left when every bit has gone: 0, or -1 for a
+    negative number shifted right; that is the text of BitShift-28, which this takes for version 11
+    too, where it is silent.
+
+    Args:
+        X: Integers.
+        Y: Places, of the dtype of `X`.
+        direction: `LEFT` or `RIGHT`.
+
+    Raises:
+        KernelError: If the dtypes differ, the shapes do not broadcast, or `direction` is another
+            string.
+    """
+    check_operands((X, Y), ("X", "Y"))
+    if direction not in ("LEFT", "RIGHT"):
+        raise KernelError(f"`direction` is `{direction}`, expected `LEFT` or `RIGHT`")
+    numbers: Numbers = X
+    places: Numbers = Y
+    width = 8 * numbers.dtype.itemsize
+    gone = (places < 0) | (places >= width)
+    within = np.where(gone, 0, places).astype(numbers.dtype)
+    if direction == "LEFT":
+        moved, empty = np.left_shift(numbers, within), np.zeros_like(numbers)
+    else:
+        moved, empty = np.right_shift(numbers, within), np.where(numbers < 0, -1, 0)
+    return (np.asarray(np.where(gone, empty.astype(numbers.dtype), moved), numbers.dtype),)
+
+
+# The type to compute in where rounding after every step would lose too much.
+
+
+_HALF = np.dtype(np.float16)
+
+
+def is_narrow(dtype: np.dtype[np.generic]) -> bool:
+    """Return whether a dtype is a float below 32 bits: float16, bfloat16, float 8 and narrower."""
+    return dtype in FORMATS
+
+
+def widened(x: Array) -> npt.NDArray[Any]:
+    """Return narrow floats in float32, which holds them all; other arrays as they are."""
+    if x.dtype == _HALF:
+        return widen_half(x.astype(np.float16, copy=False))
+    return x.astype(np.float32) if is_narrow(x.dtype) else x
+
+
+def narrowed(x: npt.NDArray[Any], dtype: np.dtype[np.generic]) -> Array:
+    """Return results in the dtype of the operands, rounded from float32 if that is narrow."""
+    if x.dtype == dtype:
+        return x
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(dtype, copy=False)
+
+
+# Operators of two operands of one dtype that numpy computes as ONNX wants them.
+
+
 Compute = Callable[[Numbers, Numbers], Any]
 
 
@@ -39,3 +176,228 @@ def over_a_b(compute: Compute) -> KernelFunction:
         return (result if result.dtype == np.bool_ else narrowed(result, A.dtype),)
 
     return kernel
+
+
+# Div and Mod.
+
+
+def div_7(A: Array, B: Array) -> tuple[Array]:
+    """Compute Div from version 7 on: `A` / `B`, broadcast.
+
+    Integers are truncated towards zero, as the text of Div-14 says since onnx 1.18; the least
+    integer divided by -1 wraps around to itself. Floats follow IEEE 754 and round once.
+
+    Raises:
+        KernelError: If the dtypes differ, the shapes do not broadcast, or an integer is divided by
+            zero, which the text leaves undefined.
+    """
+    check_operands((A, B), ("A", "B"))
+    x: Numbers = A
+    y: Numbers = B
+    with np.errstate(all="ignore"):
+        if not _whole_quotient(x):
+            return (np.asarray(x / y),)
+        _check_divisor(y)
+        floor = x // y
+        if x.dtype.kind == "u":
+            return (np.asarray(floor),)
+        inexact = (floor * y != x) & ((x < 0) != (y < 0))
+        return (np.asarray(floor + inexact.astype(x.dtype), x.dtype),)
+
+
+def mod_10(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
+    """Compute Mod of versions 10 and 13: as `mod_28`, but floats need `fmod` 1.
+
+    Raises:
+        KernelError: As `mod_28`, or if floats come with `fmod` 0, which these versions forbid.
+    """
+    if fmod == 0 and not _whole_quotient(A):
+        raise KernelError(
+            f"`fmod` is 0, expected 1 for operands of dtype {A.dtype}",
+            help="set `fmod` to 1, or use version 28 of Mod",
+        )
+    return mod_28(A, B, fmod=fmod)
+
+
+def mod_28(A: Array, B: Array, *, fmod: int = 0) -> tuple[Array]:
+    """Compute Mod-28: the remainder of `A` / `B`, broadcast.
+
+    With `fmod` 0 the quotient is floored and the result has the sign of the divisor, zeros too;
+    with `fmod` 1 it is truncated and the result has the sign of the dividend, zeros too. Narrow
+    floats are computed in float32, in which their remainders are exact.
+
+    Raises:
+        KernelError: If the dtypes differ, the shapes do not broadcast, `fmod` is neither 0 nor 1,
+            or an integer is divided by zero.
+    """
+    check_operands((A, B), ("A", "B"))
+    if fmod not in (0, 1):
+        raise KernelError(f"`fmod` is {fmod}, expected 0 or 1")
+    x, y = widened(A), widened(B)
+    with np.errstate(all="ignore"):
+        if _whole_quotient(x):
+            _check_divisor(y)
+        return (np.asarray(np.fmod(x, y) if fmod else np.mod(x, y)).astype(A.dtype),)
+
+
+def _whole_quotient(x: Array) -> bool:
+    return x.dtype.kind in "iu"
+
+
+def _check_divisor(divisor: Numbers) -> None:
+    zeros = divisor == 0
+    if zeros.any():
+        index = [int(i) for i in np.argwhere(zeros)[0]]
+        raise KernelError(f"`B`{index} is 0, and division of integers by zero is undefined")
+
+
+# Pow.
+
+
+def pow_7(X: Array, Y: Array, *, context: Context) -> tuple[Array]:
+    """Compute Pow from version 7 on: `X` to the power of `Y`, broadcast, of the dtype of `X`.
+
+    From version 12 on the dtypes may differ. Floats of one dtype are computed in it, narrow ones in
+    float32; with exponents of another dtype in float32 if both fit it, else in float64.
+
+    Integer powers of integers are exact and wrap around, by squaring; negative exponents are
+    truncated towards zero as rational numbers are (2 to the -1 is 0), where 0 gives the least
+    integer, as in onnxruntime 1.31. Integer bases with float exponents are computed in float64 and
+    cast back, truncated.
+
+    Args:
+        X: The base, any numeric dtype that the version allows.
+        Y: The exponent, likewise.
+        context: Told where a result is undefined: zero to a negative power among integers, and
+            results that an integer type cannot hold.
+
+    Raises:
+        KernelError: If the shapes do not broadcast.
+    """
+    broadcast_shape([X.shape, Y.shape], ["X", "Y"])
+    base: Numbers = X
+    exponent: Numbers = Y
+    with np.errstate(all="ignore"):
+        if _whole_power(base) and _whole_power(exponent):
+            return (_integer_power(base, exponent, context),)
+        if _whole_power(base):
+            power = np.power(base.astype(np.float64), exponent.astype(np.float64))
+            return (convert(np.asarray(power), base.dtype, warn=context.warn),)
+        if base.dtype == exponent.dtype:
+            power = np.power(widened(base), widened(exponent))
+            return (narrowed(np.asarray(power), base.dtype),)
+        wide = _working_dtype(base.dtype, exponent.dtype)
+        power = np.power(base.astype(wide), exponent.astype(wide))
+        return (convert(np.asarray(power), base.dtype),)
+
+
+def _whole_power(x: Numbers) -> bool:
+    return x.dtype.kind in "iu"
+
+
+def _working_dtype(
+    base: np.dtype[np.generic], exponent: np.dtype[np.generic]
+) -> np.dtype[np.generic]:
+    """Return float32 where both fit it, else float64; an integer exponent of 32 bits does not."""
+    small = exponent.itemsize <= 2 or exponent == np.float32
+    return np.dtype(np.float32 if small and base.itemsize <= 4 else np.float64)
+
+
+def _integer_power(base: Numbers, exponent: Numbers, context: Context) -> Array:
+    base, exponent = np.broadcast_arrays(base, exponent)
+    negative = exponent < 0
+    left = np.where(negative, 0, exponent).astype(np.uint64)
+    square, result = base.copy(), np.ones(base.shape, base.dtype)
+    while left.any():
+        result = np.where(left & np.uint64(1), result * square, result)
+        square = square * square
+        left = left >> np.uint64(1)
+    if negative.any():
+        # 1/x is whole only for x of 1 and -1, and its truncation is 0 otherwise.
+        inverse = (base == 1).astype(base.dtype)
+        if base.dtype.kind == "i":
+            odd = exponent % 2 != 0
+            inverse = np.where(base == -1, np.where(odd, -1, 1), inverse).astype(base.dtype)
+        zero = negative & (base == 0)
+        if zero.any():
+            context.warn("`X` is 0 where `Y` is negative, which has no integer result")
+            inverse[zero] = np.iinfo(base.dtype).min
+        result = np.where(negative, inverse, result)
+    return np.asarray(result, base.dtype)
+
+
+# Inputs that must be scalars.
+
+
+def read_scalar(value: Array, name: str, context: Context) -> Array:
+    """Return an input as an array of rank 0.
+
+    One element in one dimension, which exporters write and onnxruntime 1.31 takes, is accepted
+    with a warning.
+
+    Args:
+        value: The input.
+        name: Its formal name.
+        context: Told about the dimension.
+
+    Raises:
+        KernelError: If `value` has another shape than () or (1,).
+    """
+    if value.ndim == 0:
+        return value
+    if value.shape != (1,):
+        raise KernelError(f"`{name}` has shape {value.shape}, expected ()")
+    context.warn(f"`{name}` has shape (1,), expected (): taken as a scalar")
+    return value.reshape(())
+
+
+# Operators of any number of operands: Min, Max, Sum and Mean.
+
+
+def min_8(*data_0: Array) -> tuple[Array]:
+    """Compute Min from version 8 on: the least element at each place, broadcast; NaN wins.
+
+    The text does not mention NaN; numpy, onnx.reference and onnxruntime 1.31 agree that it wins.
+
+    Raises:
+        KernelError: If there is no operand, dtypes differ, or shapes do not broadcast.
+    """
+    _check(data_0)
+    return (np.asarray(functools.reduce(np.minimum, data_0)),)
+
+
+def max_8(*data_0: Array) -> tuple[Array]:
+    """Compute Max from version 8 on: as `min_8`, with the greatest element."""
+    _check(data_0)
+    return (np.asarray(functools.reduce(np.maximum, data_0)),)
+
+
+def sum_8(*data_0: Array) -> tuple[Array]:
+    """Compute Sum from version 8 on, broadcast: added from the first on.
+
+    Narrow floats are added in float32 and rounded at the end.
+
+    Raises:
+        KernelError: As `min_8`.
+    """
+    return (narrowed(_total(data_0), data_0[0].dtype),)
+
+
+def mean_8(*data_0: Array) -> tuple[Array]:
+    """Compute Mean from version 8 on: the sum as in `sum_8`, divided by the number of operands."""
+    with np.errstate(all="ignore"):
+        total = _total(data_0)
+        mean = total / np.asarray(len(data_0), total.dtype)
+    return (narrowed(np.asarray(mean), data_0[0].dtype),)
+
+
+def _total(operands: tuple[Array, ...]) -> Numbers:
+    _check(operands)
+    with np.errstate(all="ignore"):
+        return np.asarray(functools.reduce(np.add, [widened(x) for x in operands]))
+
+
+def _check(operands: tuple[Array, ...]) -> None:
+    if not operands:
+        raise KernelError("there is no operand, expected at least 1")
+    check_operands(operands, [f"data_0[{number}]" for number in range(len(operands))])

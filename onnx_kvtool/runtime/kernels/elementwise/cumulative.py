@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnx_kvtool.runtime.kernels.axes import count_axis
-from onnx_kvtool.runtime.kernels.elementwise.precision import narrowed, widened
-from onnx_kvtool.runtime.kernels.elementwise.scalars import read_scalar
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, read_scalar, widened
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 
 __all__ = ["cum_prod_26", "cum_sum_11"]

@@ -6,40 +6,52 @@ Versions of Concat, Pad, Reshape, Split and Tile from opset 1 have no kernel her
 from __future__ import annotations
 
 from onnx_kvtool.runtime.kernels.kernel import Kernel
-from onnx_kvtool.runtime.kernels.movement.concat import concat
-from onnx_kvtool.runtime.kernels.movement.constant import (
+from onnx_kvtool.runtime.kernels.movement.choosing import (
+    compress,
     constant_1,
     constant_11,
     constant_12,
     constant_of_shape,
+    non_zero,
+    one_hot_9,
+    one_hot_11,
+    range_11,
+    range_27,
+    unique,
+    where,
 )
-from onnx_kvtool.runtime.kernels.movement.expand import expand, tile
-from onnx_kvtool.runtime.kernels.movement.identity import identity
-from onnx_kvtool.runtime.kernels.movement.one_hot import one_hot_9, one_hot_11
-from onnx_kvtool.runtime.kernels.movement.pad import pad_2, pad_11, pad_18, pad_19
-from onnx_kvtool.runtime.kernels.movement.range import range_11, range_27
-from onnx_kvtool.runtime.kernels.movement.reshape import (
+from onnx_kvtool.runtime.kernels.movement.layout import (
+    expand,
     flatten_1,
     flatten_11,
+    identity,
     reshape_5,
     reshape_14,
-)
-from onnx_kvtool.runtime.kernels.movement.selection import compress, non_zero
-from onnx_kvtool.runtime.kernels.movement.shape import shape_1, shape_15, size
-from onnx_kvtool.runtime.kernels.movement.slice import slice_1, slice_10
-from onnx_kvtool.runtime.kernels.movement.split import split_2, split_13, split_18
-from onnx_kvtool.runtime.kernels.movement.squeeze import (
+    shape_1,
+    shape_15,
+    size,
     squeeze_1,
     squeeze_11,
     squeeze_13,
+    tile,
+    transpose,
     unsqueeze_1,
     unsqueeze_11,
     unsqueeze_13,
 )
-from onnx_kvtool.runtime.kernels.movement.transpose import transpose
-from onnx_kvtool.runtime.kernels.movement.trilu import trilu
-from onnx_kvtool.runtime.kernels.movement.unique import unique
-from onnx_kvtool.runtime.kernels.movement.where import where
+from onnx_kvtool.runtime.kernels.movement.slicing import (
+    concat,
+    pad_2,
+    pad_11,
+    pad_18,
+    pad_19,
+    slice_1,
+    slice_10,
+    split_2,
+    split_13,
+    split_18,
+    trilu,
+)
 
 __all__ = ["LINES"]
 

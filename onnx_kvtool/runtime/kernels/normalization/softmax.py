@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from onnx_kvtool.runtime.kernels.axes import count_axis
-from onnx_kvtool.runtime.kernels.elementwise.precision import widened
+from onnx_kvtool.runtime.kernels.elementwise.binary import widened
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.precision import Reals
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 __all__ = [
     "hardmax_1",

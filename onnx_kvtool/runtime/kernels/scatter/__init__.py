@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from onnx_kvtool.runtime.kernels.kernel import Kernel
-from onnx_kvtool.runtime.kernels.scatter.scatter_elements import (
+from onnx_kvtool.runtime.kernels.scatter.scatter import (
     scatter_elements_11,
     scatter_elements_16,
     scatter_elements_18,
-)
-from onnx_kvtool.runtime.kernels.scatter.scatter_nd import (
     scatter_nd_11,
     scatter_nd_16,
     scatter_nd_18,

@@ -7,7 +7,7 @@ import numpy as np
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.scatter.writing import destination
+from onnx_kvtool.runtime.kernels.scatter.scatter import destination
 
 __all__ = ["tensor_scatter"]
 

@@ -11,27 +11,25 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.activation.exponential import celu_12, elu_1, selu_1
-from onnx_kvtool.runtime.kernels.activation.piecewise import (
+from onnx_kvtool.runtime.kernels.activation import (
+    celu_12,
+    elu_1,
+    gelu_20,
     hard_sigmoid_1,
     hard_swish_14,
-    shrink_9,
-)
-from onnx_kvtool.runtime.kernels.activation.rectified import (
     leaky_relu_1,
+    mish_18,
     p_relu_1,
     p_relu_7,
     relu_1,
-    thresholded_relu_10,
-)
-from onnx_kvtool.runtime.kernels.activation.smooth import (
-    gelu_20,
-    mish_18,
+    selu_1,
+    shrink_9,
     sigmoid_1,
     softplus_1,
     softsign_1,
     swi_glu_28,
     swish_24,
+    thresholded_relu_10,
 )
 from tests.grids import each
 

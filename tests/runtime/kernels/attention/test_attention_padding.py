@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.attention.attention import attention_24
-from onnx_kvtool.runtime.kernels.attention.operands import read_operands
-from onnx_kvtool.runtime.kernels.attention.padding import without_padding
+from onnx_kvtool.runtime.kernels.attention.scores import read_operands, without_padding
 from onnx_kvtool.runtime.kernels.kernel import Array, Context
 from tests.grids import each, search
 

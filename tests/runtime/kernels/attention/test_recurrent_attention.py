@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.attention.causal_conv_with_state import causal_conv_with_state_27
-from onnx_kvtool.runtime.kernels.attention.linear_attention import linear_attention_27
+from onnx_kvtool.runtime.kernels.attention.states import (
+    causal_conv_with_state_27,
+    linear_attention_27,
+)
 
 _B, _H, _KV, _T, _D, _E = 2, 6, 3, 5, 4, 7
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.conversion.bit_cast import bit_cast_26
-from onnx_kvtool.runtime.kernels.conversion.dequantize_linear import dequantize_linear_10
-from onnx_kvtool.runtime.kernels.conversion.quantize_linear import (
+from onnx_kvtool.runtime.kernels.conversion.cast import bit_cast_26
+from onnx_kvtool.runtime.kernels.conversion.quantize import (
+    dequantize_linear_10,
     dynamic_quantize_linear_11,
     quantize_linear_10,
 )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.runtime.kernels.conversion.convert import convert
+from onnx_kvtool.runtime.kernels.conversion.cast import convert
 from tests.grids import each, grid, rest, search
 from tests.runtime.kernels.conversion.oracle import TYPES, NarrowType
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnx_kvtool.runtime.kernels.elementwise.erf import erf
+from onnx_kvtool.runtime.kernels.elementwise.unary import erf
 
 
 def points() -> np.ndarray:

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.gather.gather import gather
-from onnx_kvtool.runtime.kernels.gather.gather_elements import gather_elements
-from onnx_kvtool.runtime.kernels.gather.gather_nd import gather_nd
+from onnx_kvtool.runtime.kernels.gather import gather, gather_elements, gather_nd
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
 DTYPE = st.sampled_from(DTYPES)

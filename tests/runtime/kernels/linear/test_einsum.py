@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.linear.einsum import einsum_12
+from onnx_kvtool.runtime.kernels.linear import einsum_12
 from tests.grids import each
 from tests.runtime.kernels.arrays import same
 

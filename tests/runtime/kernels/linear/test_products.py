@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.linear.gemm import gemm_7
-from onnx_kvtool.runtime.kernels.linear.mat_mul import mat_mul_1
-from onnx_kvtool.runtime.kernels.linear.quantized import mat_mul_integer_10, q_linear_mat_mul_10
+from onnx_kvtool.runtime.kernels.linear import (
+    gemm_7,
+    mat_mul_1,
+    mat_mul_integer_10,
+    q_linear_mat_mul_10,
+)
 from tests.grids import each, search
 from tests.runtime.kernels.arrays import same
 

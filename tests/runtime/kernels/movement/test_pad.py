@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.movement.pad import pad_2, pad_11, pad_18, pad_19
+from onnx_kvtool.runtime.kernels.movement.slicing import pad_2, pad_11, pad_18, pad_19
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
 

@@ -9,25 +9,30 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.movement.concat import concat
-from onnx_kvtool.runtime.kernels.movement.constant import constant_11, constant_of_shape
-from onnx_kvtool.runtime.kernels.movement.expand import expand, tile
-from onnx_kvtool.runtime.kernels.movement.one_hot import one_hot_11
-from onnx_kvtool.runtime.kernels.movement.range import range_11, range_27
-from onnx_kvtool.runtime.kernels.movement.reshape import flatten_1, flatten_11, reshape_14
-from onnx_kvtool.runtime.kernels.movement.selection import compress
-from onnx_kvtool.runtime.kernels.movement.split import split_2, split_13, split_18
-from onnx_kvtool.runtime.kernels.movement.squeeze import (
+from onnx_kvtool.runtime.kernels.movement.choosing import (
+    compress,
+    constant_11,
+    constant_of_shape,
+    one_hot_11,
+    range_11,
+    range_27,
+    unique,
+    where,
+)
+from onnx_kvtool.runtime.kernels.movement.layout import (
+    expand,
+    flatten_1,
+    flatten_11,
+    reshape_14,
     squeeze_1,
     squeeze_13,
+    tile,
+    transpose,
     unsqueeze_1,
     unsqueeze_11,
     unsqueeze_13,
 )
-from onnx_kvtool.runtime.kernels.movement.transpose import transpose
-from onnx_kvtool.runtime.kernels.movement.trilu import trilu
-from onnx_kvtool.runtime.kernels.movement.unique import unique
-from onnx_kvtool.runtime.kernels.movement.where import where
+from onnx_kvtool.runtime.kernels.movement.slicing import concat, split_2, split_13, split_18, trilu
 from tests.grids import each
 from tests.runtime.kernels.arrays import recording
 

@@ -9,25 +9,33 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnx_kvtool.runtime.kernels.movement.concat import concat
-from onnx_kvtool.runtime.kernels.movement.constant import (
+from onnx_kvtool.runtime.kernels.movement.choosing import (
+    compress,
     constant_1,
     constant_12,
     constant_of_shape,
+    non_zero,
+    one_hot_9,
+    one_hot_11,
+    range_11,
+    range_27,
+    unique,
+    where,
 )
-from onnx_kvtool.runtime.kernels.movement.expand import expand, tile
-from onnx_kvtool.runtime.kernels.movement.identity import identity
-from onnx_kvtool.runtime.kernels.movement.one_hot import one_hot_9, one_hot_11
-from onnx_kvtool.runtime.kernels.movement.range import range_11, range_27
-from onnx_kvtool.runtime.kernels.movement.reshape import flatten_11, reshape_5, reshape_14
-from onnx_kvtool.runtime.kernels.movement.selection import compress, non_zero
-from onnx_kvtool.runtime.kernels.movement.shape import shape_15, size
-from onnx_kvtool.runtime.kernels.movement.split import split_13, split_18
-from onnx_kvtool.runtime.kernels.movement.squeeze import squeeze_13, unsqueeze_13
-from onnx_kvtool.runtime.kernels.movement.transpose import transpose
-from onnx_kvtool.runtime.kernels.movement.trilu import trilu
-from onnx_kvtool.runtime.kernels.movement.unique import unique
-from onnx_kvtool.runtime.kernels.movement.where import where
+from onnx_kvtool.runtime.kernels.movement.layout import (
+    expand,
+    flatten_11,
+    identity,
+    reshape_5,
+    reshape_14,
+    shape_15,
+    size,
+    squeeze_13,
+    tile,
+    transpose,
+    unsqueeze_13,
+)
+from onnx_kvtool.runtime.kernels.movement.slicing import concat, split_13, split_18, trilu
 from tests.grids import each
 from tests.runtime.kernels.arrays import DTYPES, array, recording, same
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.movement.slice import slice_1, slice_10
+from onnx_kvtool.runtime.kernels.movement.slicing import slice_1, slice_10
 from tests.runtime.kernels.arrays import DTYPES, array, same
 
 BOUNDS = st.integers(-7, 7) | st.sampled_from([2**63 - 1, -(2**63), 2**31 - 1, -(2**31)])

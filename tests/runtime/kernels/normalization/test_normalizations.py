@@ -10,22 +10,20 @@ import pytest
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.kernel import Context
-from onnx_kvtool.runtime.kernels.normalization.batch_normalization import (
+from onnx_kvtool.runtime.kernels.normalization.batch import (
     batch_normalization_7,
     batch_normalization_14,
+    lp_normalization_1,
+    lrn_1,
+    mean_variance_normalization_9,
 )
-from onnx_kvtool.runtime.kernels.normalization.group_normalization import (
+from onnx_kvtool.runtime.kernels.normalization.layer import (
     group_normalization_18,
     group_normalization_21,
     instance_normalization_1,
-)
-from onnx_kvtool.runtime.kernels.normalization.layer_normalization import (
     layer_normalization_17,
     rms_normalization_23,
 )
-from onnx_kvtool.runtime.kernels.normalization.lp_normalization import lp_normalization_1
-from onnx_kvtool.runtime.kernels.normalization.lrn import lrn_1
-from onnx_kvtool.runtime.kernels.normalization.mean_variance import mean_variance_normalization_9
 
 _EPSILON = float(np.float32(1e-5))
 _BF16 = ml_dtypes.bfloat16

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.reduction.arg_extremes import arg_max_1, arg_min_1
-from onnx_kvtool.runtime.kernels.reduction.top_k import top_k_1, top_k_10
+from onnx_kvtool.runtime.kernels.reduction import arg_max_1, arg_min_1, top_k_1, top_k_10
 from tests.grids import search
 
 DATA = np.array([[2, 7, 7, 1], [1, 0, 5, 0]], np.float32)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.scatter.scatter_elements import (
+from onnx_kvtool.runtime.kernels.scatter.scatter import (
     scatter_elements_11,
     scatter_elements_16,
     scatter_elements_18,

@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.errors import KernelError
-from onnx_kvtool.runtime.kernels.scatter.scatter_nd import (
-    scatter_nd_11,
-    scatter_nd_16,
-    scatter_nd_18,
-)
+from onnx_kvtool.runtime.kernels.scatter.scatter import scatter_nd_11, scatter_nd_16, scatter_nd_18
 from tests.grids import each
 from tests.runtime.kernels.arrays import recording, same
 from tests.runtime.kernels.scatter import oracle

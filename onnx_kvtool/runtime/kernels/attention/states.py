@@ -1,0 +1,247 @@
+"""LinearAttention and CausalConvWithState, which carry a state from step to step."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.attention.scores import split_heads
+from onnx_kvtool.runtime.kernels.elementwise.binary import widened
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
+
+__all__ = [
+    "UPDATE_RULES",
+    "by_each_token",
+    "causal_conv_with_state_27",
+    "causal_sum",
+    "linear_attention_27",
+]
+
+
+# LinearAttention-27: attention by a state that each token updates.
+
+
+UPDATE_RULES = ("linear", "gated", "delta", "gated_delta")
+
+
+def linear_attention_27(
+    query: Array,
+    key: Array,
+    value: Array,
+    past_state: Array | None = None,
+    decay: Array | None = None,
+    beta: Array | None = None,
+    *,
+    chunk_size: int,
+    kv_num_heads: int,
+    q_num_heads: int,
+    scale: float,
+    update_rule: str,
+) -> tuple[Array, Array]:
+    """Update a state by each token in turn and read it with the query, in float32.
+
+    For each key/value head, with state S: S *= exp(decay), if gated; v = beta * (v - S^T k), if
+    delta; S += k v^T; and for each query head that shares it, output = scale * S^T q.
+
+    Args:
+        query: (B, T, H * D).
+        key: (B, T, KV * D); KV divides H.
+        value: (B, T, KV * E).
+        past_state: (B, KV, D, E); None for zeros.
+        decay: (B, T, KV) or (B, T, KV * D), logarithms; given exactly for the gated rules.
+        beta: (B, T, KV) or (B, T, 1); given exactly for the delta rules.
+        chunk_size: A hint for other implementations.
+        kv_num_heads: KV.
+        q_num_heads: H.
+        scale: Factor of the output; 0 for 1 / sqrt(D).
+        update_rule: `linear`, `gated`, `delta` or `gated_delta`.
+
+    Returns:
+        output, (B, T, H * E), of the type of `query`; present_state, (B, KV, D, E), of the type of
+        `past_state`, or of `query` without it, where the text leaves the type open.
+
+    Raises:
+        KernelError: If the rule is another; if a gate is missing or not part of the rule; if head
+            counts or shapes do not fit each other.
+    """
+    _check_rule(update_rule, decay, beta)
+    if query.ndim != 3 or key.ndim != 3 or value.ndim != 3:
+        raise KernelError(
+            f"`query`, `key` and `value` have shapes {query.shape}, {key.shape} and {value.shape}, "
+            "expected three dimensions each"
+        )
+    q = split_heads(query, "query", q_num_heads, "q_num_heads").astype(np.float32)
+    k = split_heads(key, "key", kv_num_heads, "kv_num_heads").astype(np.float32)
+    v = split_heads(value, "value", kv_num_heads, "kv_num_heads").astype(np.float32)
+    batch, heads, tokens, size = q.shape
+    if size == 0:
+        raise KernelError("the head_size of `query` is 0, expected 1 or more")
+    if heads % kv_num_heads:
+        raise KernelError(f"`q_num_heads` is {heads}, expected a multiple of {kv_num_heads}")
+    check_shape("key", key.shape, (batch, tokens, kv_num_heads * size), "sizes of `query`")
+    check_shape("value", value.shape, (batch, tokens, value.shape[2]), "sizes of `query`")
+    state_shape = (batch, kv_num_heads, size, v.shape[3])
+    state: Reals = np.zeros(state_shape, np.float32)
+    if past_state is not None:
+        check_shape("past_state", past_state.shape, state_shape, "(B, kv_num_heads, d_k, d_v)")
+        state = past_state.astype(np.float32)
+    with np.errstate(all="ignore"):
+        forget = None if decay is None else np.exp(_decay(decay, k.shape))
+        rate = None if beta is None else _beta(beta, k.shape)
+        q *= np.float32(scale if scale else 1.0 / math.sqrt(size))
+        grouped = q.reshape(batch, kv_num_heads, heads // kv_num_heads, tokens, size)
+        output, state, _ = by_each_token(grouped, k, v, state, forget, rate)
+    by_token = output.reshape(batch, heads, tokens, v.shape[3]).transpose(0, 2, 1, 3)
+    flat = by_token.reshape(batch, tokens, heads * v.shape[3])
+    state_type = query.dtype if past_state is None else past_state.dtype
+    return flat.astype(query.dtype), state.astype(state_type)
+
+
+def by_each_token(
+    query: Reals, key: Reals, value: Reals, state: Reals, forget: Reals | None, rate: Reals | None
+) -> tuple[Reals, Reals, Reals]:
+    """Update a state by each token in turn, and read it with the queries.
+
+    Args:
+        query: (B, KV, G, T, D), float32, scaled.
+        key: (B, KV, T, D).
+        value: (B, KV, T, E).
+        state: (B, KV, D, E).
+        forget: Factor of the state, (B, KV, T, 1 or D); None for one.
+        rate: How much of the difference is written, (B, KV or 1, T, 1); None where the value is.
+
+    Returns:
+        What is read, (B, KV, G, T, E); the last state; and what is written, (B, KV, T, E).
+    """
+    output = np.empty((*query.shape[:4], value.shape[3]), np.float32)
+    written = np.empty(value.shape, np.float32)
+    for token in range(query.shape[3]):
+        column: Reals = key[:, :, token, :, None]
+        row: Reals = value[:, :, token, None]
+        if forget is not None:
+            state = state * forget[:, :, token, :, None]
+        if rate is not None:
+            row = rate[:, :, token, :, None] * (row - column.swapaxes(-1, -2) @ state)
+        state = state + column * row
+        written[:, :, token] = row[:, :, 0]
+        output[:, :, :, token] = query[:, :, :, token] @ state
+    return output, state, written
+
+
+def _check_rule(rule: str, decay: Array | None, beta: Array | None) -> None:
+    if rule not in UPDATE_RULES:
+        raise KernelError(f"`update_rule` is `{rule}`, expected one of {', '.join(UPDATE_RULES)}")
+    for name, gate, needed in (
+        ("decay", decay, "gated" in rule),
+        ("beta", beta, "delta" in rule),
+    ):
+        if needed != (gate is not None):
+            state = "missing" if gate is None else "given"
+            need = "needs it" if needed else "has no use for it"
+            raise KernelError(f"`{name}` is {state}, but the rule `{rule}` {need}")
+
+
+def _decay(decay: Array, shape: tuple[int, ...]) -> Reals:
+    """Return the decay as (B, KV, T, 1 or D)."""
+    batch, heads, tokens, size = shape
+    if decay.shape not in ((batch, tokens, heads), (batch, tokens, heads * size)):
+        raise KernelError(
+            f"`decay` has shape {decay.shape}, expected {(batch, tokens, heads)} or "
+            f"{(batch, tokens, heads * size)}"
+        )
+    return split_heads(decay, "decay", heads, "kv_num_heads").astype(np.float32)
+
+
+def _beta(beta: Array, shape: tuple[int, ...]) -> Reals:
+    """Return the rate as (B, KV or 1, T, 1)."""
+    batch, heads, tokens, _ = shape
+    if beta.shape not in ((batch, tokens, heads), (batch, tokens, 1)):
+        raise KernelError(
+            f"`beta` has shape {beta.shape}, expected {(batch, tokens, heads)} or "
+            f"{(batch, tokens, 1)}"
+        )
+    return beta.transpose(0, 2, 1)[..., None].astype(np.float32)
+
+
+# CausalConvWithState-27: a depthwise convolution over the past.
+
+
+def causal_conv_with_state_27(
+    input: Array,
+    weight: Array,
+    bias: Array | None = None,
+    past_state: Array | None = None,
+    *,
+    activation: str,
+) -> tuple[Array, Array]:
+    """Sum the last k positions of each channel, weighted; 16-bit types in float32, rounded once.
+
+    Args:
+        input: (B, C, L).
+        weight: (C, 1, k), k of 1 or more; the last tap weighs the current position.
+        bias: (C,).
+        past_state: (B, C, k - 1), the positions before; None for zeros.
+        activation: `none`, or `silu` and `swish`: the sum times its sigmoid.
+
+    Returns:
+        output, (B, C, L); present_state, (B, C, k - 1), the last positions as they are.
+
+    Raises:
+        KernelError: If a shape is another, or the activation unknown.
+    """
+    if input.ndim != 3 or weight.ndim != 3 or weight.shape[2] == 0:
+        raise KernelError(
+            f"`input` and `weight` have shapes {input.shape} and {weight.shape}, expected "
+            "(B, C, L) and (C, 1, k) with k of 1 or more"
+        )
+    batch, channels, length = input.shape
+    taps = weight.shape[2]
+    past_shape = (batch, channels, taps - 1)
+    past = np.zeros(past_shape, input.dtype) if past_state is None else past_state
+    check_shape("past_state", past.shape, past_shape, "one position less than the kernel")
+
+    joined = np.concatenate([past, input], axis=2)  # (B, C, k - 1 + L)
+    return causal_sum(joined, weight, bias, activation), joined[:, :, length:]
+
+
+def causal_sum(
+    joined: Array, weight: Array, bias: Array | None, activation: str, dilation: int = 1
+) -> Array:
+    """Return the weighted sum of positions that end in each one behind those of the past.
+
+    Args:
+        joined: (B, C, (k - 1) * dilation + L), the past in front.
+        weight: (C, 1, k).
+        bias: (C,); None for zeros.
+        activation: `none`, `silu` or `swish`.
+        dilation: How far apart the positions are.
+
+    Returns:
+        (B, C, L), of the type of `joined`.
+
+    Raises:
+        KernelError: If the weight or the bias is not one for each channel, or the activation
+            unknown.
+    """
+    if activation not in ("none", "silu", "swish"):
+        raise KernelError(f"`activation` is `{activation}`, expected `none`, `silu` or `swish`")
+    batch, channels, count = joined.shape
+    taps = weight.shape[2]
+    check_shape("weight", weight.shape, (channels, 1, taps), "one kernel for each channel")
+    if bias is not None:
+        check_shape("bias", bias.shape, (channels,), "one number for each channel")
+    values, kernel = widened(joined), widened(weight)
+    length = count - (taps - 1) * dilation
+    total = np.zeros((batch, channels, length), values.dtype)
+    with np.errstate(all="ignore"):
+        for tap in range(taps):
+            first = tap * dilation
+            total += kernel[:, :, tap] * values[:, :, first : first + length]
+        if bias is not None:
+            total += widened(bias)[:, None]
+        if activation != "none":
+            total /= 1 + np.exp(-total)
+    return total.astype(joined.dtype)

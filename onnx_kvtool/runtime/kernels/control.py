@@ -1,0 +1,338 @@
+"""If, Loop and Scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.kernel import Array, Body, Kernel, Value
+
+__all__ = ["LINES", "Stack", "conditional", "flag", "loop", "scan_8", "scan_9"]
+
+
+# Conditions of control flow.
+
+
+def flag(name: str, value: Value) -> bool:
+    """Return a condition as a boolean.
+
+    Args:
+        name: What the schema calls it.
+        value: bool, one element; its rank does not matter, as the text asks for one element only.
+
+    Raises:
+        KernelError: If it is no boolean array of one element.
+    """
+    if not isinstance(value, np.ndarray) or value.dtype != np.bool_ or value.size != 1:
+        got = (
+            f"{value.dtype} {value.shape}"
+            if isinstance(value, np.ndarray)
+            else type(value).__name__
+        )
+        raise KernelError(f"`{name}` is {got}, expected one element of type bool")
+    return bool(value.reshape(-1)[0])
+
+
+# If-1 to If-25.
+
+
+def conditional(cond: Value, *, then_branch: Body, else_branch: Body) -> tuple[Value, ...]:
+    """Run one of two bodies; the other is not run.
+
+    Args:
+        cond: bool, one element.
+        then_branch: Run if `cond` holds; takes no inputs.
+        else_branch: Run otherwise; takes no inputs.
+
+    Returns:
+        The outputs of the body that ran.
+
+    Raises:
+        KernelError: If `cond` is no boolean of one element.
+    """
+    return tuple(then_branch() if flag("cond", cond) else else_branch())
+
+
+# Outputs that grow by one element per iteration.
+
+
+class Stack:
+    """One scan output.
+
+    Args:
+        body: The body that makes its elements.
+        position: Which output of the body it is.
+    """
+
+    def __init__(self, body: Body, position: int) -> None:
+        self._body = body
+        self._position = position
+        self._elements: list[Array] = []
+
+    def add(self, element: Value) -> None:
+        """Add the element of one iteration.
+
+        Raises:
+            KernelError: If it is no tensor, or has another shape or type than the first.
+        """
+        label = f"output {self._position} of the body"
+        if not isinstance(element, np.ndarray):
+            raise KernelError(f"{label} is a {type(element).__name__}, expected a tensor")
+        if self._elements:
+            first = self._elements[0]
+            if (element.shape, element.dtype) != (first.shape, first.dtype):
+                raise KernelError(
+                    f"{label} is {element.dtype} {element.shape} in iteration "
+                    f"{len(self._elements)}, expected {first.dtype} {first.shape} as before"
+                )
+        # A copy: a later iteration may write into the buffer that this one gave back.
+        self._elements.append(np.array(element, copy=True))
+
+    def result(self, axis: int = 0, *, backwards: bool = False) -> Array:
+        """Return all elements along a new axis.
+
+        Without any, the shape is the one that the body declares, with 0 for what it leaves open.
+
+        Args:
+            axis: Position of the new axis in the result; negative counts from the back.
+            backwards: Whether the last element comes first.
+
+        Raises:
+            KernelError: If `axis` is out of range, or there is no element and the body declares no
+                type.
+        """
+        if not self._elements:
+            empty = self._body.empty(self._position)
+            return np.zeros(_insert(empty.shape, axis), empty.dtype)
+        rank = self._elements[0].ndim + 1
+        if not -rank <= axis < rank:
+            raise KernelError(f"a scan output axis is {axis}, expected {-rank} to {rank - 1}")
+        elements: Sequence[Array] = self._elements[::-1] if backwards else self._elements
+        return np.stack(elements, axis=axis)
+
+
+def _insert(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    rank = len(shape) + 1
+    if not -rank <= axis < rank:
+        raise KernelError(f"a scan output axis is {axis}, expected {-rank} to {rank - 1}")
+    position = axis % rank
+    return (*shape[:position], 0, *shape[position:])
+
+
+# Loop-1 to Loop-25.
+
+
+def loop(M: Value = None, cond: Value = None, *v_initial: Value, body: Body) -> tuple[Value, ...]:
+    """Run a body again and again.
+
+    A state that the body updates in place, such as a cache, is updated without a copy from the
+    second iteration on.
+
+    Args:
+        M: int64, one element: the most iterations; None for no limit. Below 1 there are none.
+        cond: bool, one element: whether to run the first iteration; None for yes.
+        v_initial: States before the first iteration, tensors, sequences or optionals.
+        body: (iteration number, condition, states...) to (condition, states..., scan outputs...).
+
+    Returns:
+        The states after the last iteration, then each scan output stacked along a new first axis;
+        without any iteration a scan output has 0 elements.
+
+    Raises:
+        KernelError: If `M` is no int64 of one element, a condition no boolean of one element, the
+            body has other numbers of inputs or outputs, or a scan output changes shape or type.
+    """
+    limit = None if M is None else _trips(M)
+    goes_on = True if cond is None else flag("cond", cond)
+    states = list(v_initial)
+    if len(body.outputs) < 1 + len(states):
+        raise KernelError(
+            f"the body has {counted(len(body.outputs), 'output')}, expected at least "
+            f"{1 + len(states)}: a condition and {counted(len(states), 'state')}"
+        )
+    stacks = [Stack(body, k) for k in range(1 + len(states), len(body.outputs))]
+    iteration = 0
+    while goes_on and (limit is None or iteration < limit):
+        results = body(
+            np.asarray(iteration, np.int64),
+            np.asarray(goes_on),
+            *states,
+            given_up=range(2, 2 + len(states)),
+        )
+        goes_on = flag("the condition that the body returns", results[0])
+        states = list(results[1 : 1 + len(states)])
+        for stack, element in zip(stacks, results[1 + len(states) :], strict=True):
+            stack.add(element)
+        iteration += 1
+    return (*states, *(stack.result() for stack in stacks))
+
+
+def _trips(value: Value) -> int:
+    if not isinstance(value, np.ndarray) or value.dtype != np.int64 or value.size != 1:
+        raise KernelError("`M` is expected to be one element of type int64")
+    return int(value.reshape(-1)[0])
+
+
+# Scan-8 and Scan-9 to Scan-25.
+
+
+def scan_9(
+    *initial_state_and_scan_inputs: Array,
+    body: Body,
+    num_scan_inputs: int,
+    scan_input_axes: tuple[int, ...] | None = None,
+    scan_input_directions: tuple[int, ...] | None = None,
+    scan_output_axes: tuple[int, ...] | None = None,
+    scan_output_directions: tuple[int, ...] | None = None,
+) -> tuple[Value, ...]:
+    """Run a body once per element along an axis of its inputs.
+
+    Args:
+        initial_state_and_scan_inputs: N states, then M inputs that are gone through.
+        body: (states..., elements...) to (states..., scan outputs...).
+        num_scan_inputs: M.
+        scan_input_axes: Axis of each scan input; None for 0. Negative ones count from the back.
+        scan_input_directions: 1 goes through a scan input backwards; None for 0.
+        scan_output_axes: Axis along which each scan output is stacked; None for 0.
+        scan_output_directions: 1 puts the last element first; None for 0.
+
+    Returns:
+        The states after the last element, then the scan outputs.
+
+    Raises:
+        KernelError: If an axis or direction is out of range, lists have other lengths than there
+            are inputs or outputs, or the scan inputs have different sizes along their axes.
+    """
+    values = initial_state_and_scan_inputs
+    if not 1 <= num_scan_inputs <= len(values):
+        raise KernelError(
+            f"`num_scan_inputs` is {num_scan_inputs}, expected 1 to {len(values)}, the inputs"
+        )
+    count = len(values) - num_scan_inputs
+    outputs = len(body.outputs) - count
+    if outputs < 0:
+        raise KernelError(
+            f"the body has {counted(len(body.outputs), 'output')}, expected at least {count}"
+        )
+    scanned = _front(
+        values[count:],
+        _listed("scan_input_axes", scan_input_axes, num_scan_inputs),
+        _directions("scan_input_directions", scan_input_directions, num_scan_inputs),
+    )
+    axes = _listed("scan_output_axes", scan_output_axes, outputs)
+    backwards = _directions("scan_output_directions", scan_output_directions, outputs)
+    states, stacks = _run(body, values[:count], scanned, outputs)
+    stacked = (s.result(a, backwards=b) for s, a, b in zip(stacks, axes, backwards, strict=True))
+    return (*states, *stacked)
+
+
+def scan_8(
+    sequence_lens: Array | None = None,
+    *initial_state_and_scan_inputs: Array,
+    body: Body,
+    num_scan_inputs: int,
+    directions: tuple[int, ...] | None = None,
+) -> tuple[Value, ...]:
+    """Run a body once per row of a batch and per element of the row.
+
+    Args:
+        sequence_lens: (B,), int64: elements of each row; None for all.
+        initial_state_and_scan_inputs: N states (B, ...), then M inputs (B, S, ...).
+        body: (states..., elements...) to (states..., scan outputs...), without the batch axis.
+        num_scan_inputs: M.
+        directions: 1 goes through a scan input backwards; None for 0.
+
+    Returns:
+        The states (B, ...), then the scan outputs (B, S, ...), zero behind the end of a row.
+
+    Raises:
+        KernelError: As `scan_9`; also if batch sizes differ or a length is out of range.
+    """
+    values = initial_state_and_scan_inputs
+    if not 1 <= num_scan_inputs <= len(values):
+        raise KernelError(
+            f"`num_scan_inputs` is {num_scan_inputs}, expected 1 to {len(values)}, the inputs"
+        )
+    count = len(values) - num_scan_inputs
+    backwards = _directions("directions", directions, num_scan_inputs)
+    batch, size = values[-1].shape[:2]
+    if any(v.shape[:1] != (batch,) for v in values):
+        raise KernelError(f"batch sizes differ: {[v.shape[:1] for v in values]}")
+    lengths = [size] * batch if sequence_lens is None else sequence_lens.reshape(-1).tolist()
+    if len(lengths) != batch or not all(0 <= length <= size for length in lengths):
+        raise KernelError(
+            f"`sequence_lens` is {lengths}, expected {counted(batch, 'number')} up to {size}"
+        )
+    rows = []
+    for row, length in enumerate(lengths):
+        parts = [value[row, :length] for value in values[count:]]
+        scanned = _front(parts, (0,) * num_scan_inputs, backwards)
+        states, stacks = _run(
+            body, [v[row] for v in values[:count]], scanned, len(body.outputs) - count
+        )
+        padded = [_padded(stack.result(), size) for stack in stacks]
+        rows.append([*states, *padded])
+    return tuple(np.stack(column) for column in zip(*rows, strict=True))
+
+
+def _run(
+    body: Body, states: Sequence[Value], scanned: Sequence[Array], outputs: int
+) -> tuple[list[Value], list[Stack]]:
+    """Return the last states and the scan outputs; each scanned array has its axis in front."""
+    sizes = {array.shape[0] for array in scanned}
+    if len(sizes) != 1:
+        raise KernelError(f"the scan inputs have different sizes along their axes: {sorted(sizes)}")
+    count = len(states)
+    current = list(states)
+    stacks = [Stack(body, count + k) for k in range(outputs)]
+    for index in range(sizes.pop()):
+        elements = [np.asarray(array[index]) for array in scanned]
+        results = body(*current, *elements, given_up=range(count))
+        current = list(results[:count])
+        for stack, element in zip(stacks, results[count:], strict=True):
+            stack.add(element)
+    return current, stacks
+
+
+def _front(arrays: Sequence[Array], axes: Sequence[int], backwards: Sequence[bool]) -> list[Array]:
+    found = []
+    for array, axis, is_backwards in zip(arrays, axes, backwards, strict=True):
+        if not -array.ndim <= axis < array.ndim:
+            raise KernelError(
+                f"a scan input axis is {axis}, expected {-array.ndim} to {array.ndim - 1}"
+            )
+        moved = np.moveaxis(array, axis, 0)
+        found.append(moved[::-1] if is_backwards else moved)
+    return found
+
+
+def _listed(name: str, values: tuple[int, ...] | None, count: int) -> tuple[int, ...]:
+    if values is None:
+        return (0,) * count
+    if len(values) != count:
+        raise KernelError(f"`{name}` has {counted(len(values), 'element')}, expected {count}")
+    return values
+
+
+def _directions(name: str, values: tuple[int, ...] | None, count: int) -> tuple[bool, ...]:
+    listed = _listed(name, values, count)
+    if any(value not in (0, 1) for value in listed):
+        raise KernelError(f"`{name}` is {list(listed)}, expected zeros and ones")
+    return tuple(bool(value) for value in listed)
+
+
+def _padded(array: Array, size: int) -> Array:
+    result = np.zeros((size, *array.shape[1:]), array.dtype)
+    result[: len(array)] = array
+    return result
+
+
+LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
+    ("If", (Kernel(1, conditional),)),
+    ("Loop", (Kernel(1, loop),)),
+    ("Scan", (Kernel(8, scan_8), Kernel(9, scan_9))),
+)
+"""Operators of this family with their kernels, oldest first."""

@@ -1,0 +1,245 @@
+"""QuantizeLinear and DequantizeLinear, with their scales and zero points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from onnx_kvtool.ops.quantization import scale_misfit
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axis
+from onnx_kvtool.runtime.kernels.conversion.cast import element_dtype
+from onnx_kvtool.runtime.kernels.conversion.rounding import (
+    FORMATS,
+    INTEGER_RANGES,
+    as_doubles,
+    round_to,
+    to_integers,
+)
+from onnx_kvtool.runtime.kernels.kernel import Array, Context
+
+__all__ = [
+    "Spread",
+    "dequantize_linear_10",
+    "dynamic_quantize_linear_11",
+    "plan_spread",
+    "quantize_linear_10",
+]
+
+
+# The scales and zero points of QuantizeLinear and DequantizeLinear, spread over the input.
+
+
+class Spread:
+    """How one value per tensor, per index of an axis or per block is laid over the input.
+
+    Args:
+        axis: The axis of per-axis and blocked quantization, from the front; None per tensor.
+        block: Elements per block along it; None where there are no blocks.
+        shape: The shape of the input.
+    """
+
+    def __init__(self, axis: int | None, block: int | None, shape: tuple[int, ...]) -> None:
+        self.axis, self.block, self.shape = axis, block, shape
+
+    def __call__(self, values: Array) -> Array:
+        """Return the values in a shape that broadcasts to that of the input."""
+        if self.axis is None:
+            return values.reshape(())
+        if self.block is None:
+            return values.reshape([-1 if i == self.axis else 1 for i in range(len(self.shape))])
+        block_of = np.arange(self.shape[self.axis]) // self.block
+        return np.take(values, block_of, axis=self.axis)
+
+
+def plan_spread(
+    x: Array, scale: Array, zero_point: Array | None, axis: int, block_size: int, prefix: str
+) -> Spread:
+    """Return how the scale lies over `x`, by the shapes that the text allows.
+
+    Args:
+        x: The input.
+        scale: Per tensor, per axis or blocked; see `ops.quantization`.
+        zero_point: None, or of the shape of `scale`.
+        axis: Counted from the back if negative; not read per tensor.
+        block_size: 0 unless blocked.
+        prefix: `x` or `y`: how the inputs are called.
+
+    Raises:
+        KernelError: If a shape is none of these, or if `axis` is outside the rank.
+    """
+    names = (f"{prefix}_scale", f"{prefix}_zero_point")
+    zero_dims = None if zero_point is None else zero_point.shape
+    problem = scale_misfit(x.shape, scale.shape, zero_dims, axis, block_size, names)
+    if problem is not None:
+        raise KernelError(problem.text, help=problem.help)
+    if not block_size and scale.size == 1:
+        return Spread(None, None, x.shape)
+    return Spread(count_axis(axis, x.ndim, of="x"), block_size or None, x.shape)
+
+
+# QuantizeLinear and DynamicQuantizeLinear.
+
+
+def quantize_linear_10(
+    x: Array,
+    y_scale: Array,
+    y_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    saturate: int = 1,
+    block_size: int | None = 0,
+    output_dtype: int | None = 0,
+    precision: int | None = 0,
+    context: Context,
+) -> tuple[Array]:
+    """Compute QuantizeLinear from version 10 on: saturate(round(x / y_scale) + y_zero_point).
+
+    The division rounds once, in the type of `precision`, else in that of `y_scale`; in float32 if
+    that is float8e8m0, and in float64 if it is int32, types in which no quotient can be held.
+    Integers are rounded to even before the zero point is added; float 8 and narrower types after,
+    by the tables of Cast. NaN has no place among integers: it becomes the least one.
+
+    Args:
+        x: Any shape; float32, float16, bfloat16 or int32.
+        y_scale: Per tensor, per axis or blocked; see `plan_spread`.
+        y_zero_point: Of the shape of `y_scale`, of the type of the result; None is 0.
+        axis: The axis of per-axis and blocked quantization, from the back if negative.
+        saturate: As in Cast; concerns float 8 only.
+        block_size: Elements per scale along `axis`; 0 for none.
+        output_dtype: Type of the result if there is no zero point; 0 is uint8.
+        precision: Type to divide in, by its number; 0 is that of `y_scale`.
+        context: Told if `x` has NaN that become integers.
+
+    Returns:
+        Codes of the shape of `x`.
+
+    Raises:
+        KernelError: If the shapes do not fit; if `axis` is out of range; if `output_dtype` is not
+            the type of the zero point, or no type to quantize to.
+    """
+    spread = plan_spread(x, y_scale, y_zero_point, axis, block_size or 0, "y")
+    dtype = _output_dtype(y_zero_point, output_dtype or 0)
+    division = _division_dtype(y_scale.dtype, precision or 0)
+    with np.errstate(all="ignore"):
+        numerator: npt.NDArray[Any] = round_to(x, division)
+        denominator: npt.NDArray[Any] = round_to(spread(y_scale), division)
+        quotient = as_doubles(np.asarray(numerator / denominator))
+        zero = 0.0 if y_zero_point is None else as_doubles(spread(y_zero_point))
+        if dtype in FORMATS:
+            return (round_to(np.asarray(quotient + zero), dtype, saturate=saturate != 0),)
+        if np.isnan(quotient).any():
+            context.warn(f"`x` has NaN, which {dtype} cannot hold: taken as its least number")
+        low, high = INTEGER_RANGES[dtype]
+        moved = np.clip(np.rint(quotient) + zero, low, high)
+        whole = np.where(np.isnan(moved), low, moved).astype(np.int64)
+    return (np.asarray(whole).astype(dtype),)
+
+
+def dynamic_quantize_linear_11(x: Array, *, context: Context) -> tuple[Array, Array, Array]:
+    """Compute DynamicQuantizeLinear-11: `y`, `y_scale` and `y_zero_point` for uint8.
+
+    All steps are in float32, as the body of the operator's function has them. If `x` is empty or
+    all zero, its scale of 0 leaves the result undefined; the scale is then 1 and the zero point
+    0, as in onnxruntime 1.31. NaN and infinities in `x` make the scale so, and the codes
+    meaningless.
+
+    Args:
+        x: float32, any shape.
+        context: Told in the undefined case.
+    """
+    numbers: npt.NDArray[Any] = x
+    zero = np.float32(0)
+    low = np.min(numbers, initial=zero)
+    high = np.max(numbers, initial=zero)
+    point: Array
+    if low == high:
+        context.warn("`x` has no range, which leaves the scale undefined: taken as 1")
+        scale, point = np.float32(1), np.asarray(0, np.uint8)
+    else:
+        with np.errstate(all="ignore"):
+            scale = np.float32((high - low) / np.float32(255))
+            exact = np.asarray(np.rint(np.clip(zero - low / scale, 0, 255)))
+        point = to_integers(exact, np.dtype(np.uint8))
+    y_scale, y_zero_point = np.asarray(scale), point
+    (y,) = quantize_linear_10(x, y_scale, y_zero_point, context=context)
+    return y, y_scale, y_zero_point
+
+
+def _output_dtype(zero_point: Array | None, output_dtype: int) -> np.dtype[np.generic]:
+    wanted = element_dtype(output_dtype, "output_dtype") if output_dtype else None
+    if zero_point is not None and wanted not in (None, zero_point.dtype):
+        raise KernelError(
+            f"`output_dtype` is {wanted}, expected {zero_point.dtype} as `y_zero_point`"
+        )
+    dtype = zero_point.dtype if zero_point is not None else wanted or np.dtype(np.uint8)
+    codes = dtype in FORMATS and FORMATS[dtype].overflow != "infinity"
+    if not codes and dtype not in INTEGER_RANGES:
+        raise KernelError(f"`y` would be of dtype {dtype}, expected an integer or float 8 type")
+    return dtype
+
+
+def _division_dtype(scale: np.dtype[np.generic], precision: int) -> np.dtype[np.generic]:
+    if precision:
+        return element_dtype(precision, "precision")
+    if scale == np.int32:
+        return np.dtype(np.float64)
+    return np.dtype(np.float32) if scale == ml_dtypes.float8_e8m0fnu else scale
+
+
+# DequantizeLinear.
+
+
+def dequantize_linear_10(
+    x: Array,
+    x_scale: Array,
+    x_zero_point: Array | None = None,
+    *,
+    axis: int = 1,
+    block_size: int | None = 0,
+    output_dtype: int | None = 0,
+) -> tuple[Array]:
+    """Compute DequantizeLinear from version 10 on: (x - x_zero_point) * x_scale.
+
+    The difference is exact; it and the scale are rounded to the type of the result, in which the
+    product rounds once, as "the output type also determines the precision of the multiplication"
+    has it. onnx.reference 1.23.2 multiplies in float32 whatever the type.
+
+    Args:
+        x: Codes, any shape.
+        x_scale: Per tensor, per axis or blocked; see `plan_spread`.
+        x_zero_point: Of the shape of `x_scale` and the dtype of `x`; None is 0.
+        axis: The axis of per-axis and blocked quantization, from the back if negative.
+        block_size: Elements per scale along `axis`; 0 for none.
+        output_dtype: Type of the result by its number; 0 is that of `x_scale`.
+
+    Returns:
+        Numbers of the shape of `x`.
+
+    Raises:
+        KernelError: If the shapes or dtypes do not fit; if `axis` is out of range; if `x` is int32
+            and a zero point is not 0; if the result would be float8e8m0.
+    """
+    spread = plan_spread(x, x_scale, x_zero_point, axis, block_size or 0, "x")
+    dtype = element_dtype(output_dtype, "output_dtype") if output_dtype else x_scale.dtype
+    if dtype == ml_dtypes.float8_e8m0fnu:
+        raise KernelError(
+            "`y` would be of dtype float8_e8m0fnu as `x_scale`, expected a wider float",
+            help="give `output_dtype`",
+        )
+    difference = as_doubles(x)
+    if x_zero_point is not None:
+        if x_zero_point.dtype != x.dtype:
+            raise KernelError(
+                f"`x_zero_point` is of dtype {x_zero_point.dtype}, expected {x.dtype} as `x`"
+            )
+        if x.dtype == np.int32 and np.any(x_zero_point):
+            raise KernelError("`x_zero_point` is not 0, expected 0 as `x` is of dtype int32")
+        difference = np.asarray(difference - as_doubles(spread(x_zero_point)))
+    with np.errstate(all="ignore"):
+        factor: npt.NDArray[Any] = round_to(difference, dtype)
+        scale: npt.NDArray[Any] = round_to(spread(x_scale), dtype)
+        return (np.asarray(factor * scale),)

@@ -1,0 +1,417 @@
+"""Operators that make values or choose among them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axis, read_integers, require_room
+from onnx_kvtool.runtime.kernels.kernel import Array
+
+__all__ = [
+    "compress",
+    "constant_1",
+    "constant_11",
+    "constant_12",
+    "constant_of_shape",
+    "non_zero",
+    "one_hot_9",
+    "one_hot_11",
+    "range_11",
+    "range_27",
+    "unique",
+    "where",
+]
+
+
+# Constant and ConstantOfShape, all versions.
+
+
+def constant_1(*, value: Array) -> tuple[Array]:
+    """Return `value`, read-only, as the node keeps it for the next run."""
+    return (_read_only(value),)
+
+
+def constant_11(*, value: Array | None, sparse_value: Array | None) -> tuple[Array]:
+    """Return the attribute that is given; see `constant_12`."""
+    return (_one({"value": value, "sparse_value": sparse_value}),)
+
+
+def constant_12(
+    *,
+    value: Array | None,
+    sparse_value: Array | None,
+    value_float: float | None,
+    value_floats: tuple[float, ...] | None,
+    value_int: int | None,
+    value_ints: tuple[int, ...] | None,
+    value_string: str | None,
+    value_strings: tuple[str, ...] | None,
+) -> tuple[Array]:
+    """Return the attribute that is given.
+
+    Args:
+        value: Any array.
+        sparse_value: Any array, made dense.
+        value_float: Becomes a float32 of rank 0.
+        value_floats: Become (N,), float32.
+        value_int: Becomes an int64 of rank 0.
+        value_ints: Become (N,), int64.
+        value_string: Becomes a string of rank 0.
+        value_strings: Become (N,), strings as objects.
+
+    Returns:
+        One array, read-only, as the node keeps it for the next run.
+
+    Raises:
+        KernelError: If none or more than one is given.
+    """
+    numbers = {
+        "value_float": (value_float, np.float32),
+        "value_floats": (value_floats, np.float32),
+        "value_int": (value_int, np.int64),
+        "value_ints": (value_ints, np.int64),
+        "value_string": (value_string, object),
+        "value_strings": (value_strings, object),
+    }
+    arrays: dict[str, Array | None] = {
+        name: None if given is None else np.array(given, dtype)
+        for name, (given, dtype) in numbers.items()
+    }
+    return (_one({"value": value, "sparse_value": sparse_value, **arrays}),)
+
+
+def constant_of_shape(input: Array, *, value: Array | None) -> tuple[Array]:
+    """Return an array of one value.
+
+    Args:
+        input: (N,), int64, the shape, sizes of 0 or more; empty for a scalar.
+        value: One element, of any dtype; None for a float32 0.
+
+    Returns:
+        One array.
+
+    Raises:
+        KernelError: If `input` is of another dtype or rank, or holds negative numbers; if `value`
+            is not one element.
+    """
+    sizes = read_integers(input, "input")
+    if any(size < 0 for size in sizes):
+        raise KernelError(f"`input` {sizes} holds a negative size")
+    require_room(sizes, np.dtype(np.float32) if value is None else value.dtype)
+    if value is None:
+        return (np.zeros(sizes, np.float32),)
+    if value.size != 1:
+        raise KernelError(f"`value` has shape {value.shape}, expected one element")
+    return (np.full(sizes, value.reshape(())[()], value.dtype),)
+
+
+def _one(attributes: dict[str, Any]) -> Array:
+    given = [name for name, value in attributes.items() if value is not None]
+    if len(given) != 1:
+        names = ", ".join(f"`{name}`" for name in attributes)
+        found = " and ".join(f"`{name}`" for name in given) or "none"
+        raise KernelError(f"{found} of the attributes are given, expected exactly one of {names}")
+    return _read_only(attributes[given[0]])
+
+
+def _read_only(value: Array) -> Array:
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+# OneHot-9, -11 and -28.
+
+
+def one_hot_9(indices: Array, depth: Array, values: Array, *, axis: int) -> tuple[Array]:
+    """Mark each index on a new axis; the version where a negative index marks nothing.
+
+    See `one_hot_11`.
+    """
+    return _one_hot(indices, depth, values, axis, from_back=False)
+
+
+def one_hot_11(indices: Array, depth: Array, values: Array, *, axis: int) -> tuple[Array]:
+    """Mark each index on a new axis.
+
+    Args:
+        indices: (D0, ..., Dn), any numbers, cast to int64 if no integers; -`depth` to `depth` - 1,
+            others mark nothing.
+        depth: One element, rank 0 or 1, any number, cast to int64: the size of the new axis, 0 or
+            more.
+        values: (2,), any dtype: what stands everywhere, and what stands at the index.
+        axis: The new axis, in the result; from its back if negative.
+
+    Returns:
+        One array of rank n + 2, of the dtype of `values`.
+
+    Raises:
+        KernelError: If `depth` or `values` has another shape; if `depth` is negative; if `axis` is
+            out of range.
+    """
+    return _one_hot(indices, depth, values, axis, from_back=True)
+
+
+def _one_hot(
+    indices: Array, depth: Array, values: Array, axis: int, *, from_back: bool
+) -> tuple[Array]:
+    if depth.size != 1 or depth.ndim > 1:
+        raise KernelError(f"`depth` has shape {depth.shape}, expected one element")
+    if values.shape != (2,):
+        raise KernelError(f"`values` has shape {values.shape}, expected (2,)")
+    size = int(depth.reshape(())[()].astype(np.int64))
+    if size < 0:
+        raise KernelError(f"`depth` is {size}, expected 0 or more")
+    axis = count_axis(axis, indices.ndim + 1, of="output")
+    require_room((size, *indices.shape), np.dtype(np.int64))
+    hot = np.expand_dims(_places(indices, size, from_back), axis)
+    along = np.arange(size).reshape(-1, *(1,) * (indices.ndim - axis))
+    return (np.where(hot == along, values[1], values[0]).astype(values.dtype, copy=False),)
+
+
+def _places(indices: Array, size: int, from_back: bool) -> npt.NDArray[np.int64]:
+    """Return where each index points to, `size` where it points nowhere."""
+    if indices.dtype.kind == "u":  # uint64 may hold what int64 cannot
+        return np.minimum(indices, np.uint64(size)).astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        places: npt.NDArray[np.int64] = indices.astype(np.int64)
+    if from_back:
+        inside = (places >= -size) & (places < size)
+        places = np.where(places < 0, places + size, places)
+    else:
+        inside = (places >= 0) & (places < size)
+    return np.where(inside, places, size)
+
+
+# Range-11 and -27.
+
+
+_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+
+def range_11(start: Array, limit: Array, delta: Array) -> tuple[Array]:
+    """Count from `start` up to `limit` by `delta`.
+
+    `output[i] = start + i * delta` for `ceil((limit - start) / delta)` elements, none if that is
+    negative. The elements are computed by the formula in the dtype, as the text has it;
+    onnxruntime (1.31.1) adds `delta` again and again, which drifts. The text leaves open how the
+    number is rounded: the quotient is taken in double, as in onnxruntime and numpy.
+
+    Args:
+        start: One element, rank 0 or 1, of a float or integer dtype.
+        limit: The same dtype; exclusive.
+        delta: The same dtype; not 0.
+
+    Returns:
+        (N,), of that dtype.
+
+    Raises:
+        KernelError: If dtypes differ; if an input is not one element; if `delta` is 0; if a float
+            is not finite.
+    """
+    first, last, step = _scalars(start, limit, delta)
+    dtype = start.dtype
+    if dtype.kind in "iu":
+        number = max(-((int(first) - int(last)) // int(step)), 0)
+        require_room((number,), np.dtype(np.int64))
+        # What overflows in between comes back: every element lies between `start` and `limit`.
+        steps = np.arange(number, dtype=np.int64) * np.int64(step)
+        return ((np.int64(first) + steps).astype(dtype),)
+    with np.errstate(all="ignore"):
+        number = _number(float(last - first), float(step))
+        require_room((number,), np.dtype(np.float64))
+        return ((first + np.arange(number).astype(dtype) * step).astype(dtype),)
+
+
+def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int) -> tuple[Array]:
+    """Count from `start` up to `limit` by `delta`; see `range_11`.
+
+    float16 and bfloat16 are computed in float32 and rounded once at the end.
+
+    Args:
+        start: One element, rank 0 or 1, of a float or integer dtype.
+        limit: The same dtype; exclusive.
+        delta: The same dtype; not 0.
+        stash_type: Number of the element type in which float16 and bfloat16 are computed: 1,
+            float32.
+
+    Returns:
+        (N,), of the dtype of the inputs.
+
+    Raises:
+        KernelError: As `range_11`; if `stash_type` is another number.
+    """
+    if stash_type != 1:
+        raise KernelError(f"`stash_type` is {stash_type}, expected 1")
+    _scalars(start, limit, delta)
+    if start.dtype not in _HALVES:
+        return range_11(start, limit, delta)
+    (wide,) = range_11(*(value.astype(np.float32) for value in (start, limit, delta)))
+    return (wide.astype(start.dtype),)
+
+
+def _scalars(*values: Array) -> list[Any]:
+    dtype = values[0].dtype
+    scalars: list[Any] = []
+    for name, value in zip(("start", "limit", "delta"), values, strict=True):
+        if value.dtype != dtype:
+            raise KernelError(f"`{name}` is of dtype {value.dtype}, expected {dtype} as `start`")
+        if value.size != 1 or value.ndim > 1:
+            raise KernelError(f"`{name}` has shape {value.shape}, expected a scalar")
+        scalars.append(value.reshape(())[()])
+        if not math.isfinite(float(scalars[-1])):
+            raise KernelError(f"`{name}` is {scalars[-1]}, expected a finite number")
+    if float(scalars[2]) == 0:
+        raise KernelError("`delta` is 0")
+    return scalars
+
+
+def _number(distance: float, step: float) -> int:
+    if not math.isfinite(distance / step):
+        raise KernelError("`limit` - `start` overflows")
+    return max(math.ceil(distance / step), 0)
+
+
+# NonZero and Compress, all versions.
+
+
+def non_zero(X: Array) -> tuple[Array]:
+    """Return the coordinates of the elements that are not zero, in row-major order.
+
+    NaN is not zero, -0 is; a string is not zero if it is not empty, as in numpy.
+
+    Args:
+        X: Rank r, any dtype.
+
+    Returns:
+        (r, N), int64; (0, N) for a scalar, N of 1 or 0.
+    """
+    if X.ndim == 0:
+        return (np.zeros((0, int(bool(X))), np.int64),)
+    return (np.array(np.nonzero(X), np.int64).reshape(X.ndim, -1),)
+
+
+def compress(input: Array, condition: Array, *, axis: int | None) -> tuple[Array]:
+    """Keep the slices for which a condition holds.
+
+    Args:
+        input: Rank 1 or more, any dtype.
+        condition: (N,), bool, N at most the size of the axis; what is behind it is dropped.
+        axis: Counted from the back if negative; None for `input` made one-dimensional.
+
+    Returns:
+        One array.
+
+    Raises:
+        KernelError: If `input` has rank 0; if `condition` is of another dtype or rank, or longer
+            than the axis; if `axis` is out of range.
+    """
+    if input.ndim == 0:
+        raise KernelError("`input` has rank 0, expected at least 1")
+    if condition.dtype != np.bool_ or condition.ndim != 1:
+        raise KernelError(
+            f"`condition` is {condition.dtype} of shape {condition.shape}, expected bool of rank 1"
+        )
+    along = None if axis is None else count_axis(axis, input.ndim, of="input")
+    size = math.prod(input.shape) if along is None else input.shape[along]
+    if len(condition) > size:
+        raise KernelError(
+            f"`condition` has {counted(len(condition), 'element')}, expected at most {size}: "
+            f"`input` has shape {input.shape}"
+        )
+    return (np.take(input, np.flatnonzero(condition), axis=along),)
+
+
+# Unique-11 and -28.
+
+
+def unique(
+    X: Array,
+    *,
+    axis: int | None,
+    sorted: int,
+) -> tuple[Array, Array, Array, Array]:
+    """Return the different elements, or slices, of `X`.
+
+    NaN equals NaN and comes last, as in numpy. Slices are ordered element by element.
+
+    Args:
+        X: Any shape and dtype that has an order.
+        axis: The axis whose slices are compared, counted from the back if negative; None for the
+            elements of `X` made one-dimensional.
+        sorted: 1 for ascending order, 0 for the order of first occurrence.
+
+    Returns:
+        Four arrays: the elements or slices, N along the axis; then int64: (N,) the index of the
+        first occurrence of each, (M,) which of them each element or slice of `X` is, (N,) how often
+        each occurs.
+
+    Raises:
+        KernelError: If `axis` is out of range; if `sorted` is neither 0 nor 1.
+    """
+    if sorted not in (0, 1):
+        raise KernelError(f"`sorted` is {sorted}, expected 0 or 1")
+    along = 0 if axis is None else count_axis(axis, X.ndim, of="X")
+    source = X.reshape(-1) if axis is None else X
+    # Ranks of the elements stand for them: numpy compares slices of integers only.
+    _, ranks = np.unique(X.reshape(-1), return_inverse=True)
+    slices = np.moveaxis(ranks.reshape(source.shape), along, 0)
+    count = len(slices)
+    width = slices.size // count if count else 0
+    _, first, inverse, counts = np.unique(
+        slices.reshape(count, width),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+    )
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order = np.argsort(first, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        first, counts, inverse = first[order], counts[order], place[inverse]
+    found = np.take(source, first, axis=along)
+    return (
+        found,
+        first.astype(np.int64),
+        inverse.astype(np.int64),
+        counts.astype(np.int64),
+    )
+
+
+# Where-9 and -16.
+
+
+def where(condition: Array, X: Array, Y: Array) -> tuple[Array]:
+    """Take each element from `X` where `condition` holds, else from `Y`.
+
+    Args:
+        condition: bool.
+        X: Any dtype.
+        Y: The dtype of `X`. All three are broadcast to one shape.
+
+    Returns:
+        One array.
+
+    Raises:
+        KernelError: If dtypes or shapes do not fit.
+    """
+    if condition.dtype != np.bool_:
+        raise KernelError(f"`condition` is of dtype {condition.dtype}, expected bool")
+    if X.dtype != Y.dtype:
+        raise KernelError(f"`Y` is of dtype {Y.dtype}, expected {X.dtype} as `X`")
+    try:
+        return (np.asarray(np.where(condition, X, Y)),)
+    except ValueError as error:
+        raise KernelError(
+            f"`condition`, `X` and `Y` with shapes {condition.shape}, {X.shape} and {Y.shape} "
+            "cannot be broadcast to one"
+        ) from error

@@ -1,0 +1,335 @@
+"""Operators that give values another shape or order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axes, read_integers, require_axes, require_room
+from onnx_kvtool.runtime.kernels.kernel import Array, Value
+
+__all__ = [
+    "expand",
+    "flatten_1",
+    "flatten_11",
+    "identity",
+    "reshape_5",
+    "reshape_14",
+    "shape_1",
+    "shape_15",
+    "size",
+    "squeeze_1",
+    "squeeze_11",
+    "squeeze_13",
+    "tile",
+    "transpose",
+    "unsqueeze_1",
+    "unsqueeze_11",
+    "unsqueeze_13",
+]
+
+
+# Reshape-5 and later, and Flatten.
+
+
+def reshape_5(data: Array, shape: Array) -> tuple[Array]:
+    """Give `data` another shape; versions before there was `allowzero`. See `reshape_14`."""
+    return reshape_14(data, shape, allowzero=0)
+
+
+def reshape_14(data: Array, shape: Array, *, allowzero: int) -> tuple[Array]:
+    """Give `data` another shape with the same number of elements.
+
+    Args:
+        data: Any shape and dtype.
+        shape: (N,), int64. -1, at most once, is what the other sizes leave; 0 is the size of `data`
+            in the same dimension or, if `allowzero`, a size of 0. Empty for a scalar.
+        allowzero: 0 or 1; with 1, `shape` may not hold both 0 and -1.
+
+    Returns:
+        One array, a view of `data` where its layout permits.
+
+    Raises:
+        KernelError: If `shape` is of another dtype or rank, holds numbers below -1, more than one
+            -1, a 0 where `data` has no dimension, or 0 and -1 with `allowzero`; if the numbers of
+            elements differ, or the sizes beside -1 do not divide that of `data` or are 0.
+    """
+    given = read_integers(shape, "shape")
+    if allowzero not in (0, 1):
+        raise KernelError(f"`allowzero` is {allowzero}, expected 0 or 1")
+    if allowzero and 0 in given and -1 in given:
+        raise KernelError(f"`shape` {given} holds both 0 and -1, which `allowzero` forbids")
+    if given.count(-1) > 1:
+        raise KernelError(f"`shape` {given} holds -1 more than once")
+    sizes = [_size(data, given, dim, bool(allowzero)) for dim in range(len(given))]
+    if -1 in sizes:
+        known = math.prod(size for size in sizes if size != -1)
+        if known == 0 or data.size % known:
+            raise KernelError(
+                f"`shape` {given} leaves no size for -1: `data` with shape {data.shape} has "
+                f"{counted(data.size, 'element')}, the other sizes make {known}"
+            )
+        sizes[sizes.index(-1)] = data.size // known
+    if math.prod(sizes) != data.size:
+        raise KernelError(
+            f"`shape` {given} makes {counted(math.prod(sizes), 'element')}, expected {data.size} "
+            f"as `data` with shape {data.shape}"
+        )
+    require_axes(len(sizes))
+    return (data.reshape(sizes),)
+
+
+def _size(data: Array, given: list[int], dim: int, allowzero: bool) -> int:
+    """Return the size in one dimension, -1 if it is to be found."""
+    size = given[dim]
+    if size < -1:
+        raise KernelError(f"`shape`[{dim}] is {size}, expected -1 or more")
+    if size == 0 and not allowzero:
+        if dim >= data.ndim:
+            raise KernelError(
+                f"`shape`[{dim}] is 0, the size of `data` in dimension {dim}, but `data` has shape "
+                f"{data.shape}"
+            )
+        return int(data.shape[dim])
+    return size
+
+
+def flatten_1(input: Array, *, axis: int) -> tuple[Array]:
+    """Make a matrix of `input`; versions whose `axis` is not negative. See `flatten_11`."""
+    if axis < 0:
+        raise KernelError(f"`axis` is {axis}, expected 0 or more before version 11")
+    return flatten_11(input, axis=axis)
+
+
+def flatten_11(input: Array, *, axis: int) -> tuple[Array]:
+    """Make a matrix of `input`: the axes before `axis` are its rows, the others its columns.
+
+    Args:
+        input: Rank r, 0 included, any dtype.
+        axis: -r to r; 0 makes one row, r one column.
+
+    Returns:
+        One array of rank 2, a view of `input` where its layout permits.
+
+    Raises:
+        KernelError: If `axis` is out of range.
+    """
+    rank = input.ndim
+    if not -rank <= axis <= rank:
+        raise KernelError(f"`axis` is {axis}, expected {-rank} to {rank}: `input` has rank {rank}")
+    axis = axis + rank if axis < 0 else axis
+    rows, columns = math.prod(input.shape[:axis]), math.prod(input.shape[axis:])
+    return (input.reshape(rows, columns),)
+
+
+# Squeeze and Unsqueeze, all versions.
+
+
+def squeeze_1(data: Array, *, axes: tuple[int, ...] | None) -> tuple[Array]:
+    """Drop dimensions of size 1; the version whose axes are not negative. See `squeeze_13`."""
+    _refuse_negative(axes)
+    return _squeeze(data, axes)
+
+
+def squeeze_11(data: Array, *, axes: tuple[int, ...] | None) -> tuple[Array]:
+    """Drop dimensions of size 1; see `squeeze_13`."""
+    return _squeeze(data, axes)
+
+
+def squeeze_13(data: Array, axes: Array | None = None) -> tuple[Array]:
+    """Drop dimensions of size 1.
+
+    Args:
+        data: Any shape and dtype.
+        axes: (N,), or a scalar as in cases of the onnx wheel; int64, from the back if negative;
+            None for all dimensions of size 1. An input that is there but empty names none, as in
+            onnx.reference; onnxruntime takes it for None.
+
+    Returns:
+        One array, a view of `data`.
+
+    Raises:
+        KernelError: If `axes` is of another dtype or rank; if one is out of range, named twice, or
+            of another size than 1.
+    """
+    return _squeeze(data, None if axes is None else read_integers(axes, "axes", or_scalar=True))
+
+
+def unsqueeze_1(data: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
+    """Insert dimensions of size 1; the version whose axes are not negative. See `unsqueeze_13`."""
+    _refuse_negative(axes)
+    return _unsqueeze(data, axes)
+
+
+def unsqueeze_11(data: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
+    """Insert dimensions of size 1; see `unsqueeze_13`."""
+    return _unsqueeze(data, axes)
+
+
+def unsqueeze_13(data: Array, axes: Array) -> tuple[Array]:
+    """Insert dimensions of size 1.
+
+    Args:
+        data: Any shape and dtype.
+        axes: (N,), or a scalar as in cases of the onnx wheel; int64, axes of the result, in any
+            order, from its back if negative.
+
+    Returns:
+        One array, a view of `data`, of rank r + N.
+
+    Raises:
+        KernelError: If `axes` is of another dtype or rank; if one is out of range or named twice.
+    """
+    return _unsqueeze(data, read_integers(axes, "axes", or_scalar=True))
+
+
+def _refuse_negative(axes: tuple[int, ...] | None) -> None:
+    if axes is not None and any(axis < 0 for axis in axes):
+        raise KernelError(f"`axes` is {list(axes)}, expected no negative ones before version 11")
+
+
+def _squeeze(data: Array, axes: Sequence[int] | None) -> tuple[Array]:
+    if axes is None:
+        dropped = tuple(dim for dim, size in enumerate(data.shape) if size == 1)
+    else:
+        dropped = count_axes(axes, data.ndim)
+    for axis in dropped:
+        if data.shape[axis] != 1:
+            raise KernelError(
+                f"axis {axis} of `data` has size {data.shape[axis]}, expected 1 as `axes` names "
+                f"it: shape {data.shape}"
+            )
+    return (np.squeeze(data, axis=dropped),)
+
+
+def _unsqueeze(data: Array, axes: Sequence[int]) -> tuple[Array]:
+    require_axes(data.ndim + len(axes))
+    inserted = count_axes(axes, data.ndim + len(axes), of="expanded")
+    return (np.expand_dims(data, inserted),)
+
+
+# Expand-8 and -13, and Tile-6 and -13.
+
+
+def expand(input: Array, shape: Array) -> tuple[Array]:
+    """Repeat `input` along dimensions of size 1, in both directions.
+
+    Args:
+        input: Any shape and dtype.
+        shape: (N,), int64, sizes of 0 or more, aligned at the last dimension with those of `input`.
+            A size of 1 leaves the dimension of `input` as it is.
+
+    Returns:
+        One array, a read-only view of `input`.
+
+    Raises:
+        KernelError: If `shape` is of another dtype or rank, or holds negative numbers; if two
+            aligned sizes differ and neither is 1.
+    """
+    sizes = read_integers(shape, "shape")
+    if any(size < 0 for size in sizes):
+        raise KernelError(f"`shape` {sizes} holds a negative size")
+    try:
+        require_axes(len(sizes))
+        result = np.broadcast_shapes(input.shape, tuple(sizes))
+    except ValueError as error:
+        raise KernelError(
+            f"`input` with shape {input.shape} cannot be expanded to `shape` {sizes}"
+        ) from error
+    require_room(result, input.dtype)
+    return (np.broadcast_to(input, result),)
+
+
+def tile(input: Array, repeats: Array) -> tuple[Array]:
+    """Repeat `input` as a whole along each dimension.
+
+    Args:
+        input: Rank r, any dtype.
+        repeats: (r,), int64, 0 or more.
+
+    Returns:
+        One array, each dimension as many times as large.
+
+    Raises:
+        KernelError: If `repeats` is of another dtype, rank or length, or holds negative numbers.
+    """
+    times = read_integers(repeats, "repeats")
+    if len(times) != input.ndim:
+        raise KernelError(
+            f"`repeats` has {counted(len(times), 'element')}, expected {input.ndim}: `input` has "
+            f"shape {input.shape}"
+        )
+    if any(number < 0 for number in times):
+        raise KernelError(f"`repeats` {times} holds a negative number")
+    sizes = [size * number for size, number in zip(input.shape, times, strict=True)]
+    require_room(sizes, input.dtype)
+    return (np.asarray(np.tile(input, times)),)
+
+
+# Transpose-1 and later.
+
+
+def transpose(data: Array, *, perm: tuple[int, ...] | None) -> tuple[Array]:
+    """Permute the axes of `data`.
+
+    Args:
+        data: Any shape and dtype.
+        perm: The axis of `data` that each axis of the result is; None reverses them. The text knows
+            no negative axes here.
+
+    Returns:
+        One array, a view of `data`.
+
+    Raises:
+        KernelError: If `perm` is not a permutation of the axes of `data`.
+    """
+    if perm is None:
+        return (data.transpose(),)
+    if sorted(perm) != list(range(data.ndim)):
+        raise KernelError(
+            f"`perm` is {list(perm)}, expected a permutation of 0 to {data.ndim - 1}: `data` has "
+            f"shape {data.shape}"
+            if data.ndim
+            else f"`perm` is {list(perm)}, expected no axes: `data` has rank 0"
+        )
+    return (data.transpose(perm),)
+
+
+# Shape and Size, all versions.
+
+
+def shape_1(data: Array) -> tuple[Array]:
+    """Return the shape of `data`: (r,), int64, empty for a scalar."""
+    return (np.array(data.shape, np.int64),)
+
+
+def shape_15(data: Array, *, start: int, end: int | None) -> tuple[Array]:
+    """Return some of the shape of `data`.
+
+    Args:
+        data: Any shape and dtype.
+        start: First dimension, from the back if negative; then clamped to 0 to r.
+        end: Dimension to stop before, alike; None for r.
+
+    Returns:
+        (N,), int64; empty if `start` is not before `end`.
+    """
+    # Python's slices clamp as the text does.
+    return (np.array(data.shape[start:end], np.int64),)
+
+
+def size(data: Array) -> tuple[Array]:
+    """Return the number of elements of `data`: rank 0, int64; 1 for a scalar."""
+    return (np.array(data.size, np.int64),)
+
+
+# Identity, all versions.
+
+
+def identity(input: Value) -> tuple[Value]:
+    """Return `input` itself: an array, a sequence, or an optional that may hold nothing."""
+    return (input,)

@@ -1,0 +1,492 @@
+"""Operators that cut values into parts or put parts together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers, require_room
+from onnx_kvtool.runtime.kernels.kernel import Array, Context
+
+__all__ = [
+    "concat",
+    "pad_2",
+    "pad_11",
+    "pad_18",
+    "pad_19",
+    "slice_1",
+    "slice_10",
+    "split_2",
+    "split_13",
+    "split_18",
+    "trilu",
+]
+
+
+# Slice-1, -10, -11 and -13.
+
+
+_DTYPES = (np.int32, np.int64)
+
+
+def slice_1(
+    data: Array,
+    *,
+    starts: tuple[int, ...],
+    ends: tuple[int, ...],
+    axes: tuple[int, ...] | None,
+) -> tuple[Array]:
+    """Take every element from a start to an end on some axes; see `slice_10`."""
+    return _slice(data, starts, ends, axes, None)
+
+
+def slice_10(
+    data: Array,
+    starts: Array,
+    ends: Array,
+    axes: Array | None = None,
+    steps: Array | None = None,
+) -> tuple[Array]:
+    """Take elements from a start to an end, by a step, on some axes.
+
+    Starts and ends below 0 count from the back; what is then out of range is clamped: for a
+    positive step to 0 to s, where s is the size of the axis; for a negative one the start to 0 to
+    s - 1, the end to -1 to s - 1. A start before the first element and a negative step thus yield
+    the first element, as in onnxruntime; onnx.reference, which follows numpy, yields none.
+
+    Args:
+        data: Any shape and dtype.
+        starts: (N,), int32 or int64, in elements.
+        ends: (N,), exclusive.
+        axes: (N,), from the back if negative; None for the first N axes, of which the text says
+            that they are all of them, while onnx's shape inference and the runtimes take fewer.
+        steps: (N,), not 0; None for 1.
+
+    Returns:
+        One array, a view of `data`.
+
+    Raises:
+        KernelError: If an input is of another dtype or rank, or of another length than `starts`; if
+            there are more starts than axes; if an axis is out of range or named twice; if a step
+            is 0.
+    """
+    return _slice(
+        data,
+        read_integers(starts, "starts", _DTYPES),
+        read_integers(ends, "ends", _DTYPES),
+        None if axes is None else read_integers(axes, "axes", _DTYPES),
+        None if steps is None else read_integers(steps, "steps", _DTYPES),
+    )
+
+
+def _slice(
+    data: Array,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> tuple[Array]:
+    axes = range(len(starts)) if axes is None else axes
+    steps = [1] * len(starts) if steps is None else steps
+    for name, given in (("ends", ends), ("axes", axes), ("steps", steps)):
+        if len(given) != len(starts):
+            raise KernelError(
+                f"`{name}` has {counted(len(given), 'element')}, expected {len(starts)} as `starts`"
+            )
+    if len(starts) > data.ndim:
+        raise KernelError(
+            f"`starts` has {counted(len(starts), 'element')}, expected at most {data.ndim}: `data` "
+            f"has shape {data.shape}"
+        )
+    index: list[Any] = [slice(None)] * data.ndim
+    for axis, start, end, step in zip(
+        count_axes(axes, data.ndim), starts, ends, steps, strict=True
+    ):
+        if step == 0:
+            raise KernelError(f"`steps` {list(steps)} holds 0")
+        index[axis] = _range(start, end, step, data.shape[axis])
+    return (data[(*index, ...)],)  # the ellipsis makes it an array for rank 0 too
+
+
+def _range(start: int, end: int, step: int, size: int) -> slice:
+    """Return one axis of the index, after the clamping of the text."""
+    start = start + size if start < 0 else start
+    end = end + size if end < 0 else end
+    if step > 0:
+        return slice(min(max(start, 0), size), min(max(end, 0), size), step)
+    start = min(max(start, 0), size - 1)
+    end = min(max(end, -1), size - 1)
+    if start <= end or size == 0:
+        return slice(0, 0)
+    return slice(start, None if end < 0 else end, step)
+
+
+# Split-2, -11, -13 and -18.
+
+
+def split_2(
+    input: Array,
+    *,
+    split: tuple[int, ...] | None,
+    axis: int,
+    context: Context,
+) -> tuple[Array, ...]:
+    """Cut `input` into parts; versions whose sizes are an attribute. See `split_13`."""
+    axis = count_axis(axis, input.ndim, of="input")
+    return _cut(input, _equal(input, axis, context) if split is None else split, axis, context)
+
+
+def split_13(
+    input: Array,
+    split: Array | None = None,
+    *,
+    axis: int,
+    context: Context,
+) -> tuple[Array, ...]:
+    """Cut `input` into parts along an axis.
+
+    Args:
+        input: Rank 1 or more, any dtype.
+        split: (N,), int64, the sizes of the parts, 0 or more; None for parts of equal size.
+        axis: Counted from the back if negative.
+        context: Tells how many outputs the node has.
+
+    Returns:
+        As many arrays as the node has outputs, views of `input`.
+
+    Raises:
+        KernelError: If `axis` is out of range; if `split` is of another dtype or rank, has another
+            length than there are outputs, holds negative sizes or does not sum up to the size of
+            the axis; without `split`, if the axis cannot be cut into equal parts.
+    """
+    axis = count_axis(axis, input.ndim, of="input")
+    sizes = _equal(input, axis, context) if split is None else read_integers(split, "split")
+    return _cut(input, sizes, axis, context)
+
+
+def split_18(
+    input: Array,
+    split: Array | None = None,
+    *,
+    axis: int,
+    num_outputs: int | None,
+    context: Context,
+) -> tuple[Array, ...]:
+    """Cut `input` into parts along an axis.
+
+    As `split_13`, but the node has either `split` or `num_outputs`. Parts are of the size of the
+    axis divided by `num_outputs`, rounded up, and the last one is what remains; where nothing
+    remains for more than the last one the text gives no sizes, and it is refused, as by
+    onnxruntime.
+
+    Args:
+        input: Rank 1 or more, any dtype.
+        split: (N,), int64, the sizes of the parts, 0 or more.
+        axis: Counted from the back if negative.
+        num_outputs: Number of parts, that of the node's outputs.
+        context: Tells how many outputs the node has.
+
+    Returns:
+        As many arrays as the node has outputs, views of `input`.
+
+    Raises:
+        KernelError: As `split_13`; if both or neither of `split` and `num_outputs` are given; if
+            `num_outputs` is not the number of outputs, or leaves a negative last part.
+    """
+    axis = count_axis(axis, input.ndim, of="input")
+    if (split is None) == (num_outputs is None):
+        number = "neither" if split is None else "both"
+        raise KernelError(f"{number} of `split` and `num_outputs` are given, expected one")
+    if split is not None:
+        return _cut(input, read_integers(split, "split"), axis, context)
+    if num_outputs is None or num_outputs != context.outputs:
+        raise KernelError(
+            f"`num_outputs` is {num_outputs}, expected {context.outputs}, the number of outputs"
+        )
+    size = input.shape[axis]
+    part = -(-size // num_outputs)
+    last = size - part * (num_outputs - 1)
+    if last < 0:
+        raise KernelError(
+            f"`num_outputs` is {num_outputs}: axis {axis} of size {size} is used up by fewer parts "
+            f"of {part}"
+        )
+    return _cut(input, [part] * (num_outputs - 1) + [last], axis, context)
+
+
+def _equal(value: Array, axis: int, context: Context) -> list[int]:
+    size = value.shape[axis]
+    if size % context.outputs:
+        raise KernelError(
+            f"axis {axis} of `input` has size {size}, expected a multiple of {context.outputs}, "
+            f"the number of outputs: shape {value.shape}"
+        )
+    return [size // context.outputs] * context.outputs
+
+
+def _cut(value: Array, sizes: Sequence[int], axis: int, context: Context) -> tuple[Array, ...]:
+    if len(sizes) != context.outputs:
+        raise KernelError(
+            f"`split` has {counted(len(sizes), 'element')}, expected {context.outputs}, the number "
+            "of outputs"
+        )
+    if any(size < 0 for size in sizes):
+        raise KernelError(f"`split` {list(sizes)} holds a negative size")
+    if sum(sizes) != value.shape[axis]:
+        raise KernelError(
+            f"`split` {list(sizes)} sums up to {sum(sizes)}, expected {value.shape[axis]}, the "
+            f"size of axis {axis} of `input` with shape {value.shape}"
+        )
+    before = (slice(None),) * axis
+    ends = [sum(sizes[: n + 1]) for n in range(len(sizes))]
+    return tuple(
+        value[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True)
+    )
+
+
+# Concat-4, -11 and -13.
+
+
+def concat(*inputs: Array, axis: int) -> tuple[Array]:
+    """Join arrays along an axis.
+
+    Args:
+        inputs: One or more arrays of one dtype and rank, alike in all dimensions but `axis`.
+        axis: Counted from the back if negative, before version 11 too, as in onnxruntime.
+
+    Returns:
+        One array.
+
+    Raises:
+        KernelError: If there is no input; if dtypes, ranks or other dimensions differ; if `axis` is
+            out of range, as it always is for rank 0.
+    """
+    if not inputs:
+        raise KernelError("`inputs` is empty, expected at least one array")
+    first = inputs[0]
+    axis = count_axis(axis, first.ndim, of="inputs[0]")
+    for position, value in enumerate(inputs):
+        if value.dtype != first.dtype:
+            raise KernelError(
+                f"`inputs[{position}]` is of dtype {value.dtype}, expected {first.dtype} as "
+                "`inputs[0]`"
+            )
+        differs = value.ndim != first.ndim or any(
+            got != expected
+            for dim, (got, expected) in enumerate(zip(value.shape, first.shape, strict=True))
+            if dim != axis
+        )
+        if differs:
+            raise KernelError(
+                f"`inputs[{position}]` has shape {value.shape}, expected that of `inputs[0]`, "
+                f"{first.shape}, but for axis {axis}"
+            )
+    return (np.concatenate(inputs, axis=axis),)
+
+
+# Pad-2, -11, -13, -18, -19 and later.
+
+
+_MODES = ("constant", "reflect", "edge")
+
+
+def pad_2(data: Array, *, pads: tuple[int, ...], mode: str, value: float) -> tuple[Array]:
+    """Add or remove elements at the ends of all axes; see `pad_19`.
+
+    `value` is rounded to the dtype of `data`.
+    """
+    return _pad(data, pads, mode, np.asarray(value).astype(data.dtype), None, _MODES)
+
+
+def pad_11(
+    data: Array, pads: Array, constant_value: Array | None = None, *, mode: str
+) -> tuple[Array]:
+    """Add or remove elements at the ends of all axes; see `pad_19`."""
+    return _pad(data, read_integers(pads, "pads"), mode, constant_value, None, _MODES)
+
+
+def pad_18(
+    data: Array,
+    pads: Array,
+    constant_value: Array | None = None,
+    axes: Array | None = None,
+    *,
+    mode: str,
+) -> tuple[Array]:
+    """Add or remove elements at the ends of axes; see `pad_19`."""
+    return _pad(data, read_integers(pads, "pads"), mode, constant_value, axes, _MODES)
+
+
+def pad_19(
+    data: Array,
+    pads: Array,
+    constant_value: Array | None = None,
+    axes: Array | None = None,
+    *,
+    mode: str,
+) -> tuple[Array]:
+    """Add or remove elements at the ends of axes.
+
+    Negative pads remove elements. Where an axis has pads of both signs, elements are removed first
+    and the modes but `constant` see what is left, as in onnxruntime (1.31.1). `reflect` does not
+    repeat the first and last element and goes back and forth where it needs more elements than
+    there are, one alone repeated, as numpy does; onnxruntime refuses that.
+
+    Args:
+        data: Any shape and dtype.
+        pads: (2 * N,), int64, in elements: those before each of the N axes, then those after.
+        constant_value: One element of the dtype of `data`, rank 0 or 1; None for 0, False or the
+            empty string. Ignored by the other modes.
+        axes: (N,), int32 or int64, from the back if negative; None for all axes.
+        mode: `constant`, `reflect`, `edge` or (from version 19 on) `wrap`.
+
+    Returns:
+        One array.
+
+    Raises:
+        KernelError: If `mode` is none of the version's; if an input is of another dtype, rank or
+            length; if an axis is out of range or named twice; if more elements are removed than
+            there are, for `constant` after adding; if the other modes have no element to repeat.
+    """
+    modes = (*_MODES, "wrap")
+    return _pad(data, read_integers(pads, "pads"), mode, constant_value, axes, modes)
+
+
+def _pad(
+    data: Array,
+    pads: Sequence[int],
+    mode: str,
+    constant_value: Array | None,
+    axes: Array | None,
+    modes: tuple[str, ...],
+) -> tuple[Array]:
+    if mode not in modes:
+        names = ", ".join(f"`{name}`" for name in modes)
+        raise KernelError(f"`mode` is `{mode}`, expected one of {names}")
+    chosen: Sequence[int] = range(data.ndim)
+    if axes is not None:
+        chosen = count_axes(read_integers(axes, "axes", (np.int32, np.int64)), data.ndim)
+    count = len(chosen)
+    if len(pads) != 2 * count:
+        raise KernelError(
+            f"`pads` has {counted(len(pads), 'element')}, expected {2 * count} for "
+            f"{counted(count, 'axis', 'axes')} of `data` with shape {data.shape}"
+        )
+    before, after = [0] * data.ndim, [0] * data.ndim
+    for n, axis in enumerate(chosen):
+        before[axis], after[axis] = pads[n], pads[n + count]
+    sizes = [max(n + b + a, 0) for n, b, a in zip(data.shape, before, after, strict=True)]
+    require_room(sizes, data.dtype)
+    if mode == "constant":
+        return (_constant(data, before, after, _fill(data, constant_value)),)
+    result = data
+    for axis in range(data.ndim):
+        if before[axis] or after[axis]:
+            rows = _rows(data, axis, before[axis], after[axis], mode)
+            result = np.take(result, rows, axis=axis)
+    return (result if result is not data else data.copy(),)
+
+
+def _fill(data: Array, constant_value: Array | None) -> Any:
+    if constant_value is None:
+        return "" if data.dtype.kind == "O" else np.zeros((), data.dtype)
+    if constant_value.dtype != data.dtype:
+        raise KernelError(
+            f"`constant_value` is of dtype {constant_value.dtype}, expected {data.dtype} as `data`"
+        )
+    if constant_value.size != 1 or constant_value.ndim > 1:
+        raise KernelError(
+            f"`constant_value` has shape {constant_value.shape}, expected one element"
+        )
+    return constant_value.reshape(())[()]
+
+
+def _constant(data: Array, before: list[int], after: list[int], fill: Any) -> Array:
+    shape = [size + b + a for size, b, a in zip(data.shape, before, after, strict=True)]
+    for axis, size in enumerate(shape):
+        if size < 0:
+            raise _removed_too_much(data, axis, before[axis], after[axis])
+    result = np.full(shape, fill, data.dtype)
+    source, target = [], []
+    for axis, size in enumerate(shape):
+        first = max(before[axis], 0)
+        last = max(min(before[axis] + data.shape[axis], size), first)
+        target.append(slice(first, last))
+        source.append(slice(first - before[axis], last - before[axis]))
+    result[tuple(target)] = data[tuple(source)]
+    return result
+
+
+def _rows(data: Array, axis: int, before: int, after: int, mode: str) -> npt.NDArray[np.int64]:
+    """Return which element along an axis each element of the result is."""
+    kept = np.arange(data.shape[axis], dtype=np.int64)
+    first, last = max(-before, 0), len(kept) - max(-after, 0)
+    if last < first:
+        raise _removed_too_much(data, axis, before, after)
+    kept = kept[first:last]
+    size = len(kept)
+    wanted = np.arange(-max(before, 0), size + max(after, 0), dtype=np.int64)
+    if size == 0 and len(wanted):
+        raise KernelError(
+            f"`pads` adds to axis {axis} of `data` with shape {data.shape}, where mode `{mode}` "
+            "has no element to repeat"
+        )
+    if mode == "edge":
+        return kept[np.clip(wanted, 0, max(size - 1, 0))]
+    if mode == "wrap":
+        return kept[wanted % max(size, 1)]
+    if mode != "reflect":
+        raise KernelError(f"`mode` is `{mode}`, which has no kernel")
+    period = max(2 * (size - 1), 1)
+    wanted %= period
+    return kept[np.minimum(wanted, period - wanted) if size > 1 else wanted * 0]
+
+
+def _removed_too_much(data: Array, axis: int, before: int, after: int) -> KernelError:
+    return KernelError(
+        f"`pads` of {before} and {after} remove more than there is from axis {axis} of `data` with "
+        f"shape {data.shape}"
+    )
+
+
+# Trilu-14.
+
+
+def trilu(input: Array, k: Array | None = None, *, upper: int) -> tuple[Array]:
+    """Keep one triangle of each matrix and set the rest to zero.
+
+    Args:
+        input: (..., N, M), rank 2 or more, numbers or bool.
+        k: One element, rank 0 or 1, int64: the diagonal that bounds the triangle, itself kept;
+            above 0 an upper one. None for 0.
+        upper: Whether to keep what is on and above the diagonal, else on and below.
+
+    Returns:
+        One array with the shape and dtype of `input`.
+
+    Raises:
+        KernelError: If `input` has rank below 2 or holds strings, which have no zero; if `k` is not
+            one int64.
+    """
+    if input.ndim < 2:
+        raise KernelError(f"`input` has shape {input.shape}, expected at least two dimensions")
+    if input.dtype.kind == "O":
+        raise KernelError("`input` holds strings, which have no zero")
+    diagonal = 0
+    if k is not None:
+        if k.dtype != np.int64 or k.size != 1 or k.ndim > 1:
+            raise KernelError(f"`k` is {k.dtype} of shape {k.shape}, expected one int64")
+        diagonal = int(k.reshape(())[()])
+    rows, columns = input.shape[-2:]
+    # Beyond the corners nothing changes, and numpy's arithmetic could overflow.
+    diagonal = min(max(diagonal, -rows - 1), columns + 1)
+    if upper:
+        kept = ~np.tri(rows, columns, diagonal - 1, dtype=np.bool_)
+    else:
+        kept = np.tri(rows, columns, diagonal, dtype=np.bool_)
+    return (np.where(kept, input, np.zeros((), input.dtype)),)

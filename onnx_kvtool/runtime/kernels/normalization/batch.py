@@ -1,0 +1,230 @@
+"""BatchNormalization and the older normalizations."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis
+from onnx_kvtool.runtime.kernels.elementwise.binary import widened
+from onnx_kvtool.runtime.kernels.kernel import Array, Context
+from onnx_kvtool.runtime.kernels.normalization.layer import (
+    Reals,
+    check_rank,
+    check_shape,
+    mean_over,
+)
+
+__all__ = [
+    "batch_normalization_7",
+    "batch_normalization_14",
+    "lp_normalization_1",
+    "lrn_1",
+    "mean_variance_normalization_9",
+]
+
+
+# BatchNormalization: with given statistics, or since version 14 those of the batch.
+
+
+_NO_TRAINING = "run the model in inference mode: remove the outputs behind the first"
+
+
+def batch_normalization_7(
+    X: Array,
+    scale: Array,
+    B: Array,
+    mean: Array,
+    var: Array,
+    *,
+    epsilon: float,
+    momentum: float,
+    spatial: int = 1,
+    context: Context | None = None,
+) -> tuple[Array]:
+    """Compute BatchNormalization-7 and -9 with the statistics given.
+
+    Args:
+        X: (N, C, D1, ..., Dn), or (N,) with C of 1.
+        scale: (C,), or (C, D1, ..., Dn) unless `spatial`.
+        B: As `scale`.
+        mean: As `scale`.
+        var: As `scale`.
+        epsilon: Added to the variance.
+        momentum: For training, which is not computed.
+        spatial: Whether a channel has one mean and variance; version 9 knows no others.
+        context: Tells whether the node has more outputs than Y, which means training.
+
+    Raises:
+        KernelError: If the node trains, or a shape is another.
+    """
+    if context is not None and context.outputs > 1:
+        raise KernelError(
+            f"the node has {counted(context.outputs, 'output')}, which means training, expected 1",
+            help=_NO_TRAINING,
+        )
+    shape = (_channels(X),) if spatial else X.shape[1:]
+    operands = _checked(X, shape, {"scale": scale, "B": B, "mean": mean, "var": var})
+    with np.errstate(all="ignore"):
+        return (_normalized(X, operands, epsilon),)
+
+
+def batch_normalization_14(
+    X: Array,
+    scale: Array,
+    B: Array,
+    input_mean: Array,
+    input_var: Array,
+    *,
+    epsilon: float,
+    momentum: float,
+    training_mode: int,
+) -> tuple[Array, ...]:
+    """Compute BatchNormalization-14 and -15: (X - mean) / sqrt(var + epsilon) * scale + B.
+
+    Computed in float32, in float64 if an operand is, and rounded once.
+
+    Args:
+        X: (N, C, D1, ..., Dn), or (N,) with C of 1.
+        scale: (C,).
+        B: (C,).
+        input_mean: (C,).
+        input_var: (C,).
+        epsilon: Added to the variance.
+        momentum: Weight of the input statistics in the running ones.
+        training_mode: Whether mean and population variance of the batch are taken instead of the
+            input statistics.
+
+    Returns:
+        Y, of the shape and type of `X`; in training mode also running_mean and running_var, (C,),
+        of the types of the input statistics.
+
+    Raises:
+        KernelError: If a shape is another.
+    """
+    given = {"scale": scale, "B": B, "input_mean": input_mean, "input_var": input_var}
+    operands = _checked(X, (_channels(X),), given)
+    with np.errstate(all="ignore"):
+        if not training_mode:
+            return (_normalized(X, operands, epsilon),)
+        x = widened(X)
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        mean = np.asarray(x.mean(axis=axes, keepdims=True)[0])
+        var = np.asarray(x.var(axis=axes, keepdims=True)[0])
+        y = _normalized(X, [*operands[:2], mean, var], epsilon)
+        running = [
+            (widened(old) * momentum + new.reshape(-1) * (1 - momentum)).astype(old.dtype)
+            for old, new in ((input_mean, mean), (input_var, var))
+        ]
+    return (y, *running)
+
+
+def _channels(x: Array) -> int:
+    check_rank("X", x.shape, 1, "(N, C, D1, ..., Dn)")
+    return 1 if x.ndim == 1 else x.shape[1]
+
+
+def _checked(x: Array, shape: tuple[int, ...], given: dict[str, Array]) -> list[Reals]:
+    """Return the operands in a shape that broadcasts to X."""
+    for name, array in given.items():
+        check_shape(name, array.shape, shape, f"channels of `X` with shape {x.shape}")
+    one_each = len(shape) == 1 and x.ndim > 1
+    broadcast = (*shape, *(1,) * (x.ndim - 2)) if one_each else shape
+    return [widened(array).reshape(broadcast) for array in given.values()]
+
+
+def _normalized(x: Array, operands: list[Reals], epsilon: float) -> Array:
+    scale, shift, mean, var = operands
+    y = (widened(x) - mean) / np.sqrt(var + var.dtype.type(epsilon)) * scale + shift
+    return np.asarray(y.astype(x.dtype, copy=False))
+
+
+# LpNormalization: division by a norm along an axis.
+
+
+def lp_normalization_1(input: Array, *, axis: int, p: int) -> tuple[Array]:
+    """Divide by the sum of absolute values (p of 1), or by the root of the sum of squares (2).
+
+    Computed in float64 and rounded once, so that squares of a float32 neither vanish nor overflow.
+    Zeros where the norm is zero. onnx.reference 1.23.2 takes p of 1 without the absolute value.
+
+    Args:
+        input: Any shape of rank 1 or more.
+        axis: Counted from the back if negative.
+        p: 1 or 2.
+
+    Raises:
+        KernelError: If `axis` is outside the rank, or `p` is another number.
+    """
+    front = count_axis(axis, input.ndim, of="input")
+    if p not in (1, 2):
+        raise KernelError(f"`p` is {p}, expected 1 or 2")
+    x = input.astype(np.float64)
+    with np.errstate(all="ignore"):
+        norm = np.linalg.norm(x, ord=p, axis=front, keepdims=True)
+        y = np.divide(x, norm, out=np.zeros_like(x), where=np.broadcast_to(norm != 0, x.shape))
+        return (y.astype(input.dtype),)
+
+
+# LRN: division by a power of the squares of neighbouring channels.
+
+
+def lrn_1(X: Array, *, alpha: float, beta: float, bias: float, size: int) -> tuple[Array]:
+    """Divide by (bias + alpha / size * sum of squares) ** beta over neighbouring channels.
+
+    Channel c sums over c - floor((size - 1) / 2) to c + ceil((size - 1) / 2), as far as they exist.
+    16-bit types are computed in float32 and rounded once.
+
+    Args:
+        X: (N, C, D1, ..., Dn), rank 2 or more.
+        alpha: Factor of the sum.
+        beta: The exponent.
+        bias: Added to the sum.
+        size: Channels that are summed, 1 or more.
+
+    Raises:
+        KernelError: If the rank is below 2 or `size` below 1.
+    """
+    check_rank("X", X.shape, 2, "(N, C, D1, ..., Dn)")
+    if size < 1:
+        raise KernelError(f"`size` is {size}, expected 1 or more")
+    x = widened(X)
+    channels = x.shape[1]
+    with np.errstate(all="ignore"):
+        squares = x * x
+        total = np.zeros_like(x)
+        before, behind = (size - 1) // 2, size // 2
+        for shift in range(max(-before, 1 - channels), min(behind, channels - 1) + 1):
+            first, last = max(0, -shift), channels - max(0, shift)
+            total[:, first:last] += squares[:, first + shift : last + shift]
+        y = x / (bias + alpha / size * total) ** beta
+        return (np.asarray(y.astype(X.dtype, copy=False)),)
+
+
+# MeanVarianceNormalization: zero mean and unit variance over given axes.
+
+
+_EPSILON = 1e-9
+"""Added to the standard deviation by the schema's function body; the formula has none."""
+
+
+def mean_variance_normalization_9(X: Array, *, axes: tuple[int, ...]) -> tuple[Array]:
+    """Compute (X - mean) / (standard deviation + 1e-9), so that constants become zero.
+
+    16-bit types are computed in float32 and rounded once.
+
+    Args:
+        X: Any shape that has the axes.
+        axes: Axes over which mean and variance are taken, counted from the back if negative.
+
+    Raises:
+        KernelError: If an axis is outside the rank, or given twice.
+    """
+    front = count_axes(axes, X.ndim, of="X")
+    x = widened(X)
+    with np.errstate(all="ignore"):
+        distance = x - mean_over(x, front)
+        deviation = np.sqrt(mean_over(distance * distance, front))
+        y = distance / (deviation + _EPSILON)
+        return (np.asarray(y.astype(X.dtype, copy=False)),)

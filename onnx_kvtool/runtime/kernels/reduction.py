@@ -1,0 +1,342 @@
+"""Reductions, ArgMax, ArgMin and TopK."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axes, count_axis, read_integers
+from onnx_kvtool.runtime.kernels.conversion.cast import convert
+from onnx_kvtool.runtime.kernels.conversion.rounding import INTEGER_RANGES
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
+from onnx_kvtool.runtime.kernels.kernel import Array, Context, Kernel, KernelFunction
+
+__all__ = [
+    "LINES",
+    "Reduction",
+    "arg_max_1",
+    "arg_min_1",
+    "axes_by_attribute",
+    "axes_by_input",
+    "l1",
+    "l2",
+    "log_sum",
+    "log_sum_exp",
+    "maximum",
+    "mean",
+    "minimum",
+    "prod",
+    "sum_",
+    "sum_square",
+    "top_k_1",
+    "top_k_10",
+]
+
+
+# ArgMax and ArgMin.
+
+
+def arg_max_1(
+    data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+) -> tuple[Array]:
+    """Compute ArgMax of every version: positions of the greatest elements along an axis.
+
+    NaN counts as the greatest, as in numpy; the text does not mention it.
+
+    Args:
+        data: Rank 1 or more.
+        axis: From the back if negative.
+        keepdims: Whether the axis stays, of size 1.
+        select_last_index: Whether the last of equal elements is taken, not the first.
+
+    Returns:
+        int64.
+
+    Raises:
+        KernelError: If `axis` is out of range or of size 0.
+    """
+    return (_positions(np.argmax, data, axis, keepdims, select_last_index),)
+
+
+def arg_min_1(
+    data: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+) -> tuple[Array]:
+    """Compute ArgMin of every version: as `arg_max_1`, with the least elements; NaN is least."""
+    return (_positions(np.argmin, data, axis, keepdims, select_last_index),)
+
+
+def _positions(
+    choose: Callable[..., Any], data: Array, axis: int, keepdims: int, select_last_index: int
+) -> Array:
+    along = count_axis(axis, data.ndim)
+    size = data.shape[along]
+    if size == 0:
+        raise KernelError(f"axis {along} of `data` with shape {data.shape} is empty")
+    numbers: npt.NDArray[Any] = widened(data)
+    if select_last_index:
+        numbers = np.flip(numbers, along)
+    found = np.asarray(choose(numbers, axis=along, keepdims=keepdims != 0), np.int64)
+    return np.asarray(size - 1 - found) if select_last_index else found
+
+
+# Reductions to the greatest and the least element.
+
+
+def maximum(data: Array, axes: tuple[int, ...], keepdims: bool, context: Context) -> Array:
+    """Take the greatest element; of nothing, -infinity or the least number of the type.
+
+    NaN wins, which the text does not mention; false is less than true.
+    """
+    numbers = widened(data)
+    start = _edge(numbers.dtype, least=True)
+    return narrowed(np.asarray(np.max(numbers, axes, keepdims=keepdims, initial=start)), data.dtype)
+
+
+def minimum(data: Array, axes: tuple[int, ...], keepdims: bool, context: Context) -> Array:
+    """Take the least element; of nothing, infinity or the greatest number of the type.
+
+    NaN wins, which the text does not mention; false is less than true.
+    """
+    numbers = widened(data)
+    start = _edge(numbers.dtype, least=False)
+    return narrowed(np.asarray(np.min(numbers, axes, keepdims=keepdims, initial=start)), data.dtype)
+
+
+def _edge(dtype: np.dtype[np.generic], *, least: bool) -> Any:
+    if dtype == np.bool_:
+        return not least
+    if dtype in INTEGER_RANGES:
+        return dtype.type(INTEGER_RANGES[dtype][0 if least else 1])
+    return dtype.type(-np.inf if least else np.inf)
+
+
+# The two forms in which reductions take their axes: an attribute, later an input.
+
+
+Reduction = Callable[[Array, tuple[int, ...], bool, Context], Array]
+"""Reduces (data, axes from the front, keepdims, context); the result has the dtype of the data. No
+axes reduce nothing, but steps that are no reduction (squares, logarithms) are still done."""
+
+
+def axes_by_attribute(reduction: Reduction) -> KernelFunction:
+    """Return a kernel of the versions whose axes are an attribute.
+
+    Axes that are absent or an empty list are all axes. Negative axes, which version 1 does not
+    mention, count from the back.
+    """
+
+    def kernel(
+        data: Array, *, axes: tuple[int, ...] | None = None, keepdims: int = 1, context: Context
+    ) -> tuple[Array]:
+        chosen = count_axes(axes, data.ndim) if axes else tuple(range(data.ndim))
+        return (_reduce(reduction, data, chosen, keepdims, context),)
+
+    return kernel
+
+
+def axes_by_input(reduction: Reduction) -> KernelFunction:
+    """Return a kernel of the versions whose axes are an input.
+
+    Axes that are absent or empty are all axes, or none where `noop_with_empty_axes` says so.
+    """
+
+    def kernel(
+        data: Array,
+        axes: Array | None = None,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+        context: Context,
+    ) -> tuple[Array]:
+        given = [] if axes is None else read_integers(axes, "axes")
+        if given or noop_with_empty_axes:
+            chosen = count_axes(given, data.ndim)
+        else:
+            chosen = tuple(range(data.ndim))
+        return (_reduce(reduction, data, chosen, keepdims, context),)
+
+    return kernel
+
+
+def _reduce(
+    reduction: Reduction, data: Array, axes: tuple[int, ...], keepdims: int, context: Context
+) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(reduction(data, axes, keepdims != 0, context), data.dtype)
+
+
+# Reductions that add or multiply.
+
+
+Axes = tuple[int, ...]
+Numbers = npt.NDArray[Any]
+
+
+def sum_(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Add; 0 of nothing. Integers wrap around; narrow floats are added in float32."""
+    return narrowed(_sum(widened(data), axes, keepdims), data.dtype)
+
+
+def mean(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Add and divide by the number of elements; integers are truncated towards zero.
+
+    Sums of integers are taken in 64 bits. The mean of nothing, which the text leaves undefined, is
+    NaN with a warning.
+
+    Raises:
+        KernelError: If integers are averaged over nothing.
+    """
+    count = math.prod(data.shape[axis] for axis in axes)
+    if data.dtype.kind in "iu":
+        if count == 0:
+            raise KernelError(f"the mean of no integers is undefined: {_along(data, axes)}")
+        wide = np.uint64 if data.dtype.kind == "u" else np.int64
+        total = _sum(data.astype(wide), axes, keepdims)
+        quotient = np.abs(total) // wide(count) if wide is np.int64 else total // wide(count)
+        return np.asarray(np.where(total < 0, -quotient, quotient)).astype(data.dtype)
+    if count == 0:
+        context.warn(f"the mean of nothing is undefined, taken as NaN: {_along(data, axes)}")
+    total = _sum(widened(data), axes, keepdims)
+    return narrowed(np.asarray(total / np.asarray(count, total.dtype)), data.dtype)
+
+
+def prod(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Multiply; 1 of nothing. Integers wrap around; narrow floats are multiplied in float32."""
+    wide = widened(data)
+    return narrowed(np.asarray(np.prod(wide, axes, wide.dtype, keepdims=keepdims)), data.dtype)
+
+
+def l1(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Add absolute values; 0 of nothing. As `sum_` otherwise."""
+    return narrowed(_sum(np.abs(widened(data)), axes, keepdims), data.dtype)
+
+
+def sum_square(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Add squares; 0 of nothing. As `sum_` otherwise."""
+    return narrowed(_sum(np.square(widened(data)), axes, keepdims), data.dtype)
+
+
+def l2(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Take the root of the sum of squares; 0 of nothing.
+
+    Narrow floats and float32 are computed in float64, where the squares cannot overflow; so are
+    integers, whose roots are truncated.
+    """
+    squares = np.square(data.astype(np.float64))
+    return convert(np.sqrt(_sum(squares, axes, keepdims)), data.dtype, warn=context.warn)
+
+
+def log_sum(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Take the logarithm of the sum; -infinity of nothing, where the type has it.
+
+    Narrow floats are computed in float32, integers in float64 and truncated.
+    """
+    wide = data.astype(np.float64) if data.dtype.kind in "iu" else widened(data)
+    return convert(np.asarray(np.log(_sum(wide, axes, keepdims))), data.dtype, warn=context.warn)
+
+
+def log_sum_exp(data: Array, axes: Axes, keepdims: bool, context: Context) -> Array:
+    """Take the logarithm of the sum of exponentials; -infinity of nothing, where the type has it.
+
+    The greatest element is taken out before the exponential, which cannot overflow then. Narrow
+    floats are computed in float32, integers in float64 and truncated.
+    """
+    wide: Numbers = data.astype(np.float64) if data.dtype.kind in "iu" else widened(data)
+    greatest = np.max(wide, axes, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(greatest), greatest, 0).astype(wide.dtype)
+    logarithm = np.log(_sum(np.exp(wide - shift), axes, True)) + shift
+    result = logarithm if keepdims else np.squeeze(logarithm, axes)
+    return convert(np.asarray(result), data.dtype, warn=context.warn)
+
+
+def _sum(numbers: Numbers, axes: Axes, keepdims: bool) -> Numbers:
+    return np.asarray(np.sum(numbers, axes, numbers.dtype, keepdims=keepdims))
+
+
+def _along(data: Array, axes: Axes) -> str:
+    return f"`data` has shape {data.shape}, reduced along {axes}"
+
+
+# TopK.
+
+
+def top_k_1(X: Array, *, k: int, axis: int = -1) -> tuple[Array, Array]:
+    """Compute TopK-1: as `top_k_10` for the largest, with `k` as an attribute."""
+    return _select(X, k, "k", axis, largest=True)
+
+
+def top_k_10(
+    X: Array, K: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[Array, Array]:
+    """Compute TopK from version 10 on: the largest or smallest elements and their positions.
+
+    Of equal elements the one with the lower index comes first. NaN counts as the largest, which the
+    text does not mention. Without `sorted` the order is undefined; it is the same here.
+
+    Args:
+        X: Rank 1 or more.
+        K: (1,), int64: how many; 0 gives empty results, although the text asks for a positive one.
+        axis: From the back if negative.
+        largest: Whether the largest are taken, in descending order; else the smallest, ascending.
+        sorted: Has no effect.
+
+    Returns:
+        Values, and positions along `axis` as int64, of size k along `axis`.
+
+    Raises:
+        KernelError: If `axis` is out of range, `K` is not one element, or it is negative or larger
+            than the axis.
+    """
+    counts = read_integers(K, "K")
+    if len(counts) != 1:
+        raise KernelError(f"`K` has shape {K.shape}, expected (1,)")
+    return _select(X, counts[0], "K", axis, largest=largest != 0)
+
+
+def _select(X: Array, k: int, name: str, axis: int, *, largest: bool) -> tuple[Array, Array]:
+    along = count_axis(axis, X.ndim, of="X")
+    size = X.shape[along]
+    if not 0 <= k <= size:
+        raise KernelError(
+            f"`{name}` is {k}, expected 0 to {size}: axis {along} of `X` with shape {X.shape}"
+        )
+    numbers: npt.NDArray[Any] = widened(X)
+    if largest:
+        # Sorting the reversed axis and reading from its end puts lower indices first among equals.
+        order = np.argsort(np.flip(numbers, along), axis=along, kind="stable")
+        order = size - 1 - np.flip(order, along)
+    else:
+        order = np.argsort(numbers, axis=along, kind="stable")
+    positions = np.take(order, range(k), axis=along).astype(np.int64)
+    return np.take_along_axis(X, positions, along), positions
+
+
+# Operators that reduce axes to one element, or to a few.
+
+
+def _both_forms(reduction: Reduction, input_since: int = 18) -> tuple[Kernel, ...]:
+    by_attribute = Kernel(1, axes_by_attribute(reduction))
+    return by_attribute, Kernel(input_since, axes_by_input(reduction))
+
+
+LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
+    ("ReduceSum", _both_forms(sum_, 13)),
+    ("ReduceMean", _both_forms(mean)),
+    ("ReduceMax", _both_forms(maximum)),
+    ("ReduceMin", _both_forms(minimum)),
+    ("ReduceProd", _both_forms(prod)),
+    ("ReduceL1", _both_forms(l1)),
+    ("ReduceL2", _both_forms(l2)),
+    ("ReduceSumSquare", _both_forms(sum_square)),
+    ("ReduceLogSum", _both_forms(log_sum)),
+    ("ReduceLogSumExp", _both_forms(log_sum_exp)),
+    ("ArgMax", (Kernel(1, arg_max_1),)),
+    ("ArgMin", (Kernel(1, arg_min_1),)),
+    ("TopK", (Kernel(1, top_k_1), Kernel(10, top_k_10))),
+)
+"""Operators of this family with their kernels, oldest first."""

@@ -1,0 +1,470 @@
+"""ScatterElements and ScatterND, and how updates are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import count_axis
+from onnx_kvtool.runtime.kernels.indices import (
+    Indices,
+    check_index_dtype,
+    element_places,
+    position,
+    slice_places,
+    subscript,
+)
+from onnx_kvtool.runtime.kernels.kernel import Array, Context
+
+__all__ = [
+    "check_reduction",
+    "destination",
+    "find_duplicates",
+    "has_duplicates",
+    "scatter_elements_11",
+    "scatter_elements_16",
+    "scatter_elements_18",
+    "scatter_nd_11",
+    "scatter_nd_16",
+    "scatter_nd_18",
+    "write",
+]
+
+
+# Writing elements or slices to places in one pass: reductions, duplicates, buffers.
+
+
+_REDUCTIONS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+_SHOWN = 3
+# With slices of _WIDE elements a round per repetition of a place beats one element at a time, for
+# as long as there are few rounds.
+_WIDE = 64
+_ROUNDS = 16
+
+
+def check_reduction(reduction: str, allowed: tuple[str, ...], dtype: np.dtype[np.generic]) -> None:
+    """Check that a reduction is one of those of the version and has a meaning for the dtype.
+
+    Raises:
+        KernelError: If `reduction` is not in `allowed`; if it is not `none` for strings; if it is
+            `max` or `min` for complex numbers, which have no order.
+    """
+    if reduction not in allowed:
+        names = ", ".join(f"`{name}`" for name in allowed)
+        raise KernelError(f"`reduction` is `{reduction}`, expected one of {names}")
+    if reduction == "none":
+        return
+    if dtype.kind == "O":
+        raise KernelError(f"`reduction` is `{reduction}`, which strings do not have")
+    if dtype.kind == "c" and reduction in ("max", "min"):
+        raise KernelError(f"`reduction` is `{reduction}`, which {dtype} does not have")
+
+
+def destination(array: Array, in_place: bool, *sources: Array) -> Array:
+    """Return the array to write into: `array` itself if allowed and harmless, else a copy.
+
+    Args:
+        array: The input that is to be overwritten.
+        in_place: Whether it may be.
+        sources: What is read while writing. A source that may share memory with `array` forces a
+            copy, as one write could change what a later one reads; so does a read-only array.
+    """
+    shared = any(np.may_share_memory(array, source) for source in sources)
+    if in_place and array.flags.writeable and not shared:
+        return array
+    return np.array(array, copy=True, order="C")
+
+
+def write(target: Array, places: Indices, updates: Array, reduction: str) -> None:
+    """Write slices to places; where a place occurs twice, in the order of `updates`.
+
+    Reductions are carried out in the dtype of `target`, rounding after each step, the value that
+    was there first. `add` and `mul` of bool are or and and, `max` and `min` as well. NaN wins in
+    `max` and `min`; integers wrap around.
+
+    Args:
+        target: (R, W), contiguous; W of 1 for elements.
+        places: (N,), from 0 to R - 1.
+        updates: (N, W), of the dtype of `target`.
+        reduction: `none`, `add`, `mul`, `max` or `min`.
+
+    Raises:
+        KernelError: If `reduction` is another string.
+    """
+    if target.size == 0 or updates.size == 0:
+        return
+    if reduction == "none":
+        _rows(target)[places] = _rows(updates)
+        return
+    if reduction not in _REDUCTIONS:
+        raise KernelError(f"`reduction` is `{reduction}`, which has no kernel")
+    with np.errstate(all="ignore"):  # overflow and NaN are results like others
+        _reduce(target, places, updates, _REDUCTIONS[reduction])
+
+
+def _reduce(target: Array, places: Indices, updates: Array, function: np.ufunc) -> None:
+    width = target.shape[1]
+    limit = 0 if width == 1 else 1 if width < _WIDE else _ROUNDS
+    rounds = _rounds(places, len(target), limit)
+    if rounds is None:
+        if width > 1:  # ufunc.at is fast in one dimension only
+            places = np.add.outer(places * width, np.arange(width)).reshape(-1)
+        function.at(target.reshape(-1), places, updates.reshape(-1))
+        return
+    rows = _rows(target)
+    for chosen in rounds:
+        there, new = places[chosen], updates[chosen]
+        old = rows[there].view(target.dtype).reshape(new.shape)
+        rows[there] = _rows(function(old, new, out=old))
+
+
+def _rounds(places: Indices, count: int, limit: int) -> list[Indices | slice] | None:
+    """Return the entries of `places` in rounds that hold no place twice; None above `limit` rounds.
+
+    The n-th round holds the entries whose place n earlier ones have, so that slices are reduced
+    many at a time and yet in order.
+    """
+    if limit == 0:
+        return None
+    if not has_duplicates(places, count):
+        return [slice(None)]
+    if limit == 1:
+        return None
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    entries = np.arange(len(places))
+    is_first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    earlier = entries - np.maximum.accumulate(np.where(is_first, entries, 0))
+    last = int(earlier.max())
+    return None if last >= limit else [order[earlier == n] for n in range(last + 1)]
+
+
+def _rows(matrix: Array) -> Array:
+    """Return an (N, W) array as (N,) of its rows, so that numpy moves a row at once."""
+    if matrix.shape[1] == 1:
+        return matrix.reshape(-1)
+    if matrix.dtype.kind == "O":  # references have to be counted
+        return matrix
+    matrix = np.ascontiguousarray(matrix)
+    return matrix.view(np.dtype((np.void, matrix.shape[1] * matrix.itemsize))).reshape(-1)
+
+
+def has_duplicates(places: Indices, count: int) -> bool:
+    """Return whether a place occurs twice, in time linear in `places` and `count`.
+
+    Args:
+        places: (N,), from 0 to `count` - 1.
+        count: Number of places that there are.
+    """
+    if len(places) > count:
+        return True
+    if len(places) * 16 < count:  # sorting few places is cheaper than marking among many
+        ordered = np.sort(places)
+        return bool((ordered[1:] == ordered[:-1]).any())
+    marked = np.zeros(count, np.bool_)
+    marked[places] = True
+    return int(np.count_nonzero(marked)) != len(places)
+
+
+def find_duplicates(
+    places: Indices,
+    count: int,
+    source: Callable[[int], str],
+    target: Callable[[int], str],
+) -> str | None:
+    """Say which updates write to the same place; None if none do.
+
+    Args:
+        places: (N,), from 0 to `count` - 1.
+        count: Number of places that there are.
+        source: Names the n-th entry of `places`.
+        target: Names a place.
+
+    Returns:
+        One sentence without full stop, with the first few pairs of entries.
+    """
+    if not has_duplicates(places, count):
+        return None
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    # Each entry whose place an earlier one has, beside the last earlier one.
+    (again,) = np.nonzero(ordered[1:] == ordered[:-1])
+    again = again[np.argsort(order[again + 1], kind="stable")]
+    pairs = [
+        f"{source(int(order[n]))} and {source(int(order[n + 1]))} both name "
+        f"{target(int(ordered[n]))}"
+        for n in again[:_SHOWN]
+    ]
+    more = f" (and {len(again) - _SHOWN} more)" if len(again) > _SHOWN else ""
+    return (
+        f"{'; '.join(pairs)}{more}: the specification leaves open which update wins, the last one "
+        "was taken"
+    )
+
+
+# ScatterElements-11, -13, -16 and -18, and Scatter-9.
+
+
+def scatter_elements_11(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    axis: int,
+    context: Context | None = None,
+    in_place: bool = False,
+) -> tuple[Array]:
+    """Write `updates` into a copy of `data`; versions before there was a reduction.
+
+    As `scatter_elements_18` with reduction `none`. Scatter-9 says nothing about negative indices;
+    they count from the back there too, as in onnxruntime and in ScatterElements-11.
+    """
+    return _write_elements(data, indices, updates, axis, "none", ("none",), context, in_place)
+
+
+def scatter_elements_16(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    axis: int,
+    reduction: str,
+    context: Context | None = None,
+    in_place: bool = False,
+) -> tuple[Array]:
+    """Write or reduce `updates` into a copy of `data`; `max` and `min` came with version 18."""
+    allowed = ("none", "add", "mul")
+    return _write_elements(data, indices, updates, axis, reduction, allowed, context, in_place)
+
+
+def scatter_elements_18(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    axis: int,
+    reduction: str,
+    context: Context | None = None,
+    in_place: bool = False,
+) -> tuple[Array]:
+    """Write or reduce `updates` into a copy of `data`, one index along one axis per element.
+
+    For a matrix and axis 0: `output[indices[i, j], j] = f(output[indices[i, j], j],
+    updates[i, j])`. The order of updates to the same element is left open by the text; they are
+    taken in row-major order, one rounding to the dtype each, as onnxruntime does. Two updates of
+    one element with reduction `none`: the last one wins, and `context` is told the positions.
+
+    Args:
+        data: (D0, ..., Dn), rank 1 or more, any dtype, strings as objects.
+        indices: (I0, ..., In), int32 or int64, in elements along `axis`, -s to s - 1 where s is
+            the size of `axis` in `data`. Other dimensions are at most those of `data`; that of
+            `axis` may be larger. May be empty.
+        updates: Shape of `indices`, dtype of `data`.
+        axis: Axis of `data`, counted from the back if negative.
+        reduction: `none`, `add`, `mul`, `max` or `min`. Of bool, `add` and `max` are or, `mul` and
+            `min` are and, as in onnxruntime and numpy. NaN wins in `max` and `min`, as in numpy.
+        context: Receives the warning about duplicates; None to leave them unchecked.
+        in_place: Whether `data` may be overwritten and returned. It is not if it is read-only or
+            may share memory with another operand.
+
+    Returns:
+        One array, `output`, with the shape and dtype of `data`.
+
+    Raises:
+        KernelError: If ranks, shapes or dtypes do not fit; if `axis` or an index is out of range;
+            if `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
+    """
+    allowed = ("none", "add", "mul", "max", "min")
+    return _write_elements(data, indices, updates, axis, reduction, allowed, context, in_place)
+
+
+def _write_elements(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    axis: int,
+    reduction: str,
+    allowed: tuple[str, ...],
+    context: Context | None,
+    in_place: bool,
+) -> tuple[Array]:
+    axis = _check_element_shapes(data, indices, updates, axis)
+    check_reduction(reduction, allowed, data.dtype)
+    places = element_places(indices, data.shape, axis)
+    if reduction == "none" and context is not None and updates.size:
+        found = find_duplicates(
+            places,
+            data.size,
+            lambda n: subscript("indices", position(n, indices.shape)),
+            lambda n: subscript("data", position(n, data.shape)),
+        )
+        if found:
+            context.warn(found)
+    output = destination(data, in_place, updates, indices)
+    flat = output if output.flags.c_contiguous else np.ascontiguousarray(output)
+    write(flat.reshape(-1, 1), places, updates.reshape(-1, 1), reduction)
+    if flat is not output:
+        output[...] = flat
+    return (output,)
+
+
+def _check_element_shapes(data: Array, indices: Array, updates: Array, axis: int) -> int:
+    """Return the axis counted from the front, if the operands fit each other."""
+    check_index_dtype(indices)
+    if updates.dtype != data.dtype:
+        raise KernelError(f"`updates` is of dtype {updates.dtype}, expected {data.dtype} as `data`")
+    if data.ndim == 0:
+        raise KernelError("`data` has rank 0, expected at least 1")
+    if indices.ndim != data.ndim:
+        raise KernelError(
+            f"`indices` has rank {indices.ndim}, expected {data.ndim} as `data`: "
+            f"shapes {indices.shape} and {data.shape}"
+        )
+    if updates.shape != indices.shape:
+        raise KernelError(
+            f"`updates` has shape {updates.shape}, expected {indices.shape} as `indices`"
+        )
+    axis = count_axis(axis, data.ndim)
+    for dim, (got, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
+        if dim != axis and got > limit and indices.size:
+            raise KernelError(
+                f"`indices` has size {got} in dimension {dim}, expected at most {limit} as `data`: "
+                f"shapes {indices.shape} and {data.shape}, axis {axis}"
+            )
+    return axis
+
+
+# ScatterND-11, -13, -16 and -18.
+
+
+def scatter_nd_11(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    context: Context | None = None,
+    in_place: bool = False,
+) -> tuple[Array]:
+    """Write `updates` into a copy of `data`; versions before there was a reduction.
+
+    As `scatter_nd_18` with reduction `none`.
+    """
+    return _write_rows(data, indices, updates, "none", ("none",), context, in_place)
+
+
+def scatter_nd_16(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    reduction: str,
+    context: Context | None = None,
+    in_place: bool = False,
+) -> tuple[Array]:
+    """Write or reduce `updates` into a copy of `data`; `max` and `min` came with version 18."""
+    allowed = ("none", "add", "mul")
+    return _write_rows(data, indices, updates, reduction, allowed, context, in_place)
+
+
+def scatter_nd_18(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    *,
+    reduction: str,
+    context: Context | None = None,
+    in_place: bool = False,
+) -> tuple[Array]:
+    """Write or reduce `updates` into a copy of `data`, one tuple of indices per slice.
+
+    `output[indices[i]] = f(output[indices[i]], updates[i])` for each position i of
+    `indices.shape[:-1]`. The order is left open by the text; it is row-major here, with one
+    rounding to the dtype per update, as in onnxruntime on one thread. Two updates of one slice with
+    reduction `none`: the last one wins, and `context` is told the positions.
+
+    Args:
+        data: (D0, ..., Dr-1), r of 1 or more, any dtype, strings as objects.
+        indices: (I0, ..., k), rank q of 1 or more, int64; k from 0 to r. Component j lies in -Dj to
+            Dj - 1. With k of 0 each tuple is empty and its slice is the whole of `data`.
+        updates: `indices.shape[:-1] + data.shape[k:]`, dtype of `data`.
+        reduction: `none`, `add`, `mul`, `max` or `min`; see `scatter_elements_18` for bool and NaN.
+            Strings have `none` alone: the text defines no sum of them, although onnxruntime
+            concatenates for `add`.
+        context: Receives the warning about duplicates; None to leave them unchecked.
+        in_place: Whether `data` may be overwritten and returned. It is not if it is read-only or
+            may share memory with another operand.
+
+    Returns:
+        One array, `output`, with the shape and dtype of `data`.
+
+    Raises:
+        KernelError: If ranks, shapes or dtypes do not fit; if an index is out of range; if
+            `reduction` is unknown, or not `none` for strings, or an order of complex numbers.
+    """
+    allowed = ("none", "add", "mul", "max", "min")
+    return _write_rows(data, indices, updates, reduction, allowed, context, in_place)
+
+
+def _write_rows(
+    data: Array,
+    indices: Array,
+    updates: Array,
+    reduction: str,
+    allowed: tuple[str, ...],
+    context: Context | None,
+    in_place: bool,
+) -> tuple[Array]:
+    depth = _check_row_shapes(data, indices, updates)
+    check_reduction(reduction, allowed, data.dtype)
+    places = slice_places(indices, data.shape)
+    count, width = math.prod(data.shape[:depth]), math.prod(data.shape[depth:])
+    if reduction == "none" and context is not None and updates.size:
+        found = find_duplicates(
+            places,
+            count,
+            lambda n: subscript("indices", position(n, indices.shape[:-1])),
+            lambda n: subscript("data", position(n, data.shape[:depth])),
+        )
+        if found:
+            context.warn(found)
+    output = destination(data, in_place, updates, indices)
+    flat = output if output.flags.c_contiguous else np.ascontiguousarray(output)
+    write(flat.reshape(count, width), places, updates.reshape(len(places), width), reduction)
+    if flat is not output:
+        output[...] = flat
+    return (output,)
+
+
+def _check_row_shapes(data: Array, indices: Array, updates: Array) -> int:
+    """Return how many leading axes of `data` a tuple indexes, if the operands fit each other."""
+    check_index_dtype(indices, only_int64=True)
+    if updates.dtype != data.dtype:
+        raise KernelError(f"`updates` is of dtype {updates.dtype}, expected {data.dtype} as `data`")
+    for name, value in (("data", data), ("indices", indices)):
+        if value.ndim == 0:
+            raise KernelError(f"`{name}` has rank 0, expected at least 1")
+    depth: int = indices.shape[-1]
+    shapes = f"`data` has shape {data.shape} and `indices` {indices.shape}"
+    if depth > data.ndim:
+        raise KernelError(
+            f"`indices` holds tuples of {depth}, expected at most {data.ndim}, the rank of `data`: "
+            f"{shapes}"
+        )
+    rank = indices.ndim + data.ndim - depth - 1
+    if updates.ndim != rank:
+        raise KernelError(
+            f"`updates` has shape {updates.shape} of rank {updates.ndim}, expected rank {rank} = "
+            f"{indices.ndim} + {data.ndim} - {depth} - 1: {shapes}"
+        )
+    expected = indices.shape[:-1] + data.shape[depth:]
+    if updates.shape != expected:
+        raise KernelError(f"`updates` has shape {updates.shape}, expected {expected}: {shapes}")
+    return depth
