@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.core.files.places import is_inside
-from onnx_kvtool.core.files.remote import is_remote
+from onnx_kvtool.core.files.remote import is_remote, local_directory
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import stored_bytes
 
@@ -60,7 +60,10 @@ class ReferenceJudge:
         if problem:
             return problem
         if is_remote(base):
-            return None  # it stays below the prefix of the model, and is not looked for
+            local = local_directory(base)
+            if local is None:
+                return None  # it stays below the prefix of the model, and is not looked for
+            base = local
         # Looked up by spelling, as thousands of tensors share one file.
         key = (base, location)
         if key not in self._files:
@@ -97,6 +100,12 @@ def _location_problem(location: str) -> Problem | None:
         return Problem(
             "external-escape",
             f"its data location `{location}` is absolute, not relative to the model",
+            _SHARED_REMEDY,
+        )
+    if "::" in location or "://" in location:
+        return Problem(
+            "external-escape",
+            f"its data location `{location}` is a URL or a part of one, not a relative path",
             _SHARED_REMEDY,
         )
     depth = 0

@@ -13,14 +13,19 @@ from urllib.parse import quote
 
 from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 
-__all__ = ["RemoteFile", "beside", "find", "is_remote", "prefix", "shown"]
+__all__ = ["RemoteFile", "beside", "find", "is_remote", "local_directory", "prefix", "shown"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LEAST, _MOST = 1 << 16, 1 << 24  # bytes of one request
 _SUFFIX = ".onnx"
+_CACHES = frozenset({"blockcache", "cached", "filecache", "simplecache"})
+"""Links of a chain that have no path of their own: it is that of the next one."""
 
-_meant: dict[str, str] = {}
-"""What was asked for, by what is said of it: the two differ by credentials."""
+
+class _Directory(str):
+    """A directory as it is shown, which knows its URL with credentials and query."""
+
+    meant: str
 
 
 def is_remote(source: str) -> bool:
@@ -30,11 +35,7 @@ def is_remote(source: str) -> bool:
 
 def shown(source: str) -> str:
     """Return what may be said of a path: a URL without credentials, query and fragment."""
-    if not is_remote(source):
-        return source
-    text = "::".join(map(_bare, source.split("::")))
-    _meant.setdefault(text, source)
-    return text
+    return "::".join(map(_bare, source.split("::"))) if is_remote(source) else source
 
 
 def _bare(url: str) -> str:
@@ -46,28 +47,39 @@ def _bare(url: str) -> str:
     return f"{scheme}{colon}{host.rpartition('@')[2]}{slash}{path}"
 
 
+def _parts(source: str) -> tuple[list[str], str, str, list[str]]:
+    """Return caches in front, the place of a file, its query and fragment, and what it lies in."""
+    links = source.split("::")
+    number = next((n for n, link in enumerate(links) if link not in _CACHES), 0)
+    place = re.split(r"[?#]", links[number])[0]
+    query = links[number].removeprefix(place)
+    return links[:number], place, query, links[number + 1 :]
+
+
 def prefix(source: str) -> str:
     """Return the directory of a URL, as it is shown, below which its external data lies."""
-    first, *chain = shown(source).split("::")
-    text = "::".join((first.rpartition("/")[0], *chain))
-    _meant.setdefault(text, _parent(source))
-    return text
+    caches, place, query, outer = _parts(source)
+    directory = place[: place.rindex("/") + 1] if "/" in place else ""
+    meant = "::".join((*caches, directory + query, *outer))
+    found = _Directory(shown(meant))
+    found.meant = meant
+    return found
 
 
-def _parent(source: str) -> str:
-    first, *chain = source.split("::")
-    place = re.split(r"[?#]", first)[0]
-    return "::".join((place.rpartition("/")[0] + first.removeprefix(place), *chain))
+def local_directory(base: str) -> str | None:
+    """Return the path of a `prefix` that is a directory of this machine; None elsewhere."""
+    if not base.startswith(("file://", "local://")):
+        return None
+    from fsspec.implementations.local import LocalFileSystem
+
+    return str(LocalFileSystem._strip_protocol(getattr(base, "meant", base)))
 
 
 def beside(base: str, location: str) -> str:
     """Return the URL of a data file, which is relative to the `prefix` of a model."""
-    first, *chain = _meant.get(base, base).split("::")
-    place, query = (
-        re.split(r"(?=[?#])", first, maxsplit=1) if re.search("[?#]", first) else (first, "")
-    )
+    caches, place, query, outer = _parts(getattr(base, "meant", base))
     name = quote(location) if place.startswith("http") else location
-    return "::".join((f"{place}/{name}{query}", *chain))
+    return "::".join((*caches, f"{place}{name}{query}", *outer))
 
 
 def find(source: str) -> list[str]:
@@ -77,7 +89,7 @@ def find(source: str) -> list[str]:
         UsageError: If its filesystem is not installed.
         UnreadableModel: If it cannot be reached.
     """
-    place = re.split(r"[?#]", source.partition("::")[0])[0]
+    caches, place, _, outer = _parts(source)
     if place.endswith(_SUFFIX) and "*" not in place:
         return [source]
     name = f"`{shown(source)}`"
@@ -89,14 +101,15 @@ def find(source: str) -> list[str]:
             found = fs.find(path)
         else:
             return [source]
-        return [str(fs.unstrip_protocol(one)) for one in sorted(found) if one.endswith(_SUFFIX)]
+        models = (str(fs.unstrip_protocol(one)) for one in sorted(found) if one.endswith(_SUFFIX))
+        return ["::".join((*caches, model, *outer)) for model in models]
 
 
 class RemoteFile:
     """A file at a URL, read from front to back, or in any order where its server has ranges.
 
     Args:
-        source: The URL, with credentials or as it is shown.
+        source: The URL, with credentials.
 
     Attributes:
         name: What messages call it.
@@ -107,11 +120,9 @@ class RemoteFile:
     """
 
     def __init__(self, source: str) -> None:
-        text = shown(source)
-        self.name = f"`{text}`"
-        self._source = _meant.get(source, source)
+        self.name = f"`{shown(source)}`"
         with _reaching(self.name):
-            self._fs, self._path = _filesystem(self._source, self.name)
+            self._fs, self._path = _filesystem(source, self.name)
             self._file: Any = self._fs.open(self._path, "rb", cache_type="none")
             self.size: int | None = getattr(self._file, "size", None)
         self._in_ranges = self.size is not None

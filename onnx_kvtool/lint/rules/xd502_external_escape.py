@@ -16,9 +16,9 @@ class ExternalEscape(ReferenceRule):
     ## What it does
 
     Looks for locations that are absolute, lead up by `..`, name a drive, are empty, or hold a null
-    character, by the rules of POSIX and of Windows alike, and for links that lead out of the
-    directory of the model. Links of a Hugging Face hub snapshot into the `blobs` of the same
-    repository may; see [XD503](XD503.md).
+    character, `::` or `://`, by the rules of POSIX, of Windows and of URLs alike, and for links
+    that lead out of the directory of the model. Links of a Hugging Face hub snapshot into
+    the `blobs` of the same repository may; see [XD503](XD503.md).
 
     ## Why is this bad?
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -113,10 +114,12 @@ def test_data_beside_a_model_is_not_looked_for(server: Server) -> None:
     assert {path.partition("?")[0] for path in server.seen} == {"/m/model.onnx"}
 
 
-@pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "a/../../b", "C:/x"])
+@pytest.mark.parametrize(
+    "location", ["../secret", "/etc/passwd", "a/../../b", "C:/x", "w::file:///etc/passwd", "s3://b"]
+)
 def test_data_stays_below_the_prefix(server: Server, location: str) -> None:
     server.files["/m/model.onnx"] = model(external=location).SerializeToString()
-    with pytest.raises(kv.KvtoolError, match=r"leaves the directory|is absolute"):
+    with pytest.raises(kv.KvtoolError, match=r"leaves the directory|is absolute|is a URL"):
         kv.print(server.url("/m/model.onnx"))
     assert {path.partition("?")[0] for path in server.seen} == {"/m/model.onnx"}
 
@@ -194,13 +197,65 @@ def test_a_directory_is_gone_through() -> None:
     ]
 
 
-def test_models_in_an_archive(tmp_path: Path) -> None:
-    import zipfile
-
+@pytest.mark.parametrize("place", ["", "m/"])
+@pytest.mark.parametrize("cache", ["", "simplecache::"])
+def test_models_in_an_archive_find_their_data(tmp_path: Path, cache: str, place: str) -> None:
+    data = model(external="w.data").SerializeToString()
+    values = np.arange(SIDE * SIDE, dtype=np.float32).tobytes()
     archive = tmp_path / "models.zip"
     with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("m/model.onnx", model().SerializeToString())
-    assert kv.inspect(f"zip://m/model.onnx::file://{archive}").model.initializers == WEIGHTS
+        file.writestr(f"{place}model.onnx", data)
+        file.writestr(f"{place}w.data", values)
+    (tmp_path / "model.onnx").write_bytes(data)
+    (tmp_path / "w.data").write_bytes(values)
+    url = f"{cache}zip://{place}model.onnx::file://{archive}"
+    assert kv.print(url) == kv.print(str(tmp_path / "model.onnx"))
+    folder = f"{cache}zip://{place}::file://{archive}"
+    assert [file.path for file in kv.check([folder]).files] == [url]
+
+
+def test_data_behind_a_cache_is_found(server: Server, tmp_path: Path) -> None:
+    data = model(external="w.data").SerializeToString()
+    values = np.arange(SIDE * SIDE, dtype=np.float32).tobytes()
+    server.files = {"/model.onnx": data, "/w.data": values}
+    (tmp_path / "model.onnx").write_bytes(data)
+    (tmp_path / "w.data").write_bytes(values)
+    printed = kv.print("simplecache::" + server.url("/model.onnx"))
+    assert printed == kv.print(str(tmp_path / "model.onnx"))
+
+
+@pytest.mark.parametrize("cache", ["", "simplecache::"])
+def test_data_does_not_leave_an_archive(tmp_path: Path, cache: str) -> None:
+    private = tmp_path / "private.zip"
+    with zipfile.ZipFile(private, "w") as file:
+        file.writestr("ww", b"x" * (4 * SIDE * SIDE))
+    archive = tmp_path / "models.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        hostile = model(external=f"ww::file://{private}").SerializeToString()
+        file.writestr("model.onnx", hostile)
+    url = f"{cache}zip://model.onnx::file://{archive}"
+    for command in (kv.print, lambda url: kv.diff(url, url)):
+        with pytest.raises(kv.UnreadableModel, match="is a URL"):
+            command(url)
+    assert "XD502" in {f.code for f in kv.check(url)}
+
+
+def test_data_does_not_leave_a_directory_that_a_url_names(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"x" * (4 * SIDE * SIDE))
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "w.data").symlink_to("../secret")
+    (home / "model.onnx").write_bytes(model(external="w.data").SerializeToString())
+    with pytest.raises(kv.UnreadableModel, match="outside the directory"):
+        kv.print(f"file://{home}/model.onnx")
+
+
+def test_urls_that_differ_by_what_is_not_shown_are_two(server: Server) -> None:
+    values = [np.full(SIDE * SIDE, number, np.float32).tobytes() for number in (1, 2)]
+    server.files["/m.onnx"] = model(external="w.data").SerializeToString()
+    server.files |= {f"/w.data?v={number}": data for number, data in enumerate(values)}
+    texts = [kv.print(server.url(f"/m.onnx?v={number}")) for number in (0, 1)]
+    assert texts[0] != texts[1]
 
 
 @pytest.mark.parametrize(
@@ -242,5 +297,21 @@ def test_what_is_said_of_a_url() -> None:
     assert shown("https://u:p@h/a/m.onnx?token=1#x") == "https://h/a/m.onnx"
     assert shown("zip://m.onnx::https://u:p@h/a.zip?t=1") == "zip://m.onnx::https://h/a.zip"
     base = prefix("https://u:p@h/a/m.onnx?token=1")
-    assert base == "https://h/a"
+    assert base == "https://h/a/"
     assert beside(base, "w #1.data") == "https://u:p@h/a/w%20%231.data?token=1"
+
+
+@pytest.mark.parametrize(
+    ("url", "data"),
+    [
+        ("https://h/m.onnx", "https://h/w"),
+        ("zip://m.onnx::https://u:p@h/a.zip?t=1", "zip://w::https://u:p@h/a.zip?t=1"),
+        ("simplecache::https://h/a/m.onnx?t=1", "simplecache::https://h/a/w?t=1"),
+        ("simplecache::zip://m.onnx::a.zip", "simplecache::zip://w::a.zip"),
+        ("memory://m.onnx", "memory://w"),
+        ("file:///m.onnx", "file:///w"),
+    ],
+)
+def test_where_data_lies(url: str, data: str) -> None:
+    assert is_remote(prefix(url))
+    assert beside(prefix(url), "w") == data

@@ -20,7 +20,7 @@ class Server(ThreadingHTTPServer):
     """Serves bytes or files by path, and counts what it is asked for.
 
     Attributes:
-        files: What it has, by path.
+        files: What it has, by path, with or without its query.
         ranges: Whether it knows ranges.
         delay: Seconds before each answer.
         breaks_at: Bytes after which it closes the connection; None for never.
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("/moved/"):
             self._head(302, 0, Location=path.removeprefix("/moved"))
             return
-        data = server.files.get(path)
+        data = server.files.get(self.path, server.files.get(path))
         if data is None:
             self._head(404, 0)
             return
