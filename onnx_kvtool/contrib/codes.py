@@ -23,7 +23,6 @@ __all__ = [
     "q_linear_global_average_pool",
     "q_linear_leaky_relu",
     "q_linear_mul",
-    "q_linear_reduce_mean",
     "q_linear_sigmoid",
     "q_linear_softmax",
     "q_linear_where",
@@ -97,15 +96,6 @@ def q_linear_average_pool(view: NodeView, em: Emitter) -> Replacement:
     result = op("AveragePool", x, attributes=attributes)
     result = op("Transpose", result, attributes={"perm": [0, *range(2, last + 1), 1]})
     return only(_code(view, em, result, "y", "X"))
-
-
-def q_linear_reduce_mean(view: NodeView, em: Emitter) -> Replacement:
-    """Write QLinearReduceMean as ReduceMean of DequantizeLinear, quantized."""
-    x, axes = _number(view, em, "data"), view.attribute("axes")
-    assert isinstance(axes, tuple)
-    whole = [int(axis) for axis in axes]
-    result = reduce(em, "ReduceMean", x, whole, keepdims=view.integer("keepdims") != 0)
-    return only(_code(view, em, result, "reduced", "data"))
 
 
 def q_linear_conv(view: NodeView, em: Emitter) -> Replacement:

@@ -1,4 +1,4 @@
-"""Operators that exporters wrote while ONNX had none, and that ONNX has in several."""
+"""Operators that exporters write where ONNX has several for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, known_rank, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, reduce, unsqueeze
+from onnx_kvtool.emit.forms import reduce, unsqueeze
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import MalformedNode, NodeView, counted_axis
@@ -17,15 +17,9 @@ __all__ = [
     "c_dist",
     "complex_mul",
     "complex_mul_conj",
-    "is_all_finite",
-    "mat_mul_integer_16",
-    "mul_integer",
-    "reduce_sum_integer",
     "rfft",
     "unfold_tensor",
 ]
-
-_D = ir.DataType
 
 
 def c_dist(view: NodeView, em: Emitter) -> Replacement:
@@ -71,69 +65,6 @@ def _complex_product(view: NodeView, em: Emitter, real: str, imaginary: str) -> 
         op(imaginary, op("Mul", b, c), op("Mul", a, d), hint="imaginary"),
     )
     return only(op("Concat", *parts, attributes={"axis": -1}))
-
-
-def is_all_finite(view: NodeView, em: Emitter) -> Replacement:
-    """Write IsAllFinite as IsNaN and IsInf, whose ones are counted over all inputs.
-
-    Refuses `isinf_only` together with `isnan_only`.
-    """
-    wanted = [
-        op_type
-        for op_type, other in (("IsNaN", "isinf_only"), ("IsInf", "isnan_only"))
-        if not view.integer(other)
-    ]
-    if not wanted:
-        text = "`isinf_only` and `isnan_only` of `IsAllFinite` are both 1, expected one of them"
-        raise Refusal("contrib-form", text)
-    total: ir.Value | None = None
-    op = Builder(em, _D.INT32)
-    for value in view.node.inputs:
-        assert value is not None
-        found = [em.op(op_type, value, dtype=_D.BOOL) for op_type in wanted]
-        either = found[0] if len(found) == 1 else em.op("Or", *found, dtype=_D.BOOL)
-        count = op("ReduceSum", cast(em, either, _D.INT32), attributes={"keepdims": 0})
-        total = count if total is None else op("Add", total, count)
-    if total is None:
-        raise MalformedNode("missing-input", "`IsAllFinite` has no inputs")
-    zero = em.constant(np.zeros((), np.int32), "zero")
-    return only(em.op("Equal", total, zero, dtype=_D.BOOL))
-
-
-def mat_mul_integer_16(view: NodeView, em: Emitter) -> Replacement:
-    """Write MatMulInteger16 as MatMul of int32.
-
-    Refuses two factors of uint16: the type of the result is uint32 by the text, and int32 by the
-    inference of onnxruntime, which has no kernel for them.
-    """
-    factors = view.required("A"), view.required("B")
-    if all(x.dtype == _D.UINT16 for x in factors):
-        raise Refusal(
-            "contrib-form",
-            "both inputs of `MatMulInteger16` are uint16, of which the type of the result is not "
-            "certain",
-        )
-    return only(em.op("MatMul", *(cast(em, x, _D.INT32) for x in factors), dtype=_D.INT32))
-
-
-def mul_integer(view: NodeView, em: Emitter) -> Replacement:
-    """Write MulInteger as Mul of int32, of codes from which Sub takes their zero points."""
-    op, factors = Builder(em, _D.INT32), []
-    for name in "AB":
-        number, zero = cast(em, view.required(name), _D.INT32), view.input(f"{name}_zero_point")
-        factors.append(number if zero is None else op("Sub", number, cast(em, zero, _D.INT32)))
-    return only(op("Mul", *factors))
-
-
-def reduce_sum_integer(view: NodeView, em: Emitter) -> Replacement:
-    """Write ReduceSumInteger as ReduceSum of int32, or of int64 that become uint32 for uint8."""
-    data, keepdims, axes = view.required("data"), view.integer("keepdims"), view.attribute("axes")
-    is_unsigned = data.dtype == _D.UINT8
-    wide = cast(em, data, _D.INT64 if is_unsigned else _D.INT32)
-    given = [int(axis) for axis in axes] if isinstance(axes, tuple) else []
-    chosen = given or list(range(known_rank(view, data)))
-    total = reduce(em, "ReduceSum", wide, chosen, keepdims=keepdims != 0)
-    return only(cast(em, total, _D.UINT32 if is_unsigned else _D.INT32))
 
 
 def rfft(view: NodeView, em: Emitter) -> Replacement:

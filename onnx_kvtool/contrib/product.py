@@ -19,7 +19,6 @@ __all__ = [
     "fused_mat_mul",
     "fused_mat_mul_activation",
     "nhwc_conv",
-    "transpose_mat_mul",
 ]
 
 _ACTIVATIONS: Mapping[str, tuple[str, ...]] = {
@@ -60,12 +59,6 @@ def fused_mat_mul_activation(view: NodeView, em: Emitter) -> Replacement:
     (product,) = fused_mat_mul(view, em).outputs
     assert product is not None
     return only(_with_activation(view, em, product))
-
-
-def transpose_mat_mul(view: NodeView, em: Emitter) -> Replacement:
-    """Write TransposeMatMul, the former name of FusedMatMul, as that."""
-    left, right = (_transposed(view, em, letter, batch=False) for letter in "AB")
-    return _scaled_product(view, em, left, right)
 
 
 def _scaled_product(view: NodeView, em: Emitter, left: ir.Value, right: ir.Value) -> Replacement:

@@ -1,4 +1,4 @@
-"""Operators that exporters wrote while ONNX had none, and that ONNX has now."""
+"""Operators that exporters write though ONNX has them now."""
 
 from __future__ import annotations
 
@@ -7,38 +7,18 @@ import onnx_ir as ir
 
 from onnx_kvtool.contrib.rule import Builder, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.symbolic.dims import dims_of
 
 __all__ = [
-    "expand_dims",
-    "gather_nd",
     "grid_sample",
-    "pad",
     "range_",
-    "torch_embedding",
     "trilu",
-    "unique",
 ]
 
-_LONG = ir.DataType.INT64
 _MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 """What GridSample-20 calls the modes."""
-
-
-def expand_dims(view: NodeView, em: Emitter) -> Replacement:
-    """Write ExpandDims as Unsqueeze of the axis, which counts in the result."""
-    x, axis = view.required("X"), view.required("axis")
-    axes = _shaped(em, cast(em, axis, _LONG), (1,))
-    return only(_op(em, x)("Unsqueeze", x, axes))
-
-
-def gather_nd(view: NodeView, em: Emitter) -> Replacement:
-    """Write GatherND as that of ONNX, without batch dimensions."""
-    data, indices = view.required("data"), view.required("indices")
-    return only(_op(em, data)("GatherND", data, cast(em, indices, _LONG)))
 
 
 def grid_sample(view: NodeView, em: Emitter) -> Replacement:
@@ -59,16 +39,6 @@ def grid_sample(view: NodeView, em: Emitter) -> Replacement:
     return only(_op(em, x)("GridSample", x, view.required("Grid"), attributes=attributes))
 
 
-def pad(view: NodeView, em: Emitter) -> Replacement:
-    """Write Pad as that of ONNX; pads (1, n) become (n,), and the value a scalar."""
-    refuse_value(view, "mode", "constant", "edge", "reflect", "wrap")
-    data, value, mode = view.required("data"), view.input("value"), view.string("mode")
-    inputs = [data, _shaped(em, view.required("pads"), (-1,))]
-    if value is not None and mode == "constant":
-        inputs.append(_shaped(em, value, ()))
-    return only(_op(em, data)("Pad", *inputs, attributes={"mode": mode}))
-
-
 def range_(view: NodeView, em: Emitter) -> Replacement:
     """Write Range as that of ONNX, of scalars; a step that is not given is 1."""
     start, delta = view.required("start"), view.input("delta")
@@ -78,29 +48,11 @@ def range_(view: NodeView, em: Emitter) -> Replacement:
     return only(op("Range", *given))
 
 
-def torch_embedding(view: NodeView, em: Emitter) -> Replacement:
-    """Write TorchEmbedding as Gather; what else it is given matters to its gradient alone."""
-    weight = view.required("weight")
-    return only(_op(em, weight)("Gather", weight, view.required("indices")))
-
-
 def trilu(view: NodeView, em: Emitter) -> Replacement:
     """Write Trilu as that of ONNX."""
     x, k = view.required("X"), view.input("k")
     inputs = [x] if k is None else [x, _shaped(em, k, ())]
     return only(_op(em, x)("Trilu", *inputs, attributes={"upper": view.integer("upper")}))
-
-
-def unique(view: NodeView, em: Emitter) -> Replacement:
-    """Write Unique as that of ONNX, in the order of first occurrence."""
-    x = view.required("x")
-    y, _, idx, counts = em.multi(
-        "Unique",
-        x,
-        attributes={"sorted": 0},
-        dtypes=(x.dtype or ir.DataType.UNDEFINED, _LONG, _LONG, _LONG),
-    )
-    return only(y, idx, counts)
 
 
 def _shaped(em: Emitter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:

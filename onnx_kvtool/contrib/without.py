@@ -26,6 +26,7 @@ _RECURRENT = (
 _OLD = "is for internal use by its documentation, which says nothing of its mask"
 _DEVICE = "holds a program for one device"
 _COPY = "is put in by onnxruntime when it loads a model for several devices"
+_UNWRITTEN = "is written by no exporter, optimiser or builder that is known"
 _EXPERIMENTAL = (
     "was an experimental operator of ONNX before version 1.5, of which onnxruntime has no kernel"
 )
@@ -57,10 +58,15 @@ _GROUPS = {
         _OLD: "MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",
+        _UNWRITTEN: "ExpandDims GatherND IsAllFinite MatMulInteger16 MulInteger Pad "
+        "QLinearReduceMean ReduceSumInteger TorchEmbedding TransposeMatMul Unique",
     },
     "": {
         _COPY: "MemcpyFromHost MemcpyToHost",
         _EXPERIMENTAL: "GRUUnit GivenTensorFill",
+        "was an experimental operator of ONNX before version 1.5, which nothing writes any more": (
+            "Affine Crop DynamicSlice ImageScaler ParametricSoftplus Scale ScaledTanh"
+        ),
         _PLUGIN: "DisentangledAttention_TRT EfficientNMS_TRT MultilevelCropAndResize_TRT "
         "PyramidROIAlign_TRT",
     },

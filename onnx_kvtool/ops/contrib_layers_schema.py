@@ -208,15 +208,6 @@ LAYERS = (
     ),
     facts("QLinearLeakyRelu", _UNARY, "Y:T", {"T": CODES}, alpha=(NUMBER, 0.01)),
     facts("QLinearMul", _BINARY, "C:T", {"T": CODES}),
-    facts(
-        "QLinearReduceMean",
-        "data:T data_scale:tensor(float) data_zero_point?:T reduced_scale:tensor(float) "
-        "reduced_zero_point?:T",
-        "reduced:T",
-        {"T": CODES},
-        axes=(INTEGERS, REQUIRED),
-        keepdims=(INTEGER, REQUIRED),
-    ),
     facts("QLinearSigmoid", _UNARY, "Y:T", {"T": CODES}),
     facts(
         "QLinearSoftmax",
@@ -252,14 +243,5 @@ LAYERS = (
         max_distance=(INTEGER, REQUIRED),
     ),
     facts("SkipGroupNorm", "X:T gamma:M beta:M skip:T bias?:T", "Y:T S?:T", _GROUPED, **_GROUPS),
-    facts(
-        "TransposeMatMul",
-        "A:T B:T",
-        "Y:T",
-        {"T": FLOATS},
-        alpha=(NUMBER, 1.0),
-        transA=(INTEGER, 0),
-        transB=(INTEGER, 0),
-    ),
 )
 """Of `com.microsoft`, in the order of the names."""

@@ -25,7 +25,7 @@ from onnx_kvtool.ops.contrib_facts import (
     facts,
 )
 from onnx_kvtool.ops.contrib_layers_schema import LAYERS
-from onnx_kvtool.ops.contrib_older_schema import EXPERIMENTAL, OLDER
+from onnx_kvtool.ops.contrib_older_schema import OLDER
 from onnx_kvtool.ops.contrib_recent_schema import RECENT
 from onnx_kvtool.ops.contrib_states_schema import STATES
 from onnx_kvtool.ops.schema import AttributeValue, OpFacts, is_standard, op_facts
@@ -240,7 +240,7 @@ _MICROSOFT = (
 CONTRIB_SCHEMAS: Table[OperatorName, OpFacts] = Table(
     "schema of onnxruntime",
     [
-        *((("", one.op_type), one) for one in (*_DEFAULT_DOMAIN, *EXPERIMENTAL)),
+        *((("", one.op_type), one) for one in _DEFAULT_DOMAIN),
         *(
             ((DOMAIN, one.op_type), one)
             for one in (*_MICROSOFT, *LAYERS, *EXPERTS, *RECENT, *STATES, *OLDER)

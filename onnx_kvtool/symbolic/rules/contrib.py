@@ -31,7 +31,7 @@ from onnx_kvtool.symbolic.rules.contrib_states import (
 )
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
 from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
-from onnx_kvtool.symbolic.rules.reduction import normalized, reduce
+from onnx_kvtool.symbolic.rules.reduction import normalized
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, TypeOf, Unknown, placed
 from onnx_kvtool.symbolic.rules.windows import conv, pool_of_any_layout
 from onnx_kvtool.symbolic.sizes import Shape
@@ -268,7 +268,6 @@ CONTRIB: Table[str, Contrib] = Table(
         ("QLinearConv", Contrib(conv(3), {0: (7,)})),
         ("QLinearGlobalAveragePool", Contrib(q_linear_global_average_pool)),
         ("QLinearMul", Contrib(coded(0, 3))),
-        ("QLinearReduceMean", Contrib(reduce)),
         ("QLinearWhere", Contrib(coded(0, 1, 4), {0: (1,)})),
         (
             "SimplifiedLayerNormalization",
@@ -283,12 +282,10 @@ CONTRIB: Table[str, Contrib] = Table(
             Contrib(skip_normalization, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
         ),
         ("RelativePositionBias", Contrib(relative_position_bias)),
-        ("TransposeMatMul", Contrib(fused_mat_mul)),
         ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
         ("VarlenCausalConvWithState", Contrib(varlen_causal_conv_with_state)),
         ("ComplexMul", Contrib(coded(0, 1))),
         ("ComplexMulConj", Contrib(coded(0, 1))),
-        ("MulInteger", Contrib(coded(0, 2), {0: ir.DataType.INT32})),
         *(
             (op, Contrib(rule, types))
             for op, rule, types in (*contrib_older.LINES, *contrib_recent.LINES)

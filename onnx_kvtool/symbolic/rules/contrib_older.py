@@ -1,4 +1,4 @@
-"""Operators that exporters wrote while ONNX had none, and experimental ones that it had."""
+"""Operators that exporters write where ONNX has none, or has one of other attributes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,8 @@ import onnx_ir as ir
 from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.expression import ONE, Expr, integer
 from onnx_kvtool.symbolic.forms import divided
-from onnx_kvtool.symbolic.rules.elementwise import like
-from onnx_kvtool.symbolic.rules.linear import mat_mul
-from onnx_kvtool.symbolic.rules.padding import pad
-from onnx_kvtool.symbolic.rules.reduction import reduce
-from onnx_kvtool.symbolic.rules.select import gather_nd
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
-from onnx_kvtool.symbolic.rules.slicing import slice_
 from onnx_kvtool.symbolic.rules.sources import range_ as range_of_three
-from onnx_kvtool.symbolic.rules.sources import scalar
 from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["LINES"]
@@ -39,17 +32,6 @@ def conv_transpose_with_dynamic_pads(site: ShapeSite) -> Sequence[Shape | Unknow
     return ((shape[0], filters[1] * site.integer("group"), *places),)
 
 
-def crop(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """Crop: the height and the width without the border, or those of `scale`."""
-    shape, border, scale = _of_rank(site, 0, 4), *map(site.listed, ("border", "scale"))
-    if scale:
-        return ((*shape[:2], *map(integer, scale)),)
-    if border is None or len(border) != 4:
-        raise Unknown("malformed", "`border` is no four numbers")
-    left, top, right, bottom = map(integer, border)
-    return ((*shape[:2], shape[2] - top - bottom, shape[3] - left - right),)
-
-
 def crop_and_resize(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """CropAndResize: a picture for each box, of the size that is asked for."""
     boxes, x, wanted = _of_rank(site, 1, 2), _of_rank(site, 0, 4), site.value(3)
@@ -57,15 +39,6 @@ def crop_and_resize(site: ShapeSite) -> Sequence[Shape | Unknown]:
     if sizes is None or len(sizes) != 2:
         sizes = [site.lost(axis, site.cause_of(wanted)) for axis in (2, 3)]
     return ((boxes[0], x[1], *sizes),)
-
-
-def expand_dims(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """ExpandDims: an axis of size 1, which counts in the result."""
-    shape, axes = site.shape(0), site.integers(site.value(1))
-    if axes is None or len(axes) != 1:
-        raise Unknown("data-dependent", site.cause_of(site.value(1)))
-    axis = placed(axes[0], len(shape) + 1)
-    return ((*shape[:axis], ONE, *shape[axis:]),)
 
 
 def grid_sample(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -90,11 +63,6 @@ def rfft(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], half, integer(2)),)
 
 
-def torch_embedding(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """TorchEmbedding: a row for each index."""
-    return ((*site.shape(1), *site.shape(0)[1:]),)
-
-
 def unfold_tensor(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """UnfoldTensor: as many windows as fit, and a last axis inside of them."""
     shape, length, step = site.shape(0), site.integer("size"), site.integer("step")
@@ -103,13 +71,6 @@ def unfold_tensor(site: ShapeSite) -> Sequence[Shape | Unknown]:
         raise Unknown("malformed", f"`size` is {length} and `step` is {step}")
     count = divided(shape[axis] - integer(length), integer(step), Facts()) + ONE
     return ((*shape[:axis], count, *shape[axis + 1 :], integer(length)),)
-
-
-def unique(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """Unique: how many are different, depends on the elements."""
-    why = site.cause_of(site.value(0))
-    count: Expr = site.lost(0, why)
-    return ((count,), site.shape(0), (count,))
 
 
 def _of_rank(site: ShapeSite, index: int, rank: int) -> Shape:
@@ -127,21 +88,9 @@ LINES: Sequence[tuple[str, ShapeRule, Mapping[int, tuple[int, ...] | ir.DataType
     ("CDist", c_dist, _NONE),
     ("ConvTransposeWithDynamicPads", conv_transpose_with_dynamic_pads, _NONE),
     ("CropAndResize", crop_and_resize, _NONE),
-    ("ExpandDims", expand_dims, _NONE),
-    ("GatherND", gather_nd, _NONE),
     ("GridSample", grid_sample, _NONE),
-    ("IsAllFinite", scalar, {0: ir.DataType.BOOL}),
-    ("MatMulInteger16", mat_mul(1), {0: _INT32}),
-    ("Pad", pad, _NONE),
     ("Range", range_, _NONE),
-    ("ReduceSumInteger", reduce, {0: ()}),
     ("Rfft", rfft, _NONE),
-    ("TorchEmbedding", torch_embedding, _NONE),
     ("UnfoldTensor", unfold_tensor, _NONE),
-    ("Unique", unique, {1: _INT64, 2: _INT64}),
-    *((op, like(0), _NONE) for op in ("Affine", "ImageScaler", "ParametricSoftplus")),
-    *((op, like(0), _NONE) for op in ("Scale", "ScaledTanh")),
-    ("Crop", crop, _NONE),
-    ("DynamicSlice", slice_, _NONE),
 )
 """Of each operator the rule, and the types of outputs that have not that of input 0."""

@@ -1,4 +1,4 @@
-"""Pictures that are cut as an input says, and experimental operators, in their standard form."""
+"""Pictures that are cut as an input says, in their standard form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.runtime.kernels.contrib.node import needs_onnxruntime
 pytestmark = needs_onnxruntime
 
 OPSETS = st.sampled_from([24, 21, 18, 13, 11])
-OLDEST = st.sampled_from([24, 18, 13, 11, 9])
 some = search(60)
 
 
@@ -99,59 +98,6 @@ def test_conv_transpose_with_dynamic_pads(
     demand_same(op_type, inputs, at=opset, constants=constants, tolerance=1e-4, **attributes)
 
 
-@some
-@given(
-    opset=OLDEST,
-    case=st.sampled_from(
-        [
-            ("Affine", {}),
-            ("Affine", {"alpha": 2.5, "beta": -1.5}),
-            ("Scale", {}),
-            ("Scale", {"scale": -0.3}),
-            ("ScaledTanh", {"alpha": 1.7, "beta": 0.6}),
-            ("ParametricSoftplus", {"alpha": 1.7, "beta": -3.0}),
-            ("ImageScaler", {"bias": [0.5, -2.0, 7.0]}),
-            ("ImageScaler", {"bias": [0.5, -2.0, 7.0], "scale": 1.3}),
-            ("Crop", {"border": [1, 2, 3, 1]}),
-            ("Crop", {"border": [0, 1, 0, 0]}),
-            ("Crop", {"border": [3, 1, 9, 9], "scale": [2, 3]}),
-        ]
-    ),
-    known=st.booleans(),
-)
-def test_experimental(opset: int, case: tuple[str, dict[str, Any]], known: bool) -> None:
-    op_type, attributes = case
-    name = "X" if op_type in ("Affine", "ParametricSoftplus") else "input"
-    dims: Any = None if known else {name: ["N", "C", "H", "W"]}
-    inputs = {name: normal(2, 3, 5, 7) * 9}
-    demand_same(op_type, inputs, domain="", at=opset, dims=dims, **attributes)
-
-
-@some
-@given(
-    opset=st.sampled_from([24, 18, 13, 11, 10]),
-    dtype=st.sampled_from([np.float32, np.int8, np.bool_, np.float64]),
-    kind=st.sampled_from([np.int32, np.int64]),
-    cut=st.sampled_from(
-        [
-            ([1], [9], [-1]),
-            ([0, 1], [-1, 1000], None),
-            ([-1], [-9], [0]),
-            ([1, -3], [2, -1], [1, 0]),
-        ]
-    ),
-    stored=st.booleans(),
-)
-def test_dynamic_slice(opset: int, dtype: Any, kind: Any, cut: Any, stored: bool) -> None:
-    inputs = {"data": (normal(5, 7) * 9).astype(dtype)}
-    inputs |= {
-        name: None if held is None else np.array(held, kind)
-        for name, held in zip(("starts", "ends", "axes"), cut, strict=True)
-    }
-    constants = [name for name in ("starts", "ends", "axes") if stored and inputs[name] is not None]
-    demand_same("DynamicSlice", inputs, domain="", at=opset, constants=constants)
-
-
 PICTURE = normal(1, 2, 3, 5)
 BOXES = {
     "X": PICTURE,
@@ -175,17 +121,6 @@ TURNED = {"X": PICTURE, "W": normal(2, 3, 3, 2), "Pads": np.array([0, 0, -1, 0])
         "padding below zero": (
             "ConvTransposeWithDynamicPads", TURNED, {"constants": ["Pads"]}, "`Pads`",
         ),
-        "a border of two": ("Crop", {"x": PICTURE}, {"domain": "", "border": [1, 2]}, "`border`"),
-        "a border below zero": (
-            "Crop", {"x": PICTURE}, {"domain": "", "border": [1, 2, -1, 0]}, "`border`",
-        ),
-        "a height alone": (
-            "Crop", {"x": PICTURE}, {"domain": "", "border": [0, 0, 0, 0], "scale": [1]}, "`scale`",
-        ),
-        "a number for one of two channels": (
-            "ImageScaler", {"x": PICTURE}, {"domain": "", "bias": [1.0]}, "`bias`",
-        ),
-        "no factor": ("ScaledTanh", {"x": PICTURE}, {"domain": "", "beta": 1.0}, "`alpha`"),
     },
 )  # fmt: skip
 def test_refused(op_type: str, inputs: Any, options: Any, said: str) -> None:

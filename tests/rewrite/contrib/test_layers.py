@@ -282,22 +282,6 @@ def test_fused_mat_mul(
 
 
 @some
-@given(
-    opset=OPSETS,
-    alpha=st.sampled_from([1.0, 0.25]),
-    left=st.booleans(),
-    right=st.booleans(),
-)
-def test_transpose_mat_mul(opset: int, alpha: float, left: bool, right: bool) -> None:
-    inputs = {
-        "A": normal(2, *((D, S) if left else (S, D))),
-        "B": normal(2, *((3, D) if right else (D, 3))),
-    }
-    attributes = {"alpha": alpha, "transA": int(left), "transB": int(right)}
-    demand_same("TransposeMatMul", inputs, at=opset, **attributes)
-
-
-@some
 @given(opset=OPSETS, matrix=st.booleans(), rank=st.sampled_from([3, 4]), right=st.booleans())
 def test_fused_mat_mul_of_a_transposed_batch(
     opset: int, matrix: bool, rank: int, right: bool

@@ -99,33 +99,6 @@ def test_a_pool(opset: int, dtype: Any, last: bool, op: str, pads: Any, counted:
 
 
 @some
-@given(
-    opset=OPSETS,
-    dtype=CODES,
-    axes=st.sampled_from([[1], [0, 2], [-1, 0], [0, 1, 2]]),
-    keep=st.sampled_from([0, 1]),
-    points=st.booleans(),
-)
-def test_reduce_mean(opset: int, dtype: Any, axes: list[int], keep: int, points: bool) -> None:
-    """onnxruntime has no kernel: what is expected is the formula of the documentation."""
-    x, zero = codes(2, 5, 7, dtype=dtype), point(dtype)
-    inputs = {
-        "data": x,
-        "data_scale": number(0.05),
-        "data_zero_point": zero if points else None,
-        "reduced_scale": number(0.02),
-        "reduced_zero_point": zero,
-    }
-    assert zero is not None
-    away, limits = int(zero) if points else 0, np.iinfo(dtype)
-    mean = ((x.astype(np.float64) - away) * 0.05).mean(axis=tuple(axes), keepdims=bool(keep))
-    found = np.clip(np.rint(mean / 0.02) + int(zero), limits.min, limits.max)
-    expected = {"y": np.asarray(found).astype(dtype)}
-    given_ = {"axes": axes, "keepdims": keep}
-    demand_same("QLinearReduceMean", inputs, at=opset, steps=1, expected=expected, **given_)
-
-
-@some
 @given(opset=OPSETS, dtype=CODES, axis=st.sampled_from([0, 1, -1]))
 def test_concat(opset: int, dtype: Any, axis: int) -> None:
     inputs = {"Y_scale": number(0.03), "Y_zero_point": point(dtype)}

@@ -7,7 +7,6 @@ such operator, or none yet.
 from __future__ import annotations
 
 from onnx_kvtool.ops.contrib_schema import DOMAIN, OperatorName
-from onnx_kvtool.runtime.kernels.contrib import experimental
 from onnx_kvtool.runtime.kernels.contrib.attention import attention, q_attention
 from onnx_kvtool.runtime.kernels.contrib.branches import (
     branchwise_rms_norm,
@@ -36,7 +35,6 @@ from onnx_kvtool.runtime.kernels.contrib.fused import (
     fused_gemm,
     fused_mat_mul_activation,
     gemm_fast_gelu,
-    transpose_mat_mul,
 )
 from onnx_kvtool.runtime.kernels.contrib.fused_mat_mul import fused_mat_mul
 from onnx_kvtool.runtime.kernels.contrib.gated import (
@@ -71,20 +69,11 @@ from onnx_kvtool.runtime.kernels.contrib.older import (
     c_dist,
     complex_mul,
     complex_mul_conj,
-    expand_dims,
-    gather_nd,
     inverse,
-    is_all_finite,
-    mat_mul_integer_16,
-    mul_integer,
-    pad,
     range_,
-    reduce_sum_integer,
     rfft,
-    torch_embedding,
     trilu,
     unfold_tensor,
-    unique,
 )
 from onnx_kvtool.runtime.kernels.contrib.picture import (
     bias_add,
@@ -101,7 +90,6 @@ from onnx_kvtool.runtime.kernels.contrib.q_linear import (
     q_linear_global_average_pool,
     q_linear_leaky_relu,
     q_linear_mul,
-    q_linear_reduce_mean,
     q_linear_sigmoid,
     q_linear_softmax,
     q_linear_where,
@@ -134,13 +122,6 @@ __all__ = ["CONTRIB_LINES"]
 CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     (("", "LayerNormalization"), Kernel(1, layer_normalization)),
     (("", "SimplifiedLayerNormalization"), Kernel(1, simplified_layer_normalization)),
-    (("", "Affine"), Kernel(1, experimental.affine)),
-    (("", "Crop"), Kernel(1, experimental.crop)),
-    (("", "DynamicSlice"), Kernel(1, experimental.dynamic_slice)),
-    (("", "ImageScaler"), Kernel(1, experimental.image_scaler)),
-    (("", "ParametricSoftplus"), Kernel(1, experimental.parametric_softplus)),
-    (("", "Scale"), Kernel(1, experimental.scale_)),
-    (("", "ScaledTanh"), Kernel(1, experimental.scaled_tanh)),
     ((DOMAIN, "Attention"), Kernel(1, attention)),
     ((DOMAIN, "BiasAdd"), Kernel(1, bias_add)),
     ((DOMAIN, "BiasDropout"), Kernel(1, bias_dropout)),
@@ -158,7 +139,6 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "DequantizeLinear"), Kernel(1, dequantize_linear)),
     ((DOMAIN, "DynamicQuantizeMatMul"), Kernel(1, dynamic_quantize_mat_mul)),
     ((DOMAIN, "EmbedLayerNormalization"), Kernel(1, embed_layer_normalization)),
-    ((DOMAIN, "ExpandDims"), Kernel(1, expand_dims)),
     ((DOMAIN, "EngramGate"), Kernel(1, engram_gate)),
     ((DOMAIN, "FastGelu"), Kernel(1, fast_gelu)),
     ((DOMAIN, "FusedConv"), Kernel(1, fused_conv)),
@@ -170,7 +150,6 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "GatedDeltaNet"), Kernel(1, gated_delta_net)),
     ((DOMAIN, "GatedRMSNorm"), Kernel(1, gated_rms_norm)),
     ((DOMAIN, "GatherBlockQuantized"), Kernel(1, gather_block_quantized)),
-    ((DOMAIN, "GatherND"), Kernel(1, gather_nd)),
     ((DOMAIN, "Gelu"), Kernel(1, gelu)),
     ((DOMAIN, "GemmaRotaryEmbedding"), Kernel(1, gemma_rotary_embedding)),
     ((DOMAIN, "GemmFastGelu"), Kernel(1, gemm_fast_gelu)),
@@ -181,23 +160,19 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "HyperConnectionPostMix"), Kernel(1, hyper_connection_post_mix)),
     ((DOMAIN, "HyperConnectionPreMix"), Kernel(1, hyper_connection_pre_mix)),
     ((DOMAIN, "Inverse"), Kernel(1, inverse)),
-    ((DOMAIN, "IsAllFinite"), Kernel(1, is_all_finite)),
     ((DOMAIN, "LinearAttention"), Kernel(1, linear_attention)),
     ((DOMAIN, "LinearAttentionGate"), Kernel(1, linear_attention_gate)),
     ((DOMAIN, "MRotaryEmbedding"), Kernel(1, m_rotary_embedding)),
     ((DOMAIN, "MatMulBnb4"), Kernel(1, mat_mul_bnb4)),
-    ((DOMAIN, "MatMulInteger16"), Kernel(1, mat_mul_integer_16)),
     ((DOMAIN, "MatMulIntegerToFloat"), Kernel(1, mat_mul_integer_to_float)),
     ((DOMAIN, "MatMulNBits"), Kernel(1, mat_mul_n_bits)),
     ((DOMAIN, "MatMulNBitsMlp"), Kernel(1, mat_mul_n_bits_mlp)),
     ((DOMAIN, "MatMulNBitsQkv"), Kernel(1, mat_mul_n_bits_qkv)),
     ((DOMAIN, "MoE"), Kernel(1, mo_e)),
-    ((DOMAIN, "MulInteger"), Kernel(1, mul_integer)),
     ((DOMAIN, "MoEGroupRouter"), Kernel(1, mo_e_group_router)),
     ((DOMAIN, "MultiHeadAttention"), Kernel(1, multi_head_attention)),
     ((DOMAIN, "NhwcConv"), Kernel(1, nhwc_conv)),
     ((DOMAIN, "NhwcMaxPool"), Kernel(1, nhwc_max_pool)),
-    ((DOMAIN, "Pad"), Kernel(1, pad)),
     ((DOMAIN, "QAttention"), Kernel(1, q_attention)),
     ((DOMAIN, "QEmbedLayerNormalization"), Kernel(1, q_embed_layer_normalization)),
     ((DOMAIN, "QGemm"), Kernel(1, q_gemm)),
@@ -208,7 +183,6 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "QLinearGlobalAveragePool"), Kernel(1, q_linear_global_average_pool)),
     ((DOMAIN, "QLinearLeakyRelu"), Kernel(1, q_linear_leaky_relu)),
     ((DOMAIN, "QLinearMul"), Kernel(1, q_linear_mul)),
-    ((DOMAIN, "QLinearReduceMean"), Kernel(1, q_linear_reduce_mean)),
     ((DOMAIN, "QLinearSigmoid"), Kernel(1, q_linear_sigmoid)),
     ((DOMAIN, "QLinearSoftmax"), Kernel(1, q_linear_softmax)),
     ((DOMAIN, "QLinearWhere"), Kernel(1, q_linear_where)),
@@ -216,7 +190,6 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "QuantizeLinear"), Kernel(1, quantize_linear)),
     ((DOMAIN, "QuickGelu"), Kernel(1, quick_gelu)),
     ((DOMAIN, "Range"), Kernel(1, range_)),
-    ((DOMAIN, "ReduceSumInteger"), Kernel(1, reduce_sum_integer)),
     ((DOMAIN, "RelativePositionBias"), Kernel(1, relative_position_bias)),
     ((DOMAIN, "Rfft"), Kernel(1, rfft)),
     ((DOMAIN, "RMSNormRotary"), Kernel(1, rms_norm_rotary)),
@@ -228,11 +201,8 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "SkipSimplifiedLayerNormalization"), Kernel(1, skip_simplified_layer_normalization)),
     ((DOMAIN, "SparseAttention"), Kernel(1, sparse_attention)),
     ((DOMAIN, "SwiGLU"), Kernel(1, swi_glu)),
-    ((DOMAIN, "TorchEmbedding"), Kernel(1, torch_embedding)),
-    ((DOMAIN, "TransposeMatMul"), Kernel(1, transpose_mat_mul)),
     ((DOMAIN, "Trilu"), Kernel(1, trilu)),
     ((DOMAIN, "UnfoldTensor"), Kernel(1, unfold_tensor)),
-    ((DOMAIN, "Unique"), Kernel(1, unique)),
     ((DOMAIN, "VarlenCausalConvWithState"), Kernel(1, varlen_causal_conv_with_state)),
 )
 """Operators that onnx does not define, by domain and name, with their kernels; one version each."""

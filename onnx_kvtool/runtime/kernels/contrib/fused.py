@@ -42,7 +42,6 @@ __all__ = [
     "fused_gemm",
     "fused_mat_mul_activation",
     "gemm_fast_gelu",
-    "transpose_mat_mul",
 ]
 
 _Ints = tuple[int, ...] | None
@@ -193,15 +192,6 @@ def gemm_fast_gelu(X: Array, W: Array, bias: Array | None = None) -> tuple[Array
         total: Reals = np.asarray(np.matmul(widened(X), widened(W)))
         total = total if bias is None else total + widened(bias)
         return (narrowed(gelu_tanh_of(total), X.dtype),)
-
-
-def transpose_mat_mul(
-    A: Array, B: Array, *, alpha: float, transA: int, transB: int
-) -> tuple[Array]:
-    """Return what `fused_mat_mul` does, of which this is the former name."""
-    return fused_mat_mul(
-        A, B, alpha=alpha, transA=transA, transB=transB, transBatchA=0, transBatchB=0
-    )
 
 
 def bias_softmax(data: Array, bias: Array, *, axis: int, is_inner_broadcast: int) -> tuple[Array]:

@@ -30,7 +30,6 @@ __all__ = [
     "q_linear_global_average_pool",
     "q_linear_leaky_relu",
     "q_linear_mul",
-    "q_linear_reduce_mean",
     "q_linear_sigmoid",
     "q_linear_softmax",
     "q_linear_where",
@@ -146,23 +145,6 @@ def q_linear_concat(Y_scale: Array, Y_zero_point: Array, *inputs: Array, axis: i
     parts = [numbers_of(*three, f"part {place}") for place, three in enumerate(threes)]
     joined = np.concatenate(parts, count_axis(axis, parts[0].ndim, of="inputs"))
     return (codes_of(joined, Y_scale, Y_zero_point, Y_zero_point.dtype, "Y"),)
-
-
-def q_linear_reduce_mean(
-    data: Array,
-    data_scale: Array,
-    data_zero_point: Array | None,
-    reduced_scale: Array,
-    reduced_zero_point: Array | None = None,
-    *,
-    axes: tuple[int, ...],
-    keepdims: int,
-) -> tuple[Array]:
-    """Return the mean along `axes`."""
-    x = numbers_of(data, data_scale, data_zero_point, "data")
-    along = tuple(count_axis(axis, x.ndim, of="data") for axis in axes)
-    mean = np.asarray(x.mean(axis=along, keepdims=keepdims != 0))
-    return (codes_of(mean, reduced_scale, reduced_zero_point, data.dtype, "reduced"),)
 
 
 def q_linear_global_average_pool(

@@ -12,7 +12,6 @@ import onnxruntime as ort
 import pytest
 from onnx import helper
 
-from onnx_kvtool.ops import contrib_older_schema
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 
 __all__ = ["RELEASE", "needs_newest", "needs_onnxruntime", "ours", "theirs"]
@@ -27,8 +26,6 @@ needs_newest = pytest.mark.skipif(
     RELEASE < (1, 32), reason="these operators came with onnxruntime 1.32"
 )
 
-EXPERIMENTAL = frozenset(facts.op_type for facts in contrib_older_schema.EXPERIMENTAL)
-
 Arrays = Mapping[str, "np.ndarray[Any, Any] | None"]
 
 
@@ -36,9 +33,6 @@ def node_model(
     op_type: str, inputs: Arrays, outputs: Sequence[str], domain: str, attributes: Mapping[str, Any]
 ) -> onnx.ModelProto:
     """Return a model of one node; inputs that are None, and outputs called "", are absent."""
-    # Below opset 17 onnx has no LayerNormalization of its own; below 10 onnxruntime still knows
-    # what was experimental.
-    opset = 9 if domain == "" and op_type in EXPERIMENTAL else 16
     names = [name if value is not None else "" for name, value in inputs.items()]
     while not names[-1]:
         names.pop()
@@ -50,7 +44,8 @@ def node_model(
     node = helper.make_node(op_type, names, list(outputs), domain=domain, **attributes)
     made = [onnx.ValueInfoProto(name=name) for name in outputs if name]
     graph = helper.make_graph([node], "node", fed, made)
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    # Below opset 17 onnx has no LayerNormalization of its own.
+    imports = [helper.make_opsetid("", 16), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
