@@ -255,8 +255,9 @@ def _optional_codes(
 def check(context: click.Context, /, quiet: bool, verbose: bool, **options: Any) -> None:
     """Look for what is wrong with models, without running them.
 
-    PATH is a file, a directory (every *.onnx below it that .gitignore does not exclude), a glob, or
-    `-` for standard input; the current directory unless given. Weights are not read.
+    PATH is a file, a directory (every *.onnx below it that git tracks or .gitignore does not
+    exclude), a glob, or `-` for standard input; the current directory unless given. Weights are not
+    read.
 
     Findings go to standard output, each with its code, its place and a remedy; the summary goes to
     standard error. Nothing is changed without --fix. A finding is silenced by --ignore, by the

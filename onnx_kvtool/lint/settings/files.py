@@ -11,11 +11,13 @@ from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.files.patient import is_pipe, patient
 from onnx_kvtool.core.files.remote import find, is_remote
 from onnx_kvtool.lint.settings.patterns import PathPatterns, is_pattern
+from onnx_kvtool.lint.settings.tracked import tracked_models
 
 __all__ = ["find_models", "parse_shard", "take_shard"]
 
 _SUFFIX = ".onnx"
-_SKIPPED = frozenset({".git", ".hg", ".svn"})
+_GIT = ".git"
+_SKIPPED = frozenset({_GIT, ".hg", ".svn"})
 
 
 def find_models(paths: Sequence[str]) -> list[str]:
@@ -24,7 +26,7 @@ def find_models(paths: Sequence[str]) -> list[str]:
     The order is that of `paths`, and within a directory or a glob that of the names. A file that is
     named stands as it is, whatever it is called and whether or not it exists. A directory means the
     files `*.onnx` in it and below it, but for what a `.gitignore` in, below or above it (up to the
-    root of the repository) excludes; links to directories are not followed.
+    root of the repository) excludes and git does not track; links to directories are not followed.
 
     Args:
         paths: Files, directories, globs (`**` for any depth), or `-`; empty for the current
@@ -48,9 +50,10 @@ def _expand(path: str) -> Iterator[str]:
     elif is_remote(path):
         yield from find(path)
     elif os.path.isdir(path):
-        above = _enclosing(path)
+        above, tracked = _enclosing(path)
         # Like a file, a directory that is named is meant, whatever excludes it.
-        yield from _walk(os.path.normpath(path), [] if _is_ignored(path, True, above) else above)
+        ignores = [] if _is_ignored(path, True, above) else above
+        yield from _walk(os.path.normpath(path), ignores, tracked)
     elif glob.has_magic(path) and not os.path.lexists(path):
         matched = sorted(p for p in glob.glob(path, recursive=True) if not is_pipe(p))
         if not matched:
@@ -61,8 +64,20 @@ def _expand(path: str) -> Iterator[str]:
         yield path
 
 
-def _walk(directory: str, ignores: list[PathPatterns]) -> Iterator[str]:
-    """Yield the models in and below `directory`, which `ignores` do not exclude."""
+def _walk(
+    directory: str,
+    ignores: list[PathPatterns],
+    tracked: frozenset[str],
+    is_excluded: bool = False,
+) -> Iterator[str]:
+    """Yield the models in and below `directory` that are tracked, or not excluded.
+
+    Args:
+        directory: Where to look.
+        ignores: What the files `.gitignore` above it exclude.
+        tracked: Absolute paths of models, and of directories that hold some.
+        is_excluded: Whether the directory is excluded itself: no file in it brings models back.
+    """
     own = _read_ignore(directory)
     ignores = [*ignores, own] if own else ignores
     try:
@@ -70,15 +85,18 @@ def _walk(directory: str, ignores: list[PathPatterns]) -> Iterator[str]:
             lines = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise UnreadableModel(f"`{directory}` cannot be read: {error.strerror or error}") from error
+    if any(entry.name == _GIT for entry in lines):
+        tracked |= tracked_models(os.path.abspath(directory), _SUFFIX)
     for entry in lines:
         path = entry.name if directory == os.curdir else os.path.join(directory, entry.name)
         is_directory = entry.is_dir(follow_symlinks=False)
         if not (is_directory or entry.name.endswith(_SUFFIX)) or entry.name in _SKIPPED:
             continue
-        if _is_ignored(path, is_directory, ignores):
+        is_out = is_excluded or _is_ignored(path, is_directory, ignores)
+        if is_out and os.path.abspath(path) not in tracked:
             continue
         if is_directory:
-            yield from _walk(path, ignores)
+            yield from _walk(path, ignores, tracked, is_out)
         elif entry.is_file() or (entry.is_symlink() and not os.path.exists(path)):
             yield path  # a link that leads nowhere is a model that cannot be read
 
@@ -92,18 +110,22 @@ def _is_ignored(path: str, is_directory: bool, ignores: list[PathPatterns]) -> b
     return False
 
 
-def _enclosing(directory: str) -> list[PathPatterns]:
-    """Return the `.gitignore` files above a directory, down from the root of its repository."""
+def _enclosing(directory: str) -> tuple[list[PathPatterns], frozenset[str]]:
+    """Return the `.gitignore` files above a directory, down from the root of its repository.
+
+    With them come the models that it tracks, unless it is the root, of which `_walk` asks that.
+    """
     found: list[PathPatterns] = []
-    here = os.path.abspath(directory)
-    while not os.path.exists(os.path.join(here, ".git")):
+    start = here = os.path.abspath(directory)
+    while not os.path.exists(os.path.join(here, _GIT)):
         parent = os.path.dirname(here)
         if parent == here:
-            return []  # in no repository, a `.gitignore` above means something else
+            # In no repository, a `.gitignore` above means something else.
+            return [], frozenset()
         here = parent
         if own := _read_ignore(here):
             found.append(own)
-    return found[::-1]
+    return found[::-1], frozenset() if here == start else tracked_models(here, _SUFFIX)
 
 
 def _read_ignore(directory: str) -> PathPatterns | None:

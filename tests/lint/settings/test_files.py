@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,97 @@ def test_a_shard_does_not_depend_on_how_a_file_is_named(tree: Path) -> None:
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="expected `i/n`"):
         parse_shard(text)
+
+
+def git(directory: Path, *words: str) -> None:
+    """Run git in a directory, without the configuration of who tests."""
+    alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    named = ["-c", "user.name=a", "-c", "user.email=b", "-c", "protocol.file.allow=always"]
+    subprocess.run(
+        ["git", *named, *words],
+        cwd=directory,
+        env={**os.environ, **alone},
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture
+def repository(tree: Path) -> Path:
+    """A repository that tracks `build/e.onnx` and `deep/er/d.onnx`, which it ignores."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
+    shutil.rmtree(tree / ".git")
+    (tree / ".gitignore").write_text("*.onnx\nbuild/\n", encoding="utf-8")
+    (tree / "build" / "new.onnx").touch()
+    (tree / "build" / ".gitignore").write_text("!*.onnx\n", encoding="utf-8")
+    git(tree, "init", "-q")
+    git(tree, "add", "-f", "build/e.onnx", "deep/er/d.onnx", ".gitignore", "notes.txt")
+    return tree
+
+
+TRACKED = ["build/e.onnx", "deep/er/d.onnx"]
+MADE = {
+    "as git adds": (),
+    "committed": (("commit", "-qm", "models"),),
+    "with names that leave out what they share": (("update-index", "--index-version", "4"),),
+    "with bits beyond those that fit": (("update-index", "--skip-worktree", "notes.txt"),),
+    "split": (("update-index", "--split-index"), ("add", "-f", "a.onnx"), ("rm", "-fq", "a.onnx")),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_git_tracks_is_meant(repository: Path, name: str) -> None:
+    for words in MADE[name]:
+        git(repository, *words)
+    assert find_models([]) == TRACKED
+    assert find_models(["deep"]) == TRACKED[1:]
+    assert find_models(["build"]) == ["build/e.onnx", "build/new.onnx"], "a directory that is named"
+
+
+def test_what_a_linked_worktree_tracks_is_meant(repository: Path) -> None:
+    git(repository, "commit", "-qm", "models")
+    git(repository, "worktree", "add", "-q", "linked")
+    assert find_models([]) == sorted([*TRACKED, *(f"linked/{name}" for name in TRACKED)])
+    assert find_models(["linked/deep"]) == ["linked/deep/er/d.onnx"]
+
+
+def test_what_a_submodule_tracks_is_meant(repository: Path) -> None:
+    git(repository, "commit", "-qm", "models")
+    git(repository, "init", "-q", "outer")
+    git(repository / "outer", "submodule", "add", "-q", str(repository), "sub")
+    (repository / "outer" / ".gitignore").write_text("sub\n*.onnx\n", encoding="utf-8")
+    assert find_models(["outer"]) == [f"outer/sub/{name}" for name in TRACKED]
+
+
+def test_what_git_tracks_by_longer_hashes_is_meant(repository: Path) -> None:
+    shutil.rmtree(repository / ".git")
+    try:
+        git(repository, "init", "-q", "--object-format=sha256")
+    except subprocess.CalledProcessError:
+        pytest.skip("needs a git that has SHA-256")
+    git(repository, "add", "-f", *TRACKED)
+    assert find_models([]) == TRACKED
+
+
+@pytest.mark.parametrize("content", [None, b"", b"DIRC", b"DIRC\0\0\0\2\0\0\0\7", b"x" * 100])
+def test_an_index_that_cannot_be_read_holds_nothing(
+    repository: Path, content: bytes | None
+) -> None:
+    index = repository / ".git" / "index"
+    index.unlink()
+    if content is not None:
+        index.write_bytes(content)
+    assert find_models([]) == []
+
+
+def test_every_beginning_of_an_index_is_read_or_passed_over(repository: Path) -> None:
+    git(repository, "update-index", "--index-version", "4")
+    index = repository / ".git" / "index"
+    whole = index.read_bytes()
+    for length in range(len(whole)):
+        index.write_bytes(whole[:length])
+        assert find_models([]) in ([], TRACKED)
 
 
 def test_a_line_that_is_no_pattern_is_passed_over(tree: Path) -> None:
