@@ -13,7 +13,7 @@ import click
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.wrong_usage import explain
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.escape import escape, escape_lines
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.report import Failure
@@ -24,14 +24,14 @@ __all__ = ["show_bug", "show_error", "show_failure", "show_interrupted", "show_w
 def show_error(error: KvtoolError, *, debug: bool) -> None:
     """Print an error that the user can do something about; with `debug`, its traceback first."""
     if debug:
-        traceback.print_exception(error)
+        _show_traceback("".join(traceback.format_exception(error)))
     _show("error", error.message, error.help)
 
 
 def show_bug(error: Exception, *, debug: bool) -> None:
     """Print one line about an exception that nobody foresaw; with `debug`, its traceback first."""
     if debug:
-        traceback.print_exception(error)
+        _show_traceback("".join(traceback.format_exception(error)))
     text = (str(error).splitlines() or [""])[0]
     how = "with the traceback above" if debug else "with what `kvtool --debug` shows"
     _show(
@@ -59,7 +59,7 @@ def show_interrupted() -> None:
 def show_failure(path: str, failure: Failure, *, debug: bool) -> None:
     """Print why one of several files was not checked; with `debug`, where that happened first."""
     if debug and failure.traceback:
-        click.echo(failure.traceback, err=True)
+        _show_traceback(failure.traceback)
     message = f"`{path}`: {failure.message}"
     if not failure.traceback:
         _show("error", message, failure.help)
@@ -75,6 +75,10 @@ def show_wrong_usage(error: click.ClickException) -> None:
     context = error.ctx if isinstance(error, click.UsageError) else None
     message, help = explain(error)
     _show("error", message, help, color=context.color if context else None)
+
+
+def _show_traceback(text: str) -> None:
+    click.echo(escape_lines(text.rstrip("\n")), err=True)
 
 
 def _show(kind: str, message: str, help: str | None, color: bool | None = None) -> None:

@@ -12,9 +12,12 @@ import onnx.printer
 import onnx.shape_inference
 import onnx_ir as ir
 from google.protobuf import text_format  # type: ignore[import-untyped]
+from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-untyped]
+from google.protobuf.message import Message  # type: ignore[import-untyped]
 
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.escape import escape
 from onnx_kvtool.core.messages.forms import SparseInitializer
 from onnx_kvtool.core.messages.message import MessageWriter
 from onnx_kvtool.core.origin import origin
@@ -49,7 +52,30 @@ def snapshot(model: ir.Model) -> Snapshot:
         KvtoolError: If the model holds something that has no written form.
     """
     with collector_paused():
-        return Snapshot(_Shown().model(model), (*_repaired(model), *_metadata(model)))
+        message = _Shown().model(model)
+        _escape_strings(message)
+        comments = (*_repaired(model), *_metadata(model))
+        return Snapshot(message, tuple(map(escape, comments)))
+
+
+def _escape_strings(message: Message) -> None:
+    """Escape each string, in place: onnx's printer writes them as they are."""
+    for field, value in message.ListFields():
+        if field.type == FieldDescriptor.TYPE_MESSAGE:
+            for inner in value if field.is_repeated else (value,):
+                _escape_strings(inner)
+        elif isinstance(value, str):
+            setattr(message, field.name, escape(value))
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            value[:] = map(escape, value)
+        elif field.name == "s":
+            message.s = _escaped(value)
+        elif field.name in ("strings", "string_data"):
+            value[:] = map(_escaped, value)
+
+
+def _escaped(data: bytes) -> bytes:
+    return escape(data.decode("utf-8", "backslashreplace")).encode()
 
 
 def readable(shown: Snapshot) -> list[str]:
@@ -57,7 +83,7 @@ def readable(shown: Snapshot) -> list[str]:
 
     Raises:
         KvtoolError: If onnx's printer refuses the model, as that of onnx 1.23.2 does for a
-            tensor whose data does not fit its shape, and for text that is not UTF-8.
+            tensor whose data does not fit its shape.
     """
     try:
         lines = onnx.printer.to_text(shown.message).splitlines()

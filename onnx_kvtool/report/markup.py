@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.escape import escape, escape_lines
 from onnx_kvtool.report.blocks import Grid
 
 __all__ = ["attribute", "table", "text"]
@@ -19,8 +19,7 @@ def text(raw: str) -> str:
 
 def attribute(raw: str, *, lines: bool = False) -> str:
     """Return `raw` for the inside of a quoted attribute; with `lines`, its line breaks stay."""
-    shown = "\n".join(map(escape, raw.split("\n"))) if lines else escape(raw)
-    return html.escape(shown, quote=True)
+    return html.escape((escape_lines if lines else escape)(raw), quote=True)
 
 
 def table(grid: Grid) -> str:

@@ -73,7 +73,7 @@ def progress_line() -> Iterator[Progress]:
         def show(what: str, part: int = 0, parts: int = 0) -> None:
             counted = f"{what} {part} of {parts}" if parts else what
             done, total = (part - 1, parts) if parts else (0, None)
-            shown.update(task, description=counted, completed=done, total=total)
+            shown.update(task, description=escape(counted), completed=done, total=total)
 
         yield show
 
@@ -96,7 +96,7 @@ def _print_blocks(console: Console, blocks: Iterable[Block]) -> None:
         if isinstance(block, Line):
             _line(console, block.label, block.text, block.style)
         elif isinstance(block, Marked):
-            text = Text(block.text)
+            text = Text(escape(block.text))
             for begin, end in block.spans:
                 text.stylize("bold green", begin, end)
             console.print(text, soft_wrap=True)

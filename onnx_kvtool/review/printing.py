@@ -16,7 +16,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.review.canonical import CONTENT, REMARK, canonical
 from onnx_kvtool.review.digests import Digests
-from onnx_kvtool.review.syntax import identifier, quoted, scalar_attribute, type_text
+from onnx_kvtool.review.syntax import identifier, quoted, scalar_attribute, type_text, word
 
 __all__ = ["attribute_lines", "model_lines", "tensor_text"]
 
@@ -99,7 +99,7 @@ def _graph(graph: onnx.GraphProto, indent: str, label: str) -> Iterator[str]:
         yield from _separated(((text, remark) for _, text, remark in (*held, *known)), inner)
         yield f"{indent}>"
     for note in sorted(graph.quantization_annotation, key=lambda note: note.tensor_name):
-        entries = [f"{e.key}: {quoted(e.value)}" for e in note.quant_parameter_tensor_names]
+        entries = [_entry(e) for e in note.quant_parameter_tensor_names]
         yield f"{indent}# quantization of {quoted(note.tensor_name)}: {', '.join(entries)}"
     yield f"{indent}{{"
     for node in graph.node:
@@ -115,7 +115,7 @@ def _by_name(entry: tuple[str, str, str]) -> tuple[object, ...]:
 
 def _value(value: onnx.ValueInfoProto) -> tuple[str, str]:
     type_ = type_text(value.type)
-    said = [f"{entry.key}: {quoted(entry.value)}" for entry in value.metadata_props]
+    said = [_entry(entry) for entry in value.metadata_props]
     said += [f"doc_string: {quoted(value.doc_string)}"] if value.doc_string else []
     said += _denotations(value.type)
     return f"{type_} {identifier(value.name)}".lstrip(), ", ".join(said)
@@ -134,7 +134,7 @@ def _initializer(tensor: onnx.TensorProto) -> tuple[str, str, str]:
     text, remark = tensor_text(tensor)
     type_, _, content = text.partition(" = ")
     said = [remark] if remark else []
-    said += [f"{entry.key}: {quoted(entry.value)}" for entry in tensor.metadata_props]
+    said += [_entry(entry) for entry in tensor.metadata_props]
     said += [f"doc_string: {quoted(tensor.doc_string)}"] if tensor.doc_string else []
     return tensor.name, f"{type_} {identifier(tensor.name)} = {content}", ", ".join(said)
 
@@ -153,14 +153,14 @@ def _node(node: onnx.NodeProto, indent: str) -> Iterator[str]:
         yield f"{indent}# device configuration: {_digest(configuration)}"
     name = f"[{identifier(node.name)}] " if node.name else ""
     outputs = ", ".join(map(identifier, node.output))
-    domain = f"{node.domain}." if node.domain else ""
-    overload = f":{node.overload}" if node.overload else ""
+    domain = f"{word(node.domain)}." if node.domain else ""
+    overload = f":{word(node.overload)}" if node.overload else ""
     inputs = ", ".join(map(identifier, node.input))
-    head, call = f"{indent}{name}{outputs} = {domain}{node.op_type}{overload}", f" ({inputs})"
+    head, call = f"{indent}{name}{outputs} = {domain}{word(node.op_type)}{overload}", f" ({inputs})"
     attributes = sorted(node.attribute, key=lambda attribute: attribute.name)
     for attribute in attributes:
         if attribute.doc_string:
-            yield f"{indent}# doc_string of {attribute.name}: {quoted(attribute.doc_string)}"
+            yield f"{indent}# doc_string of {word(attribute.name)}: {quoted(attribute.doc_string)}"
     blocks = [list(attribute_lines(attribute, indent + _STEP)) for attribute in attributes]
     if all(len(lines) == 1 for lines in blocks):
         inside = ", ".join(lines[0].strip() for lines in blocks)
@@ -181,7 +181,7 @@ def attribute_lines(attribute: onnx.AttributeProto, indent: str) -> Iterator[str
         yield indent + text
         return
     kind = _A.AttributeType.Name(attribute.type).lower()
-    head = f"{attribute.name}: {kind} = "
+    head = f"{word(attribute.name)}: {kind} = "
     if attribute.type == _A.GRAPH:
         yield from _graph(attribute.g, indent, head)
     elif attribute.type == _A.GRAPHS:
@@ -212,7 +212,7 @@ def _function(function: onnx.FunctionProto) -> Iterator[str]:
     yield from _separated(header, _STEP)
     yield ">"
     for entry in function.metadata_props:
-        yield f"# {entry.key}: {quoted(entry.value)}"
+        yield f"# {_entry(entry)}"
     defaults = ["".join(attribute_lines(a, "")) for a in function.attribute_proto]
     parameters = ", ".join(sorted((*map(identifier, function.attribute), *defaults)))
     shown = f" <{parameters}>" if parameters else ""
@@ -237,7 +237,11 @@ def _remarks(piece: onnx.GraphProto | onnx.NodeProto, indent: str) -> Iterator[s
     if piece.doc_string:
         yield f"{indent}# doc_string: {quoted(piece.doc_string)}"
     for entry in piece.metadata_props:
-        yield f"{indent}# {entry.key}: {quoted(entry.value)}"
+        yield f"{indent}# {_entry(entry)}"
+
+
+def _entry(entry: onnx.StringStringEntryProto) -> str:
+    return f"{word(entry.key)}: {quoted(entry.value)}"
 
 
 def _digest(message: object) -> str:

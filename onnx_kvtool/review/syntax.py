@@ -14,10 +14,19 @@ import onnx
 
 from onnx_kvtool.core.escape import escape
 
-__all__ = ["identifier", "number", "quoted", "reference_text", "scalar_attribute", "type_text"]
+__all__ = [
+    "identifier",
+    "number",
+    "quoted",
+    "reference_text",
+    "scalar_attribute",
+    "type_text",
+    "word",
+]
 
 _A = onnx.AttributeProto
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _TYPE_WORDS = frozenset(
     {name.lower() for name in onnx.TensorProto.DataType.keys()}  # noqa: SIM118  no mapping
     | {"seq", "map", "optional", "sparse_tensor", "opaque"}
@@ -34,7 +43,7 @@ def quoted(text: str | bytes) -> str:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")
-    return '"' + escape(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+    return escape('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')
 
 
 def identifier(name: str) -> str:
@@ -44,6 +53,14 @@ def identifier(name: str) -> str:
     return quoted(name)
 
 
+def word(text: str) -> str:
+    """Return a domain, or the name of an operator or attribute, which the syntax never quotes.
+
+    What no operator is called stands in quotes nevertheless, so that it is no more than a word.
+    """
+    return text if _WORD.fullmatch(text) else quoted(text)
+
+
 def number(value: float) -> str:
     """Return a float32 in the shortest form from which it can be read back."""
     return str(np.float32(value))
@@ -51,12 +68,12 @@ def number(value: float) -> str:
 
 def reference_text(attribute: onnx.AttributeProto) -> str:
     """Return an attribute that is one of the enclosing function: `axis: int = @axis`."""
-    return f"{_head(attribute)}@{attribute.ref_attr_name}"
+    return f"{_head(attribute)}@{word(attribute.ref_attr_name)}"
 
 
 def _head(attribute: onnx.AttributeProto) -> str:
     kind = _A.AttributeType.Name(attribute.type).lower()
-    return f"{attribute.name}: {kind} = "
+    return f"{word(attribute.name)}: {kind} = "
 
 
 def scalar_attribute(attribute: onnx.AttributeProto) -> str | None:

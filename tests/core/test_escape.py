@@ -16,6 +16,11 @@ from onnx_kvtool.core.escape import escape
         pytest.param("\x1b[2J\x07", "\\x1b[2J\\x07", id="terminal control is written out"),
         pytest.param("a\u202eb\u200b", "a\\u202eb\\u200b", id="invisible marks are written out"),
         pytest.param("caf\udce9", "caf\\udce9", id="a file name that is not UTF-8"),
+        pytest.param("::error::x", "\\x3a:error::x", id="a command to the log of a CI job"),
+        pytest.param("  ::error::x", "  \\x3a:error::x", id="logs take blanks in front away"),
+        pytest.param("a ##[error]x", "a \\x23#[error]x", id="an older command, anywhere in a line"),
+        pytest.param("##vso[task.x]", "\\x23#vso[task.x]", id="a command to Azure Pipelines"),
+        pytest.param("a::b # ## [c]", "a::b # ## [c]", id="no command"),
         pytest.param("", "", id="nothing stays nothing"),
     ],
 )

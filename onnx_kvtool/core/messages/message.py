@@ -268,6 +268,10 @@ def _tensors(writer: MessageWriter, out: onnx.AttributeProto, tensors: Any) -> N
         writer.tensor(out.tensors.add(), tensor)
 
 
+def _string(writer: MessageWriter, out: onnx.AttributeProto, text: str | bytes) -> None:
+    out.s = text if isinstance(text, bytes) else text.encode()
+
+
 def _strings(writer: MessageWriter, out: onnx.AttributeProto, texts: Any) -> None:
     out.strings.extend(text if isinstance(text, bytes) else text.encode() for text in texts)
 
@@ -289,12 +293,13 @@ def _sparses(writer: MessageWriter, out: onnx.AttributeProto, sparses: Any) -> N
     out.sparse_tensors.extend(sparses)
 
 
-# The values that onnx_ir's own writer loses something of, or refuses.
+# The values that onnx_ir's own writer loses something of, refuses, or logs.
 _WRITERS: dict[ir.AttributeType, Callable[[MessageWriter, onnx.AttributeProto, Any], None]] = {
     _T.GRAPH: _graph,
     _T.GRAPHS: _graphs,
     _T.TENSOR: _tensor,
     _T.TENSORS: _tensors,
+    _T.STRING: _string,
     _T.STRINGS: _strings,
     _T.TYPE_PROTO: _type,
     _T.TYPE_PROTOS: _types,

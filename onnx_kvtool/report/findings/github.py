@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onnx_kvtool.core.diagnostic import Severity
-from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.escape import escape, escape_lines
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.report import RANK, FileReport, Tally
@@ -62,8 +62,7 @@ def _command(path: str, finding: Finding, others: Sequence[Finding]) -> str:
 
 def _data(text: str) -> str:
     """Escape a message: only what would end the command, or be taken for an escape, is written."""
-    safe = "\n".join(escape(line) for line in text.split("\n"))
-    return safe.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escape_lines(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
