@@ -20,7 +20,6 @@ from onnx_kvtool.symbolic.dims import dims_of
 __all__ = [
     "branchwise_rms_norm",
     "engram_gate",
-    "hyper_connection_low_rank_mix",
     "hyper_connection_post_mix",
     "hyper_connection_pre_mix",
 ]
@@ -73,54 +72,6 @@ def hyper_connection_post_mix(view: NodeView, em: Emitter) -> Replacement:
         rows = op("MatMul", turned, rows, hint="mixed")
     block, gates = view.required("block_output"), view.required("post_mix")
     return only(streams.joined(streams.injected(op, rows, block, gates)))
-
-
-def hyper_connection_low_rank_mix(view: NodeView, em: Emitter) -> Replacement:
-    """Write HyperConnectionLowRankMix as the operators that its documentation names.
-
-    Each is computed in float32 and rounded to the type of `streams`, as it says.
-    """
-    streams = _Streams.of(view, em, "streams")
-    op, given = Builder(em, _D.FLOAT), view.required("streams")
-    block, gate = view.input("prev_block_output"), view.input("prev_post_gate")
-    if (block is None) != (gate is None) or not streams.is_flat or not view.real("gate_div"):
-        raise Refusal(
-            "contrib-form",
-            "`HyperConnectionLowRankMix` has `prev_block_output` or `prev_post_gate` alone, no "
-            "`num_branches`, or a `gate_div` of 0",
-        )
-
-    def rounded(value: ir.Value) -> ir.Value:
-        return cast(em, cast(em, value, streams.dtype), _D.FLOAT)
-
-    def product(rows: ir.Value, name: str) -> ir.Value:
-        return rounded(op("MatMul", rows, cast(em, view.required(name), _D.FLOAT), hint=name))
-
-    def times(value: ir.Value, name: str) -> ir.Value:
-        factor = view.real(name)
-        if factor == 1.0:
-            return value
-        number = em.constant(np.array(factor, np.float32), name)
-        return rounded(op("Div" if name == "gate_div" else "Mul", value, number))
-
-    rows = streams.apart(given)
-    if block is not None and gate is not None:
-        rows = rounded(streams.injected(op, rows, block, gate))
-    shape = (streams.branches, streams.width)
-    scale = reshaped(em, view.required("norm_scale"), shape)
-    normed = rounded(root_mean_square(em, rows, scale, -1, view.real("epsilon")))
-    flat = streams.flat(normed)
-    down = times(product(flat, "down_weight"), "silu_alpha")
-    hidden = rounded(op("Mul", down, rounded(op("Sigmoid", down))))
-    gates = rounded(op("Sigmoid", product(hidden, "up_weight")))
-    mixed = op("Mul", normed, streams.apart(gates), hint="gated")
-    mixed = reduce(em, "ReduceSum", mixed, [streams.front], keepdims=False)
-    turned = times(product(flat, "inject_weight"), "gate_div")
-    injected = times(rounded(op("Sigmoid", turned)), "gate_mul")
-    out = streams.joined(rows) if block is not None else given
-    outputs = (cast(em, times(mixed, "reduction_scale"), streams.dtype),
-               cast(em, injected, streams.dtype), out)  # fmt: skip
-    return Replacement(outputs[: len(view.node.outputs)])
 
 
 def engram_gate(view: NodeView, em: Emitter) -> Replacement:

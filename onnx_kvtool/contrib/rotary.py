@@ -6,7 +6,6 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.contrib.heads import known_size
-from onnx_kvtool.contrib.normalization import root_mean_square
 from onnx_kvtool.contrib.packed import known_type
 from onnx_kvtool.contrib.rule import Builder, only, refuse_value
 from onnx_kvtool.emit.emitter import Emitter
@@ -19,7 +18,6 @@ from onnx_kvtool.symbolic.dims import dims_of
 __all__ = [
     "gemma_rotary_embedding",
     "m_rotary_embedding",
-    "rms_norm_rotary",
     "rotary_embedding",
 ]
 
@@ -159,52 +157,6 @@ def gemma_rotary_embedding(view: NodeView, em: Emitter) -> Replacement:
         for name, turned in (("q", "q_rot"), ("k", "k_rot"))
     )
     return Replacement((query, key))
-
-
-def rms_norm_rotary(view: NodeView, em: Emitter) -> Replacement:
-    """Write RMSNormRotary as Slice, RMSNormalization-23 and RotaryEmbedding-23, in float32.
-
-    What is normalized is rounded to bfloat16 before it is rotated where the documentation says so;
-    the rotation itself is float32, whatever numerics `prefill_numerics` and `use_fp32_arithmetic`
-    ask for. Refuses one position for tokens of several sequences that `flatten_batch` joins.
-    """
-    x, cos = view.required("X"), view.required("cosine")
-    heads = known_size(x, 2, "the number of heads of `RMSNormRotary`")
-    stride = known_size(x, 3, "the last dimension of `X` of `RMSNormRotary`")
-    start, part = view.integer("input_start"), view.integer("rotary_embedding_dim")
-    width = view.integer("input_width") or stride
-    is_part = start >= 0 and start + width <= stride and 0 < part <= width
-    if len(dims_of(x) or ()) != 4 or not is_part or part % 2 or width % 2:
-        raise Refusal(
-            "contrib-form",
-            f"`RMSNormRotary` rotates {part} of {width} elements from {start} on, of {stride}",
-        )
-    op, places = Builder(em, _D.FLOAT), dims_of(view.required("position_ids"))
-    is_flat, dims = view.integer("flatten_batch") != 0, dims_of(x) or ()
-    if (is_flat and places is not None and len(places) != 2 and dims[0] != 1) or (
-        places == (1, 1) and dims[:2] != (1, 1)
-    ):
-        raise Refusal(
-            "contrib-form", "`position_ids` of `RMSNormRotary` is one position for several rows"
-        )
-    rows = x
-    if width != stride:
-        bounds = (em.constant([bound], "bound") for bound in (start, start + width, 3))
-        rows = em.op("Slice", x, *bounds, dtype=known_type(x))
-    rows, epsilon = cast(em, rows, _D.FLOAT), view.real("epsilon")
-    rows = root_mean_square(em, rows, view.required("scale"), -1, epsilon)
-    is_half = view.integer("output_fp16") != 0
-    if known_type(x) == _D.BFLOAT16 and not is_half and known_type(cos) == _D.BFLOAT16:
-        rows = cast(em, cast(em, rows, _D.BFLOAT16), _D.FLOAT)
-    joined = op("Reshape", rows, em.constant([0, 0, heads * width], "shape"), hint="joined")
-    attributes = {"interleaved": 0, "num_heads": heads, "rotary_embedding_dim": part}
-    angles = (cast(em, view.required(name), _D.FLOAT) for name in ("cosine", "sine"))
-    turned = op("RotaryEmbedding", joined, *angles, _positions(view, em, x, 3),
-                attributes=attributes)  # fmt: skip
-    if is_flat:
-        turned = op("Reshape", turned, em.constant([1, -1, heads * width], "shape"), hint="flat")
-    outputs = (cast(em, turned, _D.FLOAT16 if is_half else _D.BFLOAT16), rows)
-    return Replacement(outputs[: len(view.node.outputs)])
 
 
 def _positions(view: NodeView, em: Emitter, x: ir.Value, rank: int) -> ir.Value:

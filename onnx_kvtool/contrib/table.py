@@ -43,10 +43,8 @@ from onnx_kvtool.contrib.relative_position import (
 from onnx_kvtool.contrib.rotary import (
     gemma_rotary_embedding,
     m_rotary_embedding,
-    rms_norm_rotary,
     rotary_embedding,
 )
-from onnx_kvtool.contrib.router import moe_group_router, router_gate_up_proj
 from onnx_kvtool.contrib.rule import ContribRule
 from onnx_kvtool.contrib.sparse_attention import sparse_attention
 from onnx_kvtool.core.table import Table
@@ -102,7 +100,6 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("GridSample", renamed.grid_sample),
             ContribRule("GroupNorm", picture.group_norm),
             ContribRule("GroupQueryAttention", group_query_attention),
-            ContribRule("HyperConnectionLowRankMix", branches.hyper_connection_low_rank_mix),
             ContribRule("HyperConnectionPostMix", branches.hyper_connection_post_mix),
             ContribRule("HyperConnectionPreMix", branches.hyper_connection_pre_mix),
             ContribRule("Inverse", inverse),
@@ -115,7 +112,6 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("MatMulNBitsMlp", mat_mul_n_bits_mlp),
             ContribRule("MatMulNBitsQkv", mat_mul_n_bits_qkv),
             ContribRule("MoE", mixture_of_experts),
-            ContribRule("MoEGroupRouter", moe_group_router),
             ContribRule("MultiHeadAttention", multi_head_attention),
             ContribRule("NhwcConv", product.nhwc_conv),
             ContribRule("NhwcMaxPool", picture.nhwc_max_pool),
@@ -138,9 +134,7 @@ CONTRIB_RULES: Table[OperatorName, ContribRule] = Table(
             ContribRule("Range", renamed.range_),
             ContribRule("RelativePositionBias", relative_position_bias),
             ContribRule("Rfft", older.rfft),
-            ContribRule("RMSNormRotary", rms_norm_rotary),
             ContribRule("RotaryEmbedding", rotary_embedding),
-            ContribRule("RouterGateUpProj", router_gate_up_proj),
             ContribRule("ScaledSiLU", gated.scaled_silu),
             ContribRule("SkipGroupNorm", picture.skip_group_norm),
             ContribRule("SkipLayerNormalization", normalization.skip_layer_normalization),

@@ -58,8 +58,9 @@ _GROUPS = {
         _OLD: "MaxpoolWithMask",
         "is a sample for who writes operators": "SampleOp",
         _DEVICE: "EPContext Snpe",
-        _UNWRITTEN: "ExpandDims GatherND IsAllFinite MatMulInteger16 MulInteger Pad "
-        "QLinearReduceMean ReduceSumInteger TorchEmbedding TransposeMatMul Unique",
+        _UNWRITTEN: "ExpandDims GatherND HyperConnectionLowRankMix IsAllFinite MatMulInteger16 "
+        "MoEGroupRouter MulInteger Pad QLinearReduceMean RMSNormRotary ReduceSumInteger "
+        "RouterGateUpProj TorchEmbedding TransposeMatMul Unique",
     },
     "": {
         _COPY: "MemcpyFromHost MemcpyToHost",

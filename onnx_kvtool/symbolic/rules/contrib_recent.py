@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
@@ -38,34 +37,9 @@ def mixed_branches(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*shape[:-1], width),)
 
 
-def low_rank_mix(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """HyperConnectionLowRankMix: (..., H), (..., C), and the streams."""
-    (mixed,) = mixed_branches(site)
-    shape = site.shape(0)
-    return (mixed, (*shape[:-1], integer(site.integer("num_branches"))), shape)
-
-
 def gemma_rotary_embedding(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """GemmaRotaryEmbedding: the shapes of query and key."""
     return (site.shape(1), site.shape(3))
-
-
-def moe_group_router(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """MoEGroupRouter: (T, E) three times."""
-    (experts,), shape = site.shape(1), site.shape(0)
-    tokens = functools.reduce(lambda a, b: a * b, shape[:-1], integer(1))
-    return ((tokens, experts),) * 3
-
-
-def router_gate_up_proj(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """RouterGateUpProj: the first columns of a product, and half of the others."""
-    front, weight, first = site.shape(0)[:-1], site.shape(1), integer(site.integer("router_size"))
-    if len(weight) != 2:
-        raise Unknown("malformed", "`RouterGateUpProj` takes a matrix")
-    half = exact_quotient(weight[1] - first, integer(2))
-    if half is None:
-        raise Unknown("no-expression", "half of the columns is no expression")
-    return ((*front, first), (*front, half))
 
 
 def n_bits_fusion(*names: str) -> ShapeRule:
@@ -78,35 +52,14 @@ def n_bits_fusion(*names: str) -> ShapeRule:
     return rule
 
 
-def rms_norm_rotary(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """RMSNormRotary: heads side by side, perhaps of all tokens in one row, and apart."""
-    shape = site.shape(0)
-    if len(shape) != 4:
-        raise Unknown("malformed", "`RMSNormRotary` takes (B, L, heads, width)")
-    width = integer(site.integer("input_width")) if site.integer("input_width") else shape[3]
-    rows = (integer(1), shape[0] * shape[1]) if site.integer("flatten_batch") else shape[:2]
-    return ((*rows, shape[2] * width), (*shape[:3], width))
-
-
-def rotated_type(node: ir.Node) -> ir.DataType:
-    """Return the type of the first output of RMSNormRotary."""
-    asked = node.attributes.get("output_fp16")
-    is_half = asked is not None and not asked.is_ref() and asked.as_int() != 0
-    return ir.DataType.FLOAT16 if is_half else ir.DataType.BFLOAT16
-
-
 _FLOAT = ir.DataType.FLOAT
 
 LINES: Sequence[tuple[str, ShapeRule, Mapping[int, TypeOf]]] = (
     ("EngramGate", like(0, 2), {}),
     ("GemmaRotaryEmbedding", gemma_rotary_embedding, {0: (1,), 1: (3,)}),
-    ("HyperConnectionLowRankMix", low_rank_mix, {}),
     ("HyperConnectionPreMix", mixed_branches, {}),
     ("MatMulNBitsMlp", n_bits_fusion("N"), {}),
     ("MatMulNBitsQkv", n_bits_fusion("Nq", "Nkv", "Nkv"), {}),
-    ("MoEGroupRouter", moe_group_router, {1: _FLOAT, 2: _FLOAT}),
-    ("RMSNormRotary", rms_norm_rotary, {0: rotated_type, 1: _FLOAT}),
-    ("RouterGateUpProj", router_gate_up_proj, {}),
     ("SwiGLU", swiglu, {}),
 )
 """Of each operator the rule, and the types of outputs that have not that of input 0."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -95,75 +94,6 @@ def test_gemma_rotary_embedding(opset: int, groups: int) -> None:
     demand_same(
         "GemmaRotaryEmbedding", inputs, tuple(expected), at=opset, expected=expected, tolerance=1e-2
     )
-
-
-def rotating(x: Any, cosine: Any, base: bool) -> dict[str, Any]:
-    """Return the inputs of an RMSNormRotary of heads of 16, of which 12 from 2 on are read."""
-    angles = normal(M, 4).astype(np.float64)
-    places = np.random.default_rng(4).integers(0, M, (B, S))
-    return {
-        "X": normal(B, S, H, D, dtype=x),
-        "scale": normal(12),
-        "position_ids": np.array([3]) if base else places,
-        "cosine": np.cos(angles).astype(cosine),
-        "sine": np.sin(angles).astype(cosine),
-    }
-
-
-@some
-@given(
-    opset=st.sampled_from([24, 21, 18, 13]),
-    dtype=st.sampled_from([np.float16, ml_dtypes.bfloat16]),
-    cache=st.sampled_from([np.float32, ml_dtypes.bfloat16]),
-    half=st.sampled_from([0, 1]),
-    joined=st.sampled_from([0, 1]),
-    base=st.booleans(),
-    normed=st.booleans(),
-)
-def test_rms_norm_rotary(
-    opset: int, dtype: Any, cache: Any, half: int, joined: int, base: bool, normed: bool
-) -> None:
-    """onnxruntime has it on GPUs alone: what is expected is the formula."""
-    base = base and not joined
-    inputs = rotating(dtype, cache, base)
-    x = inputs["X"][..., 2:14].astype(np.float64)
-    rows = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3) * inputs["scale"]
-    if dtype == cache and not half:
-        rows = rows.astype(cache).astype(np.float64)
-    places = 3 + np.arange(S)[None].repeat(B, 0) if base else inputs["position_ids"]
-    cos, sin = (inputs[name].astype(np.float64)[places][:, :, None] for name in ("cosine", "sine"))
-    one, other, rest = np.split(rows, [4, 8], axis=-1)
-    turned = np.concatenate([one * cos - other * sin, other * cos + one * sin, rest], axis=-1)
-    shape = (1, B * S, H * 12) if joined else (B, S, H * 12)
-    expected = {"y": turned.reshape(shape).astype(np.float16 if half else ml_dtypes.bfloat16)}
-    if normed:
-        expected["normed"] = rows.astype(np.float32)
-    demand_same(
-        "RMSNormRotary",
-        inputs,
-        tuple(expected),
-        at=opset,
-        expected=expected,
-        tolerance=5e-2,
-        rotary_embedding_dim=8,
-        input_start=2,
-        input_width=12,
-        epsilon=1e-3,
-        output_fp16=half,
-        flatten_batch=joined,
-    )
-
-
-def test_one_position_of_joined_sequences_is_refused() -> None:
-    inputs = rotating(np.float16, np.float32, True)
-    given_ = {"rotary_embedding_dim": 8, "input_width": 12, "flatten_batch": 1}
-    assert "one position for several rows" in refusal("RMSNormRotary", inputs, **given_)
-
-
-def test_a_part_outside_of_a_head_is_refused() -> None:
-    inputs = rotating(np.float16, np.float32, False)
-    given_ = {"rotary_embedding_dim": 8, "input_width": 12, "input_start": 8}
-    assert "rotates 8 of 12 elements from 8 on, of 16" in refusal("RMSNormRotary", inputs, **given_)
 
 
 REFUSED = {

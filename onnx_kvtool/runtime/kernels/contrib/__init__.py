@@ -11,7 +11,6 @@ from onnx_kvtool.runtime.kernels.contrib.attention import attention, q_attention
 from onnx_kvtool.runtime.kernels.contrib.branches import (
     branchwise_rms_norm,
     engram_gate,
-    hyper_connection_low_rank_mix,
     hyper_connection_post_mix,
     hyper_connection_pre_mix,
 )
@@ -110,10 +109,8 @@ from onnx_kvtool.runtime.kernels.contrib.relative_position import (
 from onnx_kvtool.runtime.kernels.contrib.rotary_embedding import (
     gemma_rotary_embedding,
     m_rotary_embedding,
-    rms_norm_rotary,
     rotary_embedding,
 )
-from onnx_kvtool.runtime.kernels.contrib.router import mo_e_group_router, router_gate_up_proj
 from onnx_kvtool.runtime.kernels.contrib.sparse_attention import sparse_attention
 from onnx_kvtool.runtime.kernels.kernel import Kernel
 
@@ -156,7 +153,6 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "GridSample"), Kernel(1, grid_sample)),
     ((DOMAIN, "GroupNorm"), Kernel(1, group_norm)),
     ((DOMAIN, "GroupQueryAttention"), Kernel(1, group_query_attention)),
-    ((DOMAIN, "HyperConnectionLowRankMix"), Kernel(1, hyper_connection_low_rank_mix)),
     ((DOMAIN, "HyperConnectionPostMix"), Kernel(1, hyper_connection_post_mix)),
     ((DOMAIN, "HyperConnectionPreMix"), Kernel(1, hyper_connection_pre_mix)),
     ((DOMAIN, "Inverse"), Kernel(1, inverse)),
@@ -169,7 +165,6 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "MatMulNBitsMlp"), Kernel(1, mat_mul_n_bits_mlp)),
     ((DOMAIN, "MatMulNBitsQkv"), Kernel(1, mat_mul_n_bits_qkv)),
     ((DOMAIN, "MoE"), Kernel(1, mo_e)),
-    ((DOMAIN, "MoEGroupRouter"), Kernel(1, mo_e_group_router)),
     ((DOMAIN, "MultiHeadAttention"), Kernel(1, multi_head_attention)),
     ((DOMAIN, "NhwcConv"), Kernel(1, nhwc_conv)),
     ((DOMAIN, "NhwcMaxPool"), Kernel(1, nhwc_max_pool)),
@@ -192,9 +187,7 @@ CONTRIB_LINES: tuple[tuple[OperatorName, Kernel], ...] = (
     ((DOMAIN, "Range"), Kernel(1, range_)),
     ((DOMAIN, "RelativePositionBias"), Kernel(1, relative_position_bias)),
     ((DOMAIN, "Rfft"), Kernel(1, rfft)),
-    ((DOMAIN, "RMSNormRotary"), Kernel(1, rms_norm_rotary)),
     ((DOMAIN, "RotaryEmbedding"), Kernel(1, rotary_embedding)),
-    ((DOMAIN, "RouterGateUpProj"), Kernel(1, router_gate_up_proj)),
     ((DOMAIN, "ScaledSiLU"), Kernel(1, scaled_si_lu)),
     ((DOMAIN, "SkipGroupNorm"), Kernel(1, skip_group_norm)),
     ((DOMAIN, "SkipLayerNormalization"), Kernel(1, skip_layer_normalization)),

@@ -17,7 +17,6 @@ from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 __all__ = [
     "branchwise_rms_norm",
     "engram_gate",
-    "hyper_connection_low_rank_mix",
     "hyper_connection_post_mix",
     "hyper_connection_pre_mix",
 ]
@@ -112,73 +111,6 @@ def hyper_connection_post_mix(
         gates = _gates("post_mix", post_mix, x, False)
         y = y + gates * widened(block_output)[..., None, :]
         return (narrowed(np.asarray(y.reshape(streams.shape)), streams.dtype),)
-
-
-def hyper_connection_low_rank_mix(
-    streams: Array,
-    norm_scale: Array,
-    down_weight: Array,
-    up_weight: Array,
-    inject_weight: Array,
-    prev_block_output: Array | None = None,
-    prev_post_gate: Array | None = None,
-    *,
-    epsilon: float,
-    gate_div: float,
-    gate_mul: float,
-    num_branches: int,
-    reduction_scale: float,
-    silu_alpha: float,
-) -> tuple[Array, Array, Array]:
-    """Add up branches, each feature times a gate that a network of low rank makes of all.
-
-    Args:
-        streams: (..., C * H).
-        norm_scale: (C * H,).
-        down_weight: (C * H, R).
-        up_weight: (R, C * H).
-        inject_weight: (C * H, C).
-        prev_block_output: (..., H), which is added to each branch first; None for nothing.
-        prev_post_gate: (..., C), its gates; with `prev_block_output`.
-        epsilon: Added to the mean square of each branch.
-        gate_div: Divisor of what the gate of the next call is the sigmoid of; not 0.
-        gate_mul: Factor of that gate.
-        num_branches: C.
-        reduction_scale: Factor of the sum.
-        silu_alpha: Factor of what the inner features are the SiLU of.
-
-    Returns:
-        (..., H), (..., C), and the streams with what was added first; of the type of `streams`.
-
-    Raises:
-        KernelError: For another shape, or one of two inputs that go together.
-    """
-    if (prev_block_output is None) != (prev_post_gate is None) or num_branches < 1 or not gate_div:
-        raise KernelError(
-            "`prev_block_output` and `prev_post_gate` go together, `num_branches` is 1 or more, "
-            "and `gate_div` is not 0"
-        )
-    kind = streams.dtype
-
-    def rounded(x: Reals) -> Reals:
-        return widened(narrowed(np.asarray(x), kind))
-
-    out = streams
-    with np.errstate(all="ignore"):
-        if prev_block_output is not None and prev_post_gate is not None:
-            (out,) = hyper_connection_post_mix(
-                streams, prev_block_output, prev_post_gate, num_branches=num_branches
-            )
-        x = _apart("streams", out, num_branches)
-        normed = _normalized(x, epsilon) * widened(norm_scale).reshape(x.shape[-2:])
-        normed = rounded(normed).reshape(streams.shape)
-        down = rounded(np.float32(silu_alpha) * rounded(normed @ widened(down_weight)))
-        hidden = rounded(down * rounded(sigmoid_of(down)))
-        gates = rounded(sigmoid_of(rounded(hidden @ widened(up_weight))))
-        mixed = (normed * gates).reshape(x.shape).sum(axis=-2) * np.float32(reduction_scale)
-        turned = rounded(rounded(normed @ widened(inject_weight)) / np.float32(gate_div))
-        injected = rounded(sigmoid_of(turned)) * np.float32(gate_mul)
-        return narrowed(mixed, kind), narrowed(np.asarray(injected), kind), out
 
 
 def engram_gate(

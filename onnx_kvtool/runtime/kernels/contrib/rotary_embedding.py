@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 from onnx_kvtool.runtime.errors import KernelError
@@ -12,7 +11,7 @@ from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import check_shape
 
-__all__ = ["gemma_rotary_embedding", "m_rotary_embedding", "rms_norm_rotary", "rotary_embedding"]
+__all__ = ["gemma_rotary_embedding", "m_rotary_embedding", "rotary_embedding"]
 
 
 def rotary_embedding(
@@ -175,76 +174,6 @@ def gemma_rotary_embedding(
             for rows, turned in ((q, q_rot), (k, k_rot))
         )
     return query, key
-
-
-def rms_norm_rotary(
-    X: Array,
-    scale: Array,
-    position_ids: Array,
-    cosine: Array,
-    sine: Array,
-    prefill_numerics: Array | None = None,
-    *,
-    epsilon: float,
-    flatten_batch: int,
-    input_start: int,
-    input_width: int,
-    output_fp16: int,
-    rotary_embedding_dim: int,
-    use_fp32_arithmetic: int,
-) -> tuple[Array, Array]:
-    """Normalize a part of each head by its mean square, and rotate the first elements of that.
-
-    onnxruntime 1.32.0 has it on GPUs alone; this follows its text. The rotation is computed in
-    float32, whatever numerics are asked for, and rounded once.
-
-    Args:
-        X: (B, L, H, W), bfloat16 or float16.
-        scale: (D,), float32.
-        position_ids: (B, L), or one position, that of the first row.
-        cosine: (M, R / 2), bfloat16 or float32.
-        sine: As `cosine`.
-        prefill_numerics: Not looked at.
-        epsilon: Added to the mean square.
-        flatten_batch: Whether the tokens of all sequences stand in one row.
-        input_start: Where the part begins.
-        input_width: D, the width of the part; 0 for W.
-        output_fp16: Whether the result is float16, not bfloat16.
-        rotary_embedding_dim: R, even, up to D.
-        use_fp32_arithmetic: Not looked at.
-
-    Returns:
-        (B, L, H * D) or (1, B * L, H * D); and what was normalized, (B, L, H, D), float32, which
-        is rounded to bfloat16 if no type but this and that of `scale` is there.
-
-    Raises:
-        KernelError: As for `rotary_embedding_23`; if the part is no part of a head; for one
-            position of several sequences in one row.
-    """
-    width = input_width or X.shape[-1]
-    if X.ndim != 4 or input_start < 0 or input_start + width > X.shape[-1]:
-        raise KernelError(f"`X` has shape {X.shape}, of which {width} from {input_start} are read")
-    batch, length, heads, _ = X.shape
-    if flatten_batch and position_ids.ndim != 2 and batch != 1:
-        raise KernelError("`position_ids` is one position for several sequences in one row")
-    rows = widened(X[..., input_start : input_start + width])
-    squares = np.einsum("blhd,blhd->blh", rows, rows)[..., None] / np.float32(width)
-    rows = rows / np.sqrt(squares + np.float32(epsilon)) * scale
-    if not output_fp16 and {X.dtype.name, cosine.dtype.name} == {"bfloat16"}:
-        rows = widened(narrowed(rows, X.dtype))
-    joined = rows.astype(np.float32, copy=False).reshape(batch, length, heads * width)
-    (turned,) = rotary_embedding_23(
-        joined,
-        widened(cosine),
-        widened(sine),
-        _positions(joined, position_ids),
-        interleaved=0,
-        num_heads=heads,
-        rotary_embedding_dim=rotary_embedding_dim,
-    )
-    kind = np.dtype(np.float16) if output_fp16 else np.dtype(ml_dtypes.bfloat16)
-    flat = (1, batch * length, heads * width) if flatten_batch else turned.shape
-    return narrowed(turned.reshape(flat), kind), rows.astype(np.float32, copy=False)
 
 
 def _positions(input: Array, position_ids: Array) -> Array:
