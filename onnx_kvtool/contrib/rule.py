@@ -32,10 +32,13 @@ class ContribRule:
         apply: Guard, then emit standard operators of the emitter's opset, which is the newest that
             a rule may want; lowering takes them from there. Raises `Refusal` or `MalformedNode`
             before anything is edited.
+        producer: What writes the operator today: an exporter, optimiser or builder, with the
+            release that was looked at.
     """
 
     operator: str
     apply: Callable[[NodeView, Emitter], Replacement]
+    producer: str
 
     @property
     def name(self) -> str:

@@ -47,7 +47,8 @@ of opset 24; lowering takes it from there to the opset that is asked for.
 
 Each rule is held against the kernel of onnxruntime by property tests over its attributes and
 optional inputs, at several opsets and element types; where onnxruntime has one on GPUs alone,
-against the formula of its documentation. A node with something that has no standard form is refused
+against the formula of its documentation. A rule has a producer: an exporter, optimiser or builder
+that writes the operator today. A node with something that has no standard form is refused
 by its name, and so is an operator without a rule: those that onnxruntime 1.32 registers stand in
 the second list, with the reason. Those of its layouts (`com.microsoft.nchwc`,
 `com.ms.internal.nhwc`), which stand in graphs that it saved after it had laid them out for one
@@ -65,13 +66,14 @@ def page() -> str:
     where = {key: "none for CPUs" if key in NOT_ON_CPUS else "CPUs" for key in _ALL}
     for key in sorted(CONTRIB_SCHEMAS):
         rule, name = CONTRIB_RULES[key], "::".join(filter(None, key))
-        text = inspect.getdoc(rule.apply) or ""
-        said = " ".join(prose(part) for part in text.split("\n\n"))
-        rows.append((f"`{name}`", where[key], f"`{rule.name}`", " ".join(said.split())))
+        parts = (inspect.getdoc(rule.apply) or "").split("\n\n")
+        said = " ".join(prose(part) for part in parts)
+        text = " ".join(said.split())
+        rows.append((f"`{name}`", rule.producer, where[key], f"`{rule.name}`", text))
     refused = [
         (f"`{'::'.join(filter(None, key))}`", where[key], f"It {why}.")
         for key, why in WITHOUT_A_RULE.items()
     ]
-    known = table(("operator", "kernel", "rule", "what becomes of it"), rows)
+    known = table(("operator", "written by", "kernel", "rule", "what becomes of it"), rows)
     others = table(("operator", "kernel", "why it is refused"), refused)
     return f"{_TEXT}\n{known}\n\n## Refused\n\n{others}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import onnx
@@ -51,6 +52,11 @@ NAMES = named_in_properties()
 @each("key", list(CONTRIB_RULES))
 def test_a_rule_has_a_property_test(key: tuple[str, str]) -> None:
     assert key[1] in NAMES
+
+
+@each("key", list(CONTRIB_RULES))
+def test_a_rule_has_a_producer_of_a_release(key: tuple[str, str]) -> None:
+    assert re.search(r"\w.* \d+\.\d+", CONTRIB_RULES[key].producer)
 
 
 def test_every_operator_that_is_known_has_a_rule() -> None:
