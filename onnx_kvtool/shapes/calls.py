@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 import onnx_ir as ir
 
@@ -12,7 +12,12 @@ from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN
 from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.symbolic.atoms import Atom, Element, Extent
+from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
+from onnx_kvtool.symbolic.sizes import Shape
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext
@@ -20,25 +25,131 @@ if TYPE_CHECKING:
 __all__ = ["call"]
 
 
+Made: TypeAlias = "list[tuple[Outcome, IndexMap | None]]"
+"""Of each output of a call: its type and shape, and what it holds where it is an integer."""
+
+
 def call(
     run: Forward, node: ir.Node, function: ir.Function, context: GraphContext
 ) -> Sequence[Outcome]:
-    """Return what a function makes of the inputs of a call; its body is gone through for it."""
+    """Return what a function makes of the inputs of a call.
+
+    The body is gone through once for all calls that give it the same, so that functions that call
+    each other twice take no time of their own. It is gone through anew where a result rests on
+    more than the inputs: on a size that only a run tells, or on a graph as attribute.
+    """
     if function in run.calls:
+        run.is_circular = True
         circle = f"`{function.domain}::{function.name}` calls itself"
         return [Outcome(None, Unknown("recursive-function", circle))] * len(node.outputs)
     if run.is_too_large:
         size = f"the functions of the model expand to more than {MOST_RUN} nodes"
         return [Outcome(None, Unknown("too-many-calls", size))] * len(node.outputs)
+    imports = {**context.imports, **function.opset_imports}
+    given = [_given(run, value, context) for value in node.inputs]
+    signature = _signature(run, node, function, (imports, context.conditional), given)
+    _, made = run.made.get(signature, (node, None)) if signature is not None else (node, None)
+    if made is None:
+        conflicts = len(run.knowledge.conflicts)
+        made = _go_through(run, node, function, context, imports)
+        is_plain = not run.is_circular and conflicts == len(run.knowledge.conflicts)
+        if signature is not None and is_plain and _rests_on(made, given):
+            run.made[signature] = node, made
+    for output, (_, content) in zip(node.outputs, made, strict=False):
+        if content is not None:
+            context.contents.put(output, content)
+    return [outcome for outcome, _ in made]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What is known of an input of a call."""
+
+    type: ir.TypeProtocol | None
+    shape: Shape | None
+    lost: Lost | None
+    content: IndexMap | None
+
+    def atoms(self) -> Iterator[Atom]:
+        for expr in (*(self.shape or ()), *_sizes(self.content)):
+            yield from expr.atoms()
+
+
+def _sizes(content: IndexMap | None) -> tuple[Expr, ...]:
+    return () if content is None else (*content.parts, *(content.shape or ()))
+
+
+def _given(run: Forward, value: ir.Value | None, context: GraphContext) -> _Given | None:
+    """Return what is known of an input; None where it is absent."""
+    if value is None:
+        return None
+    known = run.knowledge
+    type_ = known.types.get(value)
+    whole = isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES
+    content = context.contents.of(value) if whole else None
+    return _Given(type_, known.shapes.get(value), known.lost.get(value), content)
+
+
+def _signature(
+    run: Forward,
+    node: ir.Node,
+    function: ir.Function,
+    around: tuple[Mapping[str, int], bool],
+    given: Sequence[_Given | None],
+) -> Hashable | None:
+    """Return all that the result of a call can rest on; None where that has no equal."""
+    # Equal types may have a denotation, or hold types that have one.
+    if any(
+        g and g.type and (type(g.type) is not ir.TensorType or g.type.denotation) for g in given
+    ):
+        return None
+    if any(a.is_ref() or a.type in _GRAPHS for a in node.attributes.values()):
+        return None
+    attributes = tuple(
+        (name, a.type, a.value if a.type in _COMPARED else id(a.value))
+        for name, a in node.attributes.items()
+    )
+    known, (imports, conditional) = run.knowledge, around
+    state = (known.equalities.learned, len(known.legal), len(known.assumed), conditional)
+    versions = tuple(imports.items())
+    return function.identifier(), len(node.outputs), attributes, versions, state, tuple(given)
+
+
+_GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+_COMPARED = (ir.AttributeType.INT, ir.AttributeType.INTS, ir.AttributeType.STRING)
+"""Attributes that are compared by value, all others by identity."""
+
+
+def _rests_on(made: Made, given: Sequence[_Given | None]) -> bool:
+    """Return whether nothing came up in the body that another call would have of its own."""
+    before = {atom for one in given if one is not None for atom in one.atoms()}
+    return all(
+        atom in before or not isinstance(atom, Extent | Element)
+        for outcome, content in made
+        for expr in (
+            *_sizes(content),
+            *(() if isinstance(outcome.shape, Unknown) else outcome.shape),
+        )
+        for atom in expr.atoms()
+    )
+
+
+def _go_through(
+    run: Forward,
+    node: ir.Node,
+    function: ir.Function,
+    context: GraphContext,
+    imports: Mapping[str, int],
+) -> Made:
+    """Infer a copy of the body for one call."""
     try:
         body = function.graph.clone(allow_outer_scope_values=True)
     except (RuntimeError, KeyError, ValueError):  # what onnx_ir 1.1.0 raises depends on the depth
         name = f"the body of `{function.domain}::{function.name}` reads what nothing produces"
-        return [Outcome(None, Unknown("malformed", name))] * len(node.outputs)
+        return [(Outcome(None, Unknown("malformed", name)), None)] * len(node.outputs)
     attributes = {**function.attributes, **node.attributes}
     for inner in body:
         _bind(inner, attributes)
-    imports = {**context.imports, **function.opset_imports}
     inside = replace(
         context,
         path=function_path(function.domain, function.name, function.overload),
@@ -57,15 +168,15 @@ def call(
     run.calls.append(function)
     run.graph(body, inside)
     run.calls.pop()
-    outcomes = []
-    for result, output in zip(body.outputs, node.outputs, strict=False):
+    made: Made = []
+    for result, _ in zip(body.outputs, node.outputs, strict=False):
         type_ = run.knowledge.types.get(result)
         shape = run.knowledge.shapes.get(result)
         unknown = Unknown("unknown-input", "", result)
-        outcomes.append(Outcome(type_, unknown if shape is None else shape))
-        if isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES:
-            context.contents.put(output, inside.contents.of(result))
-    return outcomes
+        outcome = Outcome(type_, unknown if shape is None else shape)
+        whole = isinstance(type_, ir.TensorType) and type_.dtype in WHOLE_TYPES
+        made.append((outcome, inside.contents.of(result) if whole else None))
+    return made
 
 
 def _pass(

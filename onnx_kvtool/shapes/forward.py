@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import onnx
@@ -83,6 +83,8 @@ class Forward:
         values: Every value of the main graph and of bodies, in order, with its place.
         told: What onnx's inference said.
         calls: The functions whose bodies are being gone through, the outermost first.
+        made: What calls give, by all that it rests on; each with its node, which is kept alive.
+        is_circular: Whether a function was found that calls itself.
         is_too_large: Whether they call each other so often that none is gone through.
     """
 
@@ -99,6 +101,8 @@ class Forward:
         self.values: dict[ir.Value, Location] = {}
         self.told = told
         self.calls: list[ir.Function] = []
+        self.made: dict[Hashable, tuple[ir.Node, calls.Made]] = {}
+        self.is_circular = False
         self.is_too_large = bool(model.functions) and expanded_nodes(model) > MOST_RUN
         self._bound: dict[Atom, Expr] = {Dimension(name): integer(n) for name, n in dims.items()}
         self._contents: dict[int, InferredIndexMaps] = {}

@@ -69,6 +69,11 @@ class SizeEqualities:
         """Yield the equalities between names, in the order in which they were found."""
         return iter(self._found.values())
 
+    @property
+    def learned(self) -> int:
+        """How many atoms stand for something else; it grows with each size that is equated."""
+        return len(self._meaning)
+
     def of_dim(self, dim: Dim) -> Expr | None:
         """Return what stands for all dimensions that are equal to `dim`; None stays None.
 

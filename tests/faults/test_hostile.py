@@ -15,22 +15,9 @@ import onnx_kvtool as kv
 from tests.faults.hostile import COMMANDS, HOSTILE, complaints, stage
 from tests.faults.kvtool_process import Runner
 
-NOT_YET = {
-    f"functions that expand to 2^{calls} calls": "inference goes through a body at each call"
-    for calls in (16, 40)
-}
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=NOT_YET[name], strict=False))
-        if name in NOT_YET
-        else name
-        for name in HOSTILE
-    ],
-)
+@pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file(runner: Runner, tmp_path: Path, name: str) -> None:
     stage(name, tmp_path)
     found = {

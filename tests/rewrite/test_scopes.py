@@ -14,8 +14,10 @@ from onnx import helper, numpy_helper
 from onnx_kvtool.commands.lower import lower
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
 from tests.cache_models import model, tensor_scatter_node, tensor_scatter_oracle, value
+from tests.faults.hostile import HOSTILE
 from tests.grids import part
 
 _T = onnx.TensorProto
@@ -268,3 +270,11 @@ def test_calls_are_inlined_however_deep_they_lie() -> None:
     assert [done.rule for done in report.lowered] == ["inline", "function_body"]
     assert not lowered.functions
     assert {node.domain for node in lowered.graph} == {""}
+
+
+def test_functions_that_call_each_other_twice_are_not_written_out() -> None:
+    """Opset 9 has no functions. In place of its calls, 33 nodes would be 65,536."""
+    with pytest.raises(Refused) as refused:
+        lower(HOSTILE["functions that expand to 2^16 calls"](), opset=9, verify=False)
+    (found,) = refused.value.report.refused
+    assert (found.code, "expand to 131071 nodes" in found.message) == ("too-many-calls", True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import onnx.parser
 import onnx_ir as ir
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.message_types import innermost
 from onnx_kvtool.symbolic.sizes import shape_words
+from tests.faults.hostile import HOSTILE
 from tests.grids import each
 
 
@@ -756,6 +759,85 @@ def test_functions_in_a_circle_end() -> None:
         "`my::Again` calls itself",
     )
     assert any("onnx's shape inference failed" in note for note in report.notes)
+
+
+def _called(text: str) -> tuple[Inference, int]:
+    """Return what is inferred of a model, and through how many bodies of functions it goes."""
+    with mock.patch.object(ir.Graph, "clone", autospec=True, side_effect=ir.Graph.clone) as clone:
+        found = infer_model(model(text, more=FUNCTION + _MORE_FUNCTIONS))
+    return found, clone.call_count
+
+
+_MORE_FUNCTIONS = """
+<domain: "my", opset_import: ["": 24]>
+Places (x) => (y) { y = NonZero (x) }
+<domain: "my", opset_import: ["": 24]>
+To (x, s) => (y) { y = Reshape (x, s) }
+<domain: "my", opset_import: ["": 24]>
+Same (x, z) => (y) { y = Add (x, z) }
+<domain: "my", opset_import: ["": 24]>
+Wrong (x) => (y) { n = MatMul (x, x) y = Relu (n) }
+"""
+
+
+@each(
+    ("text", "bodies", "y", "z"),
+    [
+        pytest.param(
+            "m (float[6, 5] a) => (y, z) "
+            "{ y, i = my.Halves <axis = 0> (a) b = Neg (a) z, j = my.Halves <axis = 0> (b) }",
+            1, (3, 5), (3, 5),
+            id="alike",
+        ),
+        pytest.param(
+            "m (float[6, 8] a) => (y, z) "
+            "{ y, i = my.Halves <axis = 0> (a) z, j = my.Halves <axis = 1> (a) }",
+            2, (3, 8), (6, 4),
+            id="another attribute",
+        ),
+        pytest.param(
+            "m (float[6] a, float[6] b) => (y, z) { y = my.Places (a) z = my.Places (b) }",
+            2, (1, None), (1, None),
+            id="sizes of their own",
+        ),
+        pytest.param(
+            "m (float[6] a) => (y, z) <int64[2] s = {2, 3}, int64[2] t = {3, 2}> "
+            "{ y = my.To (a, s) z = my.To (a, t) }",
+            2, (2, 3), (3, 2),
+            id="other integers",
+        ),
+        pytest.param(
+            "m (float[N] a, float[M] b) => (y, z) { y = my.Same (a, b) z = my.Same (a, b) }",
+            2, (None,), (None,),
+            id="a size that cannot be told is one of each call",
+        ),
+        pytest.param(
+            "m (float[2, 3] a) => (y, z) { y = my.Wrong (a) z = my.Wrong (a) }",
+            2, (2, 3), (2, 3),
+            id="each call has its own conflict",
+        ),
+    ],
+)  # fmt: skip
+def test_a_body_is_gone_through_once_for_calls_that_are_alike(
+    text: str,
+    bodies: int,
+    y: tuple[int | None, ...],
+    z: tuple[int | None, ...],
+) -> None:
+    found, gone = _called(text)
+    assert (gone, shapes(found)["y"], shapes(found)["z"]) == (bodies, y, z)
+    assert len(found.report.conflicts) == 2 * ("Wrong" in text)
+    one, other = (v.name for v in found.run.model.graph.outputs)
+    known = {v.name: found.run.knowledge.shapes.get(v) for v in found.run.values}
+    if None in y:
+        assert known[one] != known[other]
+
+
+def test_functions_that_call_each_other_twice_are_gone_through_once_each() -> None:
+    proto = HOSTILE["functions that expand to 2^16 calls"]()
+    with mock.patch.object(ir.Graph, "clone", autospec=True, side_effect=ir.Graph.clone) as clone:
+        found = infer_model(ir.from_proto(proto))
+    assert (clone.call_count, shapes(found)["y"]) == (16, (2,))
 
 
 def test_a_size_that_is_broadcast_with_an_unknown_one_is_lost_by_the_same_cause() -> None:

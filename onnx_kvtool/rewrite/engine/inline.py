@@ -26,6 +26,12 @@ __all__ = [
 
 FunctionId = tuple[str, str, str]
 
+_SOME, _MOST_GROWTH = 20_000, 1_000
+"""Nodes that are inlined however few are stored, and times those stored that are inlined at most.
+
+Only functions that call each other several times each, and serve nothing else, grow more.
+"""
+
 
 def inline_functions(
     model: ir.Model, wanted: Callable[[ir.Function], bool], names: Names
@@ -53,10 +59,12 @@ def inline_functions(
     chosen = _with_callers(model, {key for key, f in model.functions.items() if wanted(f)})
     if not chosen:
         return [], []
-    if (size := expanded_nodes(model)) > MOST_RUN:
+    stored = sum(map(len, (model.graph, *model.functions.values())))
+    most = min(MOST_RUN, max(_SOME, _MOST_GROWTH * stored))
+    if (size := expanded_nodes(model)) > most:
         raise Refusal(
             "too-many-calls",
-            f"the functions of the model expand to {size} nodes, at most {MOST_RUN} are inlined",
+            f"the functions of the model expand to {size} nodes, at most {most} are inlined",
             help="export the model without functions",
         )
     for key in chosen:
