@@ -201,7 +201,7 @@ QUOTES = [
     pytest.param(path, title, part, id=f"{path.stem}: {part.strip().splitlines()[0]}")
     for path in sorted(ROOT.glob("docs/developing/*.md"))
     for title, quoted in re.findall(
-        r'^```py title="(.*?)"\n(.*?)^```$',
+        r'^```(?:py|text) title="(.*?)"\n(.*?)^```$',
         path.read_text(encoding="utf-8"),
         re.MULTILINE | re.DOTALL,
     )

@@ -19,7 +19,6 @@ from onnx_kvtool.commands.ops_report import (
 )
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import did_you_mean
-from onnx_kvtool.lint.rule import NodeRule
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.ops.contrib import CONTRIB_ATTENTIONS
 from onnx_kvtool.ops.contrib_schema import DOMAIN
@@ -70,12 +69,8 @@ def _own() -> list[str]:
     """Return the operators that a table of kvtool names, as far as the installed onnx has them."""
     early = (op for table in STEPS.values() for op in table)
     named = {*KERNELS, *LOWERINGS, *early, *UPGRADES, *RAISINGS, _RAISED}
-    named.update(op for rule in RULES.values() for op in _operators_of(rule))
+    named.update(op for rule in RULES.values() for op in rule.operators)
     return sorted(op for op in named if op_history(op))
-
-
-def _operators_of(rule: object) -> tuple[str, ...]:
-    return rule.operators if isinstance(rule, NodeRule) else ()
 
 
 def _nearest(name: str) -> str | None:
@@ -103,7 +98,7 @@ def _operator(op: str) -> Operator:
         rules=tuple(
             RuleEntry(rule.code, rule.name, rule.severity, rule.summary, rule.url)
             for rule in RULES.values()
-            if op in _operators_of(rule)
+            if op in rule.operators
         ),
         limits=_limits(op),
     )

@@ -11,7 +11,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.rule import ModelRule, NodeRule, Rule, TargetRule
+from onnx_kvtool.lint.rule import Check, Rule
 from onnx_kvtool.lint.settings.fingerprint import with_fingerprints
 from onnx_kvtool.lint.settings.suppression import suppress
 from onnx_kvtool.shapes.infer import Annotations, annotate
@@ -61,24 +61,20 @@ def _annotate(model: ir.Model) -> Annotations:
 
 
 def _findings(context: Context, rules: Sequence[Rule]) -> Iterator[Finding]:
-    wanted: dict[str, list[NodeRule]] = {}
-    always: list[NodeRule] = []
+    wanted: dict[str, list[tuple[Rule, Check]]] = {}
     for rule in rules:
-        if isinstance(rule, NodeRule):
+        if rule.operators:
             for operator in rule.operators:
-                wanted.setdefault(operator, []).append(rule)
-            if not rule.operators:
-                always.append(rule)
-        elif isinstance(rule, ModelRule):
-            yield from rule.check(context)
-        elif isinstance(rule, TargetRule):
-            for target in context.targets:
-                if rule.is_about(target):
-                    yield from rule.check(context, target)
+                wanted.setdefault(operator, []).append((rule, rule.check()))
+        elif rule.runtime:
+            for target in filter(rule.is_about, context.targets):
+                yield from rule.check()(rule, context, target)
+        elif rule.family:
+            yield from rule.check()(rule, context)
     op_types = [operator.rpartition("::")[2] for operator in wanted]
-    for site in context.sites if always else context.sites_of(*op_types):
-        for node_rule in (*wanted.get(_operator(site), ()), *always):
-            yield from node_rule.check(site, context)
+    for site in context.sites_of(*op_types):
+        for rule, check in wanted.get(_operator(site), ()):
+            yield from check(rule, site, context)
 
 
 def _operator(site: Site) -> str:

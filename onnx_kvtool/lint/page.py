@@ -1,8 +1,7 @@
-"""The page of a rule, made of its docstring and its examples."""
+"""The page of a rule as people read it: its facts in words, and each example whole."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 
 from onnx_kvtool.core.quantity import counted
@@ -43,16 +42,16 @@ def _a(word: str) -> str:
 
 def markdown(rule: Rule) -> str:
     """Return the page of a rule in Markdown, without a line end after the last line."""
-    head, references, tail = rule.text.partition("## References")
+    head, _, tail = rule.page.partition("\n## Example\n")
     told = facts(rule)
     parts = [f"# {rule.code} {rule.name}", f"{rule.summary}.", f"{told[0].upper()}{told[1:]}."]
-    parts += [head.strip(), "## Example", _example(rule.bad), _beside(rule)]
-    parts += ["## Use instead", _example(rule.good), (references + tail).strip()]
+    parts += [head.partition("\n")[2].strip(), "## Example", _example(rule.bad), _beside(rule)]
+    parts += ["## Use instead", _example(rule.good), tail.partition("\n```\n")[2].strip()]
     return "\n\n".join(part for part in parts if part)
 
 
 def _example(text: str) -> str:
-    return f"```text\n{textwrap.dedent(text).strip()}\n```"
+    return f"```text\n{text}\n```"
 
 
 def _beside(rule: Rule) -> str:

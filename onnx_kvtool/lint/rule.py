@@ -1,39 +1,52 @@
-"""What a rule is.
+"""What a rule is: a Markdown page under `lint/rules/pages`, and the function that checks it.
 
-A rule is a class in a file of its own. Its docstring is the page that people read, with these
-headings, each followed by a blank line and text in Markdown:
+A page begins with front matter, lines `key: value` between two lines `---`. The keys are fields of
+`Rule`, with `-` for `_`; `code`, `name`, `severity` and `basis` are always there. The first heading
+is the summary, and these follow:
 
     ## What it does
     ## Why is this bad?
     ## Fix safety          (only where the rule has a fix)
+    ## Example
     ## References
 
-The examples of the page are `bad` and `good`, whole models in ONNX text that a test runs: the rule
-finds something in the first and nothing in the second. The modules of rules import nothing but this
-one and the standard library at their top, so that `kvtool rule` starts at once; what they need of
-the package they import where they use it, or get from the context.
+The example is a block of `diff`. Without its `+` lines it is a model in ONNX text in which the rule
+finds something, without its `-` lines the model as it should be.
+
+The function stands in the module that `family` names, marked with the codes of its rules. It is
+called with `(rule, site, context)` for each node of the rule's `operators`, with `(rule, context,
+target)` for each `--target` that switches the rule on, or else with `(rule, context)` once, and
+yields findings that `Rule.found` makes. What is imported here reads no models, so that `kvtool
+rule` starts at once.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar, Literal
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from onnx_kvtool.core.choices import Severity
+from onnx_kvtool.core.table import Table
 
 if TYPE_CHECKING:
-    from onnx_kvtool.core.diagnostic import Severity
     from onnx_kvtool.core.location import Location
-    from onnx_kvtool.lint.context import Context, Site
     from onnx_kvtool.lint.finding import Applicability, Finding, Fix
     from onnx_kvtool.targets.target import Target
 
-__all__ = ["Basis", "ModelRule", "NodeRule", "Rule", "RunRule", "TargetRule"]
+__all__ = ["Basis", "Check", "Rule", "check", "checks_in"]
 
 Basis = Literal["constant", "symbolic", "heuristic"]
+Check = Callable[..., "Iterator[Finding]"]
+Marked = TypeVar("Marked", bound=Check)
 
 _PAGES = "docs/rules/"
+_MARK = "_checks"
 
 
+@dataclass(frozen=True, eq=False)
 class Rule:
     """One thing that can be wrong with a model.
 
@@ -43,9 +56,12 @@ class Rule:
         severity: Usual severity of what it finds; a finding may have a lower one.
         basis: What its findings rest on: values in the file, shapes and ranges that hold for every
             input, or names and habits. What rests on the last is never an error.
+        page: What follows the front matter, in Markdown.
+        family: The module under `lint/rules` with its check; "" for a rule about the run itself,
+            which makes its findings where it reads and suppresses.
         fix: Whether its findings can have a fix, and how safe that is; None for no fix.
-        bad: A model in ONNX text in which it finds something.
-        good: The model as it should be.
+        operators: The nodes that its check is asked about, as `Op` or `domain::Op`; empty for a
+            check of the model as a whole.
         runtime: Runtime whose `--target` switches the rule on, `any` for each of them; "" for a
             rule that is always on.
         example_target: Release for which the examples are checked, as `--target` takes it; "" for
@@ -54,17 +70,32 @@ class Rule:
         example_links: Symbolic links that lie there: their names and what they lead to.
     """
 
-    code: ClassVar[str]
-    name: ClassVar[str]
-    severity: ClassVar[Severity]
-    basis: ClassVar[Basis]
-    fix: ClassVar[Applicability | None] = None
-    bad: ClassVar[str]
-    good: ClassVar[str]
-    runtime: ClassVar[str] = ""
-    example_target: ClassVar[str] = ""
-    example_files: ClassVar[Mapping[str, int]] = {}
-    example_links: ClassVar[Mapping[str, str]] = {}
+    code: str
+    name: str
+    severity: Severity
+    basis: Basis
+    page: str
+    family: str = ""
+    fix: Applicability | None = None
+    operators: tuple[str, ...] = ()
+    runtime: str = ""
+    example_target: str = ""
+    example_files: Mapping[str, int] = field(default_factory=dict)
+    example_links: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_page(cls, text: str) -> Rule:
+        """Return the rule that a page describes."""
+        _, front, page = text.split("---\n", 2)
+        given: dict[str, Any] = {"page": page.strip()}
+        for line in front.splitlines():
+            key, _, value = line.partition(": ")
+            given[key.replace("-", "_")] = _READ.get(key, str)(value)
+        return cls(**given)
+
+    def check(self) -> Check:
+        """Return the function that checks the rule; its module is imported for the first."""
+        return checks_in(self.family)[self.code]
 
     @property
     def url(self) -> str:
@@ -73,18 +104,30 @@ class Rule:
 
     @property
     def summary(self) -> str:
-        """First line of the docstring, without the full stop."""
-        return (inspect.getdoc(type(self)) or "").splitlines()[0].rstrip(".")
+        """First heading of the page, a sentence without the full stop."""
+        return self.page.partition("\n")[0].removeprefix("# ")
 
     @property
-    def text(self) -> str:
-        """The docstring after its first line: Markdown."""
-        lines = (inspect.getdoc(type(self)) or "").splitlines()
-        return "\n".join(lines[1:]).strip()
+    def bad(self) -> str:
+        """A model in ONNX text in which the rule finds something."""
+        return self._example("-")
+
+    @property
+    def good(self) -> str:
+        """The model as it should be."""
+        return self._example("+")
+
+    def _example(self, mark: str) -> str:
+        block = self.section("Example").partition("```diff\n")[2].partition("\n```")[0]
+        return "\n".join(line[1:] for line in block.splitlines() if line[:1] in ("", " ", mark))
 
     def section(self, heading: str) -> str:
-        """Return the text under a heading of the docstring; "" where it has no such heading."""
-        return self.text.partition(f"## {heading}\n")[2].partition("\n## ")[0].strip()
+        """Return the text under a heading of the page; "" where it has no such heading."""
+        return self.page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].strip()
+
+    def is_about(self, target: Target) -> bool:
+        """Return whether a target switches the rule on."""
+        return self.runtime in ("any", target.release.runtime)
 
     def found(
         self,
@@ -111,43 +154,38 @@ class Rule:
         return Finding(diagnostic, self.name, self.url, fix)
 
 
-class NodeRule(Rule):
-    """A rule that looks at nodes one by one.
-
-    Attributes:
-        operators: Operators of the default domain that it wants to see, as `Op`, or of another
-            domain, as `domain::Op`; empty for all nodes.
-    """
-
-    operators: ClassVar[tuple[str, ...]]
-
-    def check(self, site: Site, context: Context) -> Iterator[Finding]:
-        """Yield what is wrong with one node."""
-        raise NotImplementedError
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(", "))
 
 
-class ModelRule(Rule):
-    """A rule that looks at the model as a whole, once."""
-
-    def check(self, context: Context) -> Iterator[Finding]:
-        """Yield what is wrong with the model."""
-        raise NotImplementedError
+def _pairs(text: str) -> dict[str, str]:
+    return dict(word.split("=") for word in _words(text))
 
 
-class TargetRule(Rule):
-    """A rule about a runtime, called once for each `--target` it applies to; silent without one."""
-
-    def is_about(self, target: Target) -> bool:
-        """Return whether a target switches the rule on."""
-        return self.runtime in ("any", target.release.runtime)
-
-    def check(self, context: Context, target: Target) -> Iterator[Finding]:
-        """Yield what a release of the runtime holds against the model."""
-        raise NotImplementedError
+def _sizes(text: str) -> dict[str, int]:
+    return {name: int(size) for name, size in _pairs(text).items()}
 
 
-class RunRule(Rule):
-    """A rule about the run itself: no model is handed to it, and what finds it makes its findings.
+_READ: Mapping[str, Callable[[str], object]] = {
+    "operators": _words,
+    "example-files": _sizes,
+    "example-links": _pairs,
+}
+"""How the values of keys are read that are not words."""
 
-    Its `bad` may be any text, no model among it: what stands in the file that is checked.
-    """
+
+def check(*codes: str) -> Callable[[Marked], Marked]:
+    """Mark a function of a module under `lint/rules` as the check of the rules with these codes."""
+
+    def mark(function: Marked) -> Marked:
+        setattr(function, _MARK, codes)
+        return function
+
+    return mark
+
+
+@functools.cache
+def checks_in(family: str) -> Table[str, Check]:
+    """Return the checks of a module under `lint/rules`, by the code of their rule."""
+    things: dict[str, Any] = vars(import_module(f"onnx_kvtool.lint.rules.{family}"))
+    return Table("check", ((code, x) for x in things.values() for code in getattr(x, _MARK, ())))

@@ -110,8 +110,8 @@ def examine(node: ir.Node, opset: int, facts: OpFacts | None = None) -> Iterator
     Looks at the operator, attribute names, types and values, the number of inputs and outputs,
     required inputs, and the element types that are known. Attributes that refer to a parameter of
     a function count as given. The kinds are `unknown-operator`, `deprecated-operator`,
-    `unknown-attribute`, `attribute-type`, `missing-attribute`, `arity`, `missing-input`,
-    `attribute-value` and `element-type`.
+    `unknown-attribute`, `attribute-type`, `missing-attribute`, `wrong-arity`,
+    `missing-input`, `attribute-value` and `element-type`.
 
     Args:
         node: The node.
@@ -129,13 +129,13 @@ def examine(node: ir.Node, opset: int, facts: OpFacts | None = None) -> Iterator
     if len(node.inputs) > facts.max_inputs:
         given = counted(len(node.inputs), "input")
         text = f"{given}, `{node.op_type}` takes at most {facts.max_inputs}"
-        yield Problem("input", f"{text} at opset {opset}", "arity")
+        yield Problem("input", f"{text} at opset {opset}", "wrong-arity")
     if not facts.min_outputs <= len(node.outputs) <= facts.max_outputs:
         given = counted(len(node.outputs), "output")
         least, most = facts.min_outputs, facts.max_outputs
         span = str(most) if least == most else f"{least} to {most}"
         text = f"{given}, `{node.op_type}` has {span}"
-        yield Problem("output", f"{text} at opset {opset}", "arity")
+        yield Problem("output", f"{text} at opset {opset}", "wrong-arity")
     yield from _absent_inputs(node, facts)
     yield from _values(node, facts, opset)
     for problem in _types(node, facts, opset):

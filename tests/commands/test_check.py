@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from onnx_kvtool.core.covered import Covered
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
-from onnx_kvtool.lint.rule import ModelRule
+from onnx_kvtool.lint.rule import Check, Rule
 from onnx_kvtool.lint.settings.files import take_shard
 from onnx_kvtool.lint.settings.selection import Selection
 from onnx_kvtool.rewrite import verify
@@ -192,23 +193,21 @@ class TestBaseline:
         assert not list(run(request(isolated=False)))
 
 
-class Wrong(ModelRule):
-    """A rule whose fix replaces the first node by another operator."""
+@dataclass(frozen=True, eq=False)
+class Wrong(Rule):
+    """A rule whose fix, of the safety that it states, replaces the first node."""
 
-    code = "KV001"
-    name = "wrong"
-    severity = "warning"
-    basis = "constant"
-    operator = "Abs"
+    def check(self) -> Check:
+        def find(rule: Rule, context: Context) -> Iterator[Finding]:
+            node = context.model.graph[0]
+            if node.op_type != "Abs" and self.fix is not None:
+                fix = Fix(self.fix, "Replace it", lambda: setattr(node, "op_type", "Abs"))
+                yield rule.found(context.sites[0].location(), "it is another operator", fix=fix)
 
-    def check(self, context: Context) -> Iterator[Finding]:
-        node = context.model.graph[0]
-        if node.op_type != self.operator:
-            yield self.found(
-                context.sites[0].location(),
-                "it is another operator",
-                fix=Fix("safe", "Replace the operator", lambda: setattr(node, "op_type", "Abs")),
-            )
+        return find
+
+
+WRONG = Wrong("KV001", "wrong", "warning", "constant", "", family="none", fix="safe")
 
 
 RELU = """
@@ -262,7 +261,7 @@ class TestFixes:
     ) -> None:
         path = save(RELU, directory / "relu.onnx")
         before = path.read_bytes()
-        monkeypatch.setattr(Selection, "rules", lambda self, path: [Wrong()])
+        monkeypatch.setattr(Selection, "rules", lambda self, path: [WRONG])
         (file,) = run(request("relu.onnx", fix=True)).files
         assert "not fixed: safe fixes changed the results" in file.notes[0]
         assert not file.written and not file.fixed and [f.name for f in file.findings] == ["wrong"]
@@ -294,16 +293,8 @@ class TestFixes:
     def test_an_unsafe_fix_is_not_compared(
         self, directory: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        class Unsafe(Wrong):
-            """As above, and says so."""
-
-            def check(self, context: Context) -> Iterator[Finding]:
-                for finding in super().check(context):
-                    fix = Fix("unsafe", "Replace the operator", finding.fix.apply)  # type: ignore[union-attr]
-                    yield self.found(finding.location, finding.message, fix=fix)
-
         path = save(RELU, directory / "relu.onnx")
-        monkeypatch.setattr(Selection, "rules", lambda self, path: [Unsafe()])
+        monkeypatch.setattr(Selection, "rules", lambda self, path: [replace(WRONG, fix="unsafe")])
         assert not run(request("relu.onnx", fix=True)).files[0].written
         assert run(request("relu.onnx", fix=True, unsafe_fixes=True)).files[0].written
         assert onnx.load(path).graph.node[0].op_type == "Abs"

@@ -1,13 +1,11 @@
-"""Every rule of the table documents itself, and its examples show what it says."""
+"""Every rule has a page and a check, and its examples show what it says."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,14 +13,16 @@ import pytest
 from onnx_kvtool.commands.check import check
 from onnx_kvtool.lint.example import example_message
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.rule import ModelRule, NodeRule, Rule, RunRule, TargetRule
+from onnx_kvtool.lint.rule import Rule, checks_in
 from onnx_kvtool.lint.table import RULES
 from tests.grids import each
 from tests.lint.cases import Case, findings
 from tests.lint.models import CLEAN, save
 
 CODES = list(RULES)
-HEADINGS = ["What it does", "Why is this bad?", "Fix safety", "References"]
+HEADINGS = ["What it does", "Why is this bad?", "Fix safety", "Example", "References"]
+FAMILIES = {rule.family for rule in RULES.values() if rule.family}
+PAGES = Path(inspect.getfile(Rule)).parent / "rules" / "pages"
 GROUPS = ("KV0", "KV1", "KV2", "KV3", "MD4", "XD5", "ON6")
 
 each_rule = each("rule", RULES)
@@ -44,7 +44,7 @@ def example(rule: Rule, text: str, directory: Path) -> list[Finding]:
     for name, target in rule.example_links.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).symlink_to(target)
-    if isinstance(rule, RunRule):
+    if not rule.family:
         return run_example(rule, text, directory)
     targets = [rule.example_target] if rule.example_target else []
     return findings(rule.code, example_message(text), targets, str(directory))
@@ -56,7 +56,7 @@ def run_example(rule: Rule, text: str, directory: Path) -> list[Finding]:
     try:
         path.write_bytes(example_message(text).SerializeToString())
     except ValueError:
-        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     other = save(CLEAN, directory / "clean.onnx")
     return [finding for finding in check([path, other]) if finding.code == rule.code]
 
@@ -72,22 +72,46 @@ def test_names_are_unique() -> None:
 
 
 @each_rule
-def test_a_rule_lives_in_a_file_named_after_it(rule: Rule) -> None:
-    module = type(rule).__module__.rpartition(".")[2]
-    assert module == f"{rule.code}_{rule.name}".lower().replace("-", "_")
-    assert re.fullmatch(r"[A-Z]{2}\d{3}", rule.code)
+def test_a_page_has_its_name_and_its_headings_in_order(rule: Rule) -> None:
+    assert re.fullmatch(r"[A-Z]{2}\d{3}", rule.code) and (PAGES / f"{rule.code}.md").is_file()
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+    expected = [h for h in HEADINGS if h != "Fix safety" or rule.fix is not None]
+    assert re.findall(r"^## (.*)$", rule.page, re.MULTILINE) == expected
+    assert all(map(rule.section, expected))
+    assert re.match(r"# .{10,98}[^.]\n\n## ", rule.page), "the summary is the first heading"
+    assert rule.page.count("```diff\n") == 1 == rule.page.count("\n```\n")
+
+
+def test_a_page_has_a_rule() -> None:
+    assert {path.stem for path in PAGES.iterdir()} == set(CODES)
+
+
+KINDS = {
+    "node": ["rule", "site", "context"],
+    "target": ["rule", "context", "target"],
+    "model": ["rule", "context"],
+}
 
 
 @each_rule
-def test_the_docstring_has_its_headings_in_order(rule: Rule) -> None:
-    expected = [h for h in HEADINGS if h != "Fix safety" or rule.fix is not None]
-    assert re.findall(r"^## (.*)$", rule.text, re.MULTILINE) == expected
-    for part in re.split(r"^## .*$", rule.text, flags=re.MULTILINE)[1:]:
-        assert part.startswith("\n\n") and part.strip()
-    first = inspect.getdoc(type(rule)).splitlines()  # type: ignore[union-attr]
-    assert first[0].endswith(".") and len(first[0]) <= 100 and not first[1]
-    assert not re.search(r"^```", rule.text, re.MULTILINE), "examples are `bad` and `good`"
+def test_a_check_is_given_what_the_page_says(rule: Rule) -> None:
+    if not rule.family:  # found where a file is read, or a suppression is looked up
+        assert rule.code in ("MD400", "MD410") and not (rule.operators or rule.runtime)
+        return
+    assert not (rule.operators and rule.runtime)
+    kind = "node" if rule.operators else "target" if rule.runtime else "model"
+    assert list(inspect.signature(rule.check()).parameters) == KINDS[kind]
+    assert rule.runtime == "any" or rule.example_target.startswith(rule.runtime)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_the_pages_name_each_check_of_a_family(family: str) -> None:
+    named = {rule.code for rule in RULES.values() if rule.family == family}
+    assert set(checks_in(family)) == named
+
+
+def test_every_module_of_rules_is_a_family() -> None:
+    assert {path.stem for path in PAGES.parent.glob("*.py")} - {"__init__"} == FAMILIES
 
 
 @each_rule
@@ -109,13 +133,6 @@ def test_a_heuristic_is_never_an_error(rule: Rule) -> None:
 
 
 @each_rule
-def test_a_rule_is_of_one_kind(rule: Rule) -> None:
-    assert isinstance(rule, NodeRule | ModelRule | RunRule | TargetRule)
-    assert bool(rule.runtime) == isinstance(rule, TargetRule)
-    assert rule.runtime == "any" or rule.example_target.startswith(rule.runtime)
-
-
-@each_rule
 def test_the_fix_is_declared(rule: Rule, tmp_path: Path) -> None:
     fixes = [f.fix for f in example(rule, rule.bad, tmp_path) if f.fix is not None]
     assert bool(fixes) == (rule.fix is not None)
@@ -124,28 +141,15 @@ def test_the_fix_is_declared(rule: Rule, tmp_path: Path) -> None:
         assert fix.title and not fix.title.endswith(".")
 
 
-@each_rule
-def test_the_top_of_a_module_imports_nothing_heavy(rule: Rule) -> None:
-    source = Path(inspect.getfile(type(rule))).read_text(encoding="utf-8")
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.Import):
-            names = [alias.name for alias in statement.names]
-        elif isinstance(statement, ast.ImportFrom):
-            names = [statement.module or ""]
-        else:
-            continue
-        for name in names:
-            light = name.partition(".")[0] in sys.stdlib_module_names
-            assert light or name.startswith("onnx_kvtool.lint."), name
-
-
 def test_the_table_of_rules_imports_nothing_heavy() -> None:
     code = "import sys, onnx_kvtool.lint.table; print(*sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     heavy = {"ml_dtypes", "numpy", "onnx", "onnx_ir", "onnxruntime", "onnxscript", "rich"}
-    assert not heavy & {name.partition(".")[0] for name in result.stdout.split()}
+    names = result.stdout.split()
+    assert not heavy & {name.partition(".")[0] for name in names}
+    assert not [name for name in names if name.startswith("onnx_kvtool.lint.rules")]
 
 
 def test_the_runner_of_cases_tells_a_silent_rule_from_a_speaking_one() -> None:

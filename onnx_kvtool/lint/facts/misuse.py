@@ -104,7 +104,7 @@ def _node(site: Site, opset: int, facts: OpFacts) -> Iterator[Misuse]:
             yield _worded(site, problem, facts)
     if len(node.inputs) < facts.min_inputs and facts.inputs[-1].variadic:
         yield Misuse(
-            "arity",
+            "wrong-arity",
             site.location(),
             f"`{node.op_type}` has {counted(len(node.inputs), 'input')}, expected at least "
             f"{facts.min_inputs}",

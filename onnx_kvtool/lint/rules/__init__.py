@@ -1,1 +1,1 @@
-"""One rule per file, named after its code and name."""
+"""The checks of rules, one module a family; `pages` holds the page of each rule."""

@@ -11,7 +11,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.walk import function_path, graph_path, step_path, subgraphs
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.finding import Finding, Fix
-from onnx_kvtool.lint.rule import Rule, TargetRule
+from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.settings.selection import matches, split_codes
 from onnx_kvtool.lint.table import RULES
 
@@ -81,7 +81,7 @@ def suppress(
 
 
 def _ran(rule: Rule, context: Context) -> bool:
-    return not isinstance(rule, TargetRule) or any(map(rule.is_about, context.targets))
+    return not rule.runtime or any(map(rule.is_about, context.targets))
 
 
 def _is_suppressed(finding: Finding, entries: Sequence[_Suppression]) -> bool:

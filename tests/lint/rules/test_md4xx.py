@@ -401,8 +401,8 @@ CASES = {
     "MD440": [
         Case("two of one name", RULES["MD440"].bad, at=[""]),
         Case("two domains", RULES["MD440"].bad.replace(
-            '<domain: "local", opset_import: ["": 24]>\n        f (a) => (b) { b = Exp',
-            '<domain: "other", opset_import: ["": 24]>\n        f (a) => (b) { b = Exp')),
+            '<domain: "local", opset_import: ["": 24]>\nf (a) => (b) { b = Exp',
+            '<domain: "other", opset_import: ["": 24]>\nf (a) => (b) { b = Exp')),
     ],
     "MD441": [
         Case("two that call each other", RULES["MD441"].bad, at=[""],
@@ -613,7 +613,7 @@ def test_a_model_in_memory_may_be_too_large_to_write() -> None:
 @pytest.mark.parametrize("defect", ["undefined-input", "tensor-data-field", "bad-dims"])
 def test_a_model_in_memory_has_no_defects_of_a_file(defect: str) -> None:
     model = ir.from_proto(Case("", NEG).message())
-    rules = [rule for rule in RULES.values() if getattr(rule, "defect", None) == defect]
+    rules = [rule for rule in RULES.values() if rule.name == defect]
     assert len(rules) == 1
     assert lint(model, rules) == []
 
@@ -626,7 +626,7 @@ def test_every_kind_of_defect_has_a_rule() -> None:
     )
     recorded = set(re.findall(r'(?:found|self)\.add\(\s*"([a-z-]+)"', source))
     recorded |= {"duplicate-input", "unnamed-input"}  # chosen between in one call
-    handled = {rule.defect for rule in RULES.values() if hasattr(rule, "defect")}
+    handled = {rule.name for rule in RULES.values() if rule.family == "file_defects"}
     assert recorded == handled
 
 

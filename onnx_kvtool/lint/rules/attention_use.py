@@ -1,0 +1,130 @@
+"""Attention over caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.links import AxisMap, compose, inverted, link, map_axis
+from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.facts.decomposed import first_attention
+from onnx_kvtool.lint.facts.past import scatter_behind
+from onnx_kvtool.lint.facts.release import has_operator
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.view import MalformedNode
+
+__all__ = [
+    "axis_differs_from_layout",
+    "cache_without_nonpad_seqlen",
+    "decomposed_attention",
+    "nonpad_with_past",
+]
+
+
+@check("KV113")
+def cache_without_nonpad_seqlen(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Look behind keys and values for a TensorScatter."""
+    view = site.view(Attention)
+    if view is None or view.attn_mask is not None or view.nonpad_kv_seqlen is not None:
+        return
+    for what, operand in (("keys", view.key), ("values", view.value)):
+        scatter = scatter_behind(operand)
+        if scatter is None:
+            continue
+        starts_at_zero = len(scatter.inputs) < 3 or scatter.inputs[2] is None
+        if view.is_causal and starts_at_zero:
+            continue
+        yield rule.found(
+            site.location(operand),
+            f"the {what} `{operand.name}` are the whole cache of `{scatter.name or 'unnamed'}` "
+            "(TensorScatter), and neither `nonpad_kv_seqlen` nor `attn_mask` says which rows "
+            "are valid",
+            help="pass the number of valid rows as `nonpad_kv_seqlen`, or a mask",
+        )
+        return
+
+
+@check("KV114")
+def nonpad_with_past(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Read the node through its view."""
+    view = site.view(Attention)
+    if view is None or view.nonpad_kv_seqlen is None:
+        return
+    pasts = {"past_key": view.past_key, "past_value": view.past_value}
+    given = [name for name, value in pasts.items() if value is not None]
+    if given:
+        yield rule.found(
+            site.location(view.nonpad_kv_seqlen),
+            f"`nonpad_kv_seqlen` `{view.nonpad_kv_seqlen.name}` is given together with "
+            f"{enumerated(given)}",
+            help="keep the cache outside, or leave `nonpad_kv_seqlen` out and mask the padding",
+        )
+
+
+@check("KV117")
+def axis_differs_from_layout(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Map the axis of the update to the layout of the operand."""
+    view = site.view(Attention)
+    if view is None:
+        return
+    seen: set[int] = set()
+    for operand in (view.key, view.value):
+        if id(operand) in seen:
+            continue
+        seen.add(id(operand))
+        rank = None if operand.shape is None else len(operand.shape)
+        expected = {3: 1, 4: 2}.get(rank or 0)
+        found = _written_axis(operand, site, context)
+        if expected is None or found is None or found[1] == expected:
+            continue
+        scatter, axis = found
+        yield rule.found(
+            site.location(operand),
+            f"`{operand.name}` is written along its axis {axis} by "
+            f"`{scatter.name or 'unnamed'}` (TensorScatter), and Attention takes axis "
+            f"{expected} of its {rank} dimensions as the sequence",
+            help=f"set `axis` of the TensorScatter so that it becomes axis {expected} here",
+        )
+
+
+def _written_axis(value: ir.Value, site: Site, context: Context) -> tuple[ir.Node, int] | None:
+    """Return the TensorScatter behind `value` and the axis of `value` along which it writes."""
+    axes: AxisMap = "same"
+    current = value
+    for _ in range(8):
+        node = current.producer()
+        if node is not None and node.op_type == "TensorScatter" and not node.domain:
+            try:
+                written = TensorScatter(node, site.opset or 0).sequence_axis
+            except MalformedNode:
+                return None
+            axis = map_axis(inverted(axes), written)
+            return None if axis is None else (node, axis)
+        found = link(current, context.folder)
+        if found is None or found.how not in ("same", "view", "cast"):
+            return None
+        axes, current = compose(axes, found.axes), found.source
+    return None
+
+
+@check("KV208")
+def decomposed_attention(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Ask of each Softmax between two products what `raise` asks."""
+    if not all(has_operator(target, "Attention-24") for target in context.targets):
+        return
+    found = first_attention(context)
+    if found is not None:
+        site, fusion, count = found
+        queries, keys, values = (operand.value.name for operand in fusion.operands)
+        more = f" ({counted(count - 1, 'more candidate')})" if count > 1 else ""
+        yield rule.found(
+            site.location(),
+            f"computes from `{queries}`, `{keys}` and `{values}` in many nodes what one "
+            f"Attention does{more}",
+            help="run `kvtool raise`: it proves that both are equal and writes the Attention",
+        )

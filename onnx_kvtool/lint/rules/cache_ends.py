@@ -1,0 +1,250 @@
+"""Where caches come from and go to, and how they are updated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.analysis.caches.footprint import growing, growth_in_words
+from onnx_kvtool.analysis.caches.in_place import reads_before
+from onnx_kvtool.analysis.caches.windows import rolling, rolling_command, rolling_in_words
+from onnx_kvtool.core.walk import is_output_of
+from onnx_kvtool.lint.context import Context
+from onnx_kvtool.lint.facts.past import Branches, copies, is_scatter_of, levels, readers
+from onnx_kvtool.lint.facts.words import node_words, shape_words
+from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.symbolic.dims import contradict, dims_of
+
+__all__ = [
+    "growing_cache",
+    "past_has_other_consumer",
+    "past_not_graph_input",
+    "past_present_io_mismatch",
+    "past_scattered_twice",
+    "present_not_graph_output",
+    "raisable_pattern",
+]
+
+_POSITIONS = 2
+"""The input of a TensorScatter that says where it writes."""
+
+
+@check("KV101")
+def past_has_other_consumer(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Ask for the readers of the past, in the main graph and in each function on the way."""
+    caches = [cache for cache in context.caches if cache.kind == "tensor_scatter"]
+    branches = Branches(context)
+    seen: set[str] = set()
+    for cache in caches:
+        for past, who in _others(cache, context, branches):
+            finding = rule.found(
+                cache.location,
+                f"`past_cache` `{past}` {who}, so that the update cannot be done in place",
+                help="read the present instead, or read the past before a copy of it is made",
+            )
+            if str(finding.diagnostic) not in seen:  # one body may be called many times
+                seen.add(str(finding.diagnostic))
+                yield finding
+
+
+def _others(cache: Cache, context: Context, branches: Branches) -> Iterator[tuple[str, str]]:
+    """Yield the name of the past and who else needs it, level by level."""
+    for past, node, index in levels(cache, context):
+        for copy in copies(past):
+            maker = copy.producer()
+            if is_output_of(copy, context.model.graph):
+                way = "itself" if copy is past else f"as `{copy.name}`"
+                yield past.name or "", f"is {way} an output of the model"
+            elif copy.is_graph_output() and not (maker and branches.exclude(maker, node)):
+                yield past.name or "", "is also what a function or a body returns"
+        for reader, at in readers(past):
+            if (reader is node and at == index) or is_scatter_of(reader, at):
+                continue
+            if reads_before(reader, node.inputs[_POSITIONS:]):
+                continue
+            if not branches.exclude(reader, node):
+                yield past.name or "", f"is also read by {node_words(reader)}"
+
+
+@check("KV102")
+def past_scattered_twice(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Group the updates by the input that they start from."""
+    by_past: dict[ir.Value, list[Cache]] = {}
+    for cache in context.caches:
+        if cache.kind == "tensor_scatter":
+            *_, (root, _, _) = levels(cache, context)
+            if root.is_graph_input():
+                by_past.setdefault(root, []).append(cache)
+    branches = Branches(context)
+    for past, caches in by_past.items():
+        first, *others = caches
+        for other in others:
+            if branches.exclude(first.node, other.node):
+                continue
+            count = f"{len(caches)} TensorScatter"
+            yield rule.found(
+                other.location,
+                f"`{past.name}` is the `past_cache` of {count}, of {node_words(first.node)} "
+                "as well, and one of them at most can be done in place",
+                help="give each update a past of its own, or scatter into the first present",
+            )
+
+
+@check("KV103")
+def past_not_graph_input(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look where the past of each TensorScatter comes from."""
+    inputs = {id(value) for value in context.model.graph.inputs}
+    for cache in context.caches:
+        past = cache.past_value
+        if cache.kind != "tensor_scatter" or past is None:
+            continue
+        *_, (nearest, _, _) = levels(cache, context)
+        strict = [t for t in context.targets if t.release.runtime == "tensorrt"]
+        if id(past) not in inputs:
+            place, what = past, _origin(past)
+        elif strict and id(nearest) not in inputs:
+            place, what = nearest, _origin(nearest)
+        else:
+            continue
+        yield rule.found(
+            cache.location,
+            f"`past_cache` `{place.name}` is {what}, not an input of the model"
+            + (f", as {strict[0].asked} demands" if strict else ""),
+            help="make the cache an input of the model and feed the present of the last step",
+            severity="error" if strict else None,
+        )
+
+
+def _origin(value: ir.Value) -> str:
+    node = value.producer()
+    if node is not None:
+        return "a constant" if node.op_type == "Constant" else f"computed by {node_words(node)}"
+    return "an initializer" if value.is_initializer() else "an input of a body"
+
+
+@check("KV104")
+def present_not_graph_output(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look where the present of each TensorScatter goes."""
+    names = {value.name for value in context.model.graph.outputs}
+    for cache in context.caches:
+        if cache.kind != "tensor_scatter":
+            continue
+        present = cache.node.outputs[0]
+        strict = [t for t in context.targets if t.release.runtime == "tensorrt"]
+        if cache.present not in names:
+            what = "is not an output of the model"
+        elif strict and not cache.calls and not present.is_graph_output():
+            what = f"is no output itself, only behind other nodes as `{cache.present}`"
+        else:
+            continue
+        yield rule.found(
+            cache.location,
+            f"`present_cache` `{present.name}` {what}"
+            + (f", as {strict[0].asked} demands" if strict else ""),
+            help="return it as an output, and feed it back as the past of the next step",
+            severity="error" if strict else None,
+            fix=_returned(cache, context),
+        )
+
+
+def _returned(cache: Cache, context: Context) -> Fix | None:
+    """Return the fix for an update in the main graph, whose present can be returned as it is."""
+    graph, present = context.model.graph, cache.node.outputs[0]
+    if cache.node.graph is not graph or present.type is None or present.is_graph_output():
+        return None
+    return Fix("unsafe", f"return `{present.name}` as an output", _adding(graph, present))
+
+
+def _adding(graph: ir.Graph, present: ir.Value) -> Callable[[], None]:
+    # Inference has written type and shape on the value, and takes them away after the rules ran.
+    type_, shape = present.type, present.shape
+
+    def apply() -> None:
+        node = present.producer()
+        if node is None or node.graph is not graph or present.is_graph_output():
+            return
+        if present.type is None:
+            present.type = type_
+        if present.shape is None:
+            present.shape = shape
+        graph.outputs.append(present)
+
+    return apply
+
+
+@check("KV106")
+def past_present_io_mismatch(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Compare the declarations at both ends of each cache."""
+    inputs = {id(value) for value in context.model.graph.inputs}
+    outputs = {value.name: value for value in context.model.graph.outputs}
+    for cache in context.caches:
+        past, present = cache.past_value, outputs.get(cache.present)
+        if past is None or present is None or id(past) not in inputs:
+            continue
+        for what in _end_differences(cache, past, present):
+            yield rule.found(
+                cache.location,
+                f"the past `{past.name}` and its present `{present.name}` differ {what}",
+                help="declare both alike, and convert the new rows instead of the cache",
+            )
+
+
+def _end_differences(cache: Cache, past: ir.Value, present: ir.Value) -> Iterator[str]:
+    if past.dtype is not None and present.dtype is not None and past.dtype != present.dtype:
+        yield f"in type: {dtype_name(past.dtype)} and {dtype_name(present.dtype)}"
+    before, after = dims_of(past), dims_of(present)
+    if before is None or after is None:
+        return
+    shapes = f"{shape_words(before)} and {shape_words(after)}"
+    if len(before) != len(after):
+        yield f"in rank: {len(before)} and {len(after)}, in shapes {shapes}"
+        return
+    for axis, (one, other) in enumerate(zip(before, after, strict=True)):
+        if cache.is_growing and axis == cache.axis:
+            continue
+        if contradict(one, other):
+            yield f"in dimension {axis}: {one} and {other}, in shapes {shapes}"
+
+
+@check("KV207")
+def raisable_pattern(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Read the cache table, which knows where scatters write."""
+    if not context.sites_of("ScatterND", "ScatterElements"):
+        return
+    for cache in context.caches:
+        if cache.kind not in ("scatter_nd", "scatter_elements") or cache.mode is None:
+            continue
+        if cache.axis is None or not cache.past:
+            continue
+        start = f"`{cache.write_indices}`" if cache.write_indices else "a fixed start"
+        yield rule.found(
+            cache.location,
+            f"writes rows that count up from {start} along axis {cache.axis} of `{cache.past}` "
+            f"({cache.mode} mode), as TensorScatter does",
+            help="run `kvtool raise`: it proves that both are equal and replaces the scatter, "
+            "or names the assumption that it lacks",
+        )
+
+
+@check("KV209")
+def growing_cache(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Read the cache table, which knows what grows."""
+    caches = growing(context.caches)
+    if caches:
+        yield rule.found(
+            caches[0].location,
+            growth_in_words(caches),
+            help="run `kvtool raise --capacity N`: it gives them N rows, written in place",
+        )
+    windows = rolling(context.caches)
+    if windows:
+        command = rolling_command(windows)
+        yield rule.found(
+            windows[0].location,
+            rolling_in_words(windows),
+            help=f"run `{command}`: circular caches are written in place",
+        )

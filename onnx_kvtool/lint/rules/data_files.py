@@ -1,0 +1,159 @@
+"""References to external data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.files.digests import digest, file_pieces
+from onnx_kvtool.core.files.references import ReferenceJudge
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.messages.carried import drop_external_extras, external_extras
+from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.lint.context import Context
+from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.rule import Rule, check
+
+__all__ = ["external_bad_key", "external_misaligned", "external_symlink", "wrong_reference"]
+
+_PAGE = 4096
+_KNOWN = frozenset({"checksum", "basepath"})
+_ONNXRUNTIME = "prepacked_"
+_PROBLEMS = {
+    "XD501": ["external-file", "external-missing"],
+    "XD502": ["external-escape"],
+    "XD504": ["external-length", "external-range", "external-type"],
+}
+"""Codes of the problems of references that a rule is about."""
+
+
+@check(*_PROBLEMS)
+def wrong_reference(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Judge each reference; data files are looked up, never read.
+
+    One finding stands for all tensors of a file, except where the range of each is judged.
+    """
+    judge = ReferenceJudge(need_bytes=True)
+    files: dict[tuple[str, str], list[tuple[Location, str, str | None]]] = {}
+    for place, tensor in context.external_tensors:
+        problem = judge.judge(tensor)
+        if problem is None or problem.code not in _PROBLEMS[rule.code]:
+            continue
+        if rule.code == "XD504":
+            yield rule.found(place, problem.message, help=problem.help)
+            continue
+        key = (os.fspath(tensor.base_dir), os.fspath(tensor.location))
+        files.setdefault(key, []).append((place, problem.message, problem.help))
+    for entries in files.values():
+        place, message, remedy = entries[0]
+        yield rule.found(place, message + _more_tensors(len(entries)), help=remedy)
+
+
+def _more_tensors(count: int) -> str:
+    """Return what a message about the first of several tensors says of the others."""
+    return f" (so do {count - 1} more tensors)" if count > 1 else ""
+
+
+@check("XD503")
+def external_symlink(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at each data file that may be read at all."""
+    judge = ReferenceJudge(need_bytes=True)
+    files: dict[tuple[str, str], list[Location]] = {}
+    for place, tensor in context.external_tensors:
+        problem = judge.judge(tensor)
+        if problem is None or problem.code in ("external-range", "external-length"):
+            key = (os.fspath(tensor.base_dir) or ".", os.fspath(tensor.location))
+            files.setdefault(key, []).append(place)
+    for (base, location), places in files.items():
+        what, is_outside = _link(base, location)
+        if what is not None:
+            yield rule.found(
+                places[0],
+                f"its data file `{location}` {what}{_more_tensors(len(places))}",
+                help="copy the file, so that onnx can load the model",
+                severity="info" if is_outside else None,
+            )
+
+
+def _link(base: str, location: str) -> tuple[str | None, bool]:
+    """Return what kind of link a file is, if any, and whether it leads out of the directory.
+
+    Of those that may, the cache of the hub is the only kind.
+    """
+    path = os.path.join(base, location)
+    directory, real = os.path.realpath(base), os.path.realpath(path)
+    if real != os.path.normpath(os.path.join(directory, location)):
+        is_outside = not real.startswith(os.path.join(directory, ""))
+        where = "the cache of the hub" if is_outside else f"`{os.path.relpath(real, directory)}`"
+        return f"is a symbolic link to {where}", is_outside
+    try:
+        count = os.stat(path).st_nlink
+    except OSError:
+        return None, False  # what cannot be looked up is XD501
+    return (f"has {count} hard links", False) if count > 1 else (None, False)
+
+
+@check("XD506")
+def external_misaligned(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at the offsets; no file is looked at."""
+    files: dict[str, list[tuple[Location, int]]] = {}
+    for place, tensor in context.external_tensors:
+        if (tensor.offset or 0) % _PAGE:
+            files.setdefault(os.fspath(tensor.location), []).append((place, tensor.offset or 0))
+    for location, found in files.items():
+        place, offset = found[0]
+        yield rule.found(
+            place,
+            f"its data begins at byte {offset} of `{location}`, which is no multiple of {_PAGE}"
+            + _more_tensors(len(found)),
+            help="write the data again: `onnx_ir.save(model, path, external_data=file)` aligns "
+            "large tensors",
+        )
+
+
+@check("XD508")
+def external_bad_key(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at what stands besides location, offset and length."""
+    judge = ReferenceJudge(need_bytes=True)
+    digests: dict[str, str] = {}
+    for place, tensor in context.external_tensors:
+        extras = external_extras(tensor)
+        unknown = [k for k, _ in extras if k not in _KNOWN and not k.startswith(_ONNXRUNTIME)]
+        if unknown:
+            what = counted(len(unknown), "unknown key")
+            yield rule.found(
+                place,
+                f"its external data has {what}: {enumerated(unknown)}",
+                help="the keys are `location`, `offset`, `length` and `checksum`",
+                fix=Fix("safe", f"remove {enumerated(unknown)}", _dropping(tensor, unknown)),
+            )
+        for given in (value for key, value in extras if key == "checksum"):
+            if judge.judge(tensor) is not None:
+                continue  # a file that may not be read is not read
+            path = os.path.realpath(tensor.path)
+            if path not in digests:
+                digests[path] = _sha1(path)
+            if given.lower() != digests[path]:
+                yield rule.found(
+                    place,
+                    f"the checksum of `{tensor.location}` is {digests[path]}, and the model "
+                    f"says {given[:40]}",
+                    help="copy or download the data file again",
+                )
+
+
+def _sha1(path: str) -> str:
+    """Return the digest of a file, or a word that is none where it cannot be read."""
+    try:
+        return digest(file_pieces(path), "sha1")
+    except OSError as error:
+        return f"unreadable ({error.strerror or error})"
+
+
+def _dropping(tensor: ir.ExternalTensor, keys: list[str]) -> Callable[[], None]:
+    def apply() -> None:
+        drop_external_extras(tensor, keys)
+
+    return apply

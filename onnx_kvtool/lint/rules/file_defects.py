@@ -1,0 +1,108 @@
+"""What reading a file finds wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.origin import settle
+from onnx_kvtool.core.sorting import sort_nodes, unsortable
+from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.lint.context import Context
+from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.rule import Rule, check
+
+__all__ = ["bad_dims", "duplicate_opset_import", "read_defects", "unsorted_nodes"]
+
+_REMEDIES = {
+    "MD409": "import the version for which the nodes were written",
+    "MD411": "export the model again, or set `ir_version` to that of its opset",
+    "MD420": "restore the value, or connect the node to another one",
+    "MD421": "name a value that the graph produces",
+    "MD423": "rename one of them, or remove it",
+    "MD424": "name the input, or remove it",
+    "MD425": "keep the value that is meant, and rename or remove the other",
+    "MD426": "name the initializer, or remove it",
+    "MD427": None,
+    "MD428": "keep the declaration that is right",
+    "MD429": "keep the value that is meant",
+    "MD430": "export the model again",
+    "MD435": "leave the output out",
+    "MD436": "keep the value that is meant",
+    "MD437": None,
+    "MD438": "correct the name in the annotation, or remove it",
+    "MD440": "keep one of them, or tell them apart by `overload`",
+    "MD441": "write the repetition as a Loop",
+    "MD442": "rename one of them",
+    "MD444": "name it as its callers do, or remove it",
+    "MD451": "export the model again",
+    "MD453": "export the model again",
+    "MD455": "export the model again",
+    "MD457": "name the type as the domain that defines it does",
+}
+"""What to do about defects that do not say so themselves, by the rule about them."""
+
+
+@check(*_REMEDIES)
+def read_defects(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Report the defects of one kind that reading the file found."""
+    yield from _defects(rule, context, _REMEDIES[rule.code])
+
+
+def _defects(rule: Rule, context: Context, remedy: str | None = None) -> Iterator[Finding]:
+    """Yield a finding for each defect that has the name of the rule, with its own severity.
+
+    The reader saw them in the protobuf message: what onnx_ir makes of it no longer shows them. A
+    model that was made in memory has none.
+    """
+    for defect in context.origin.defects:
+        if defect.code == rule.name:
+            yield rule.found(
+                defect.location,
+                defect.message,
+                help=defect.help or remedy,
+                severity=defect.severity,
+            )
+
+
+@check("MD402")
+def duplicate_opset_import(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Hand on the defect, with the fix."""
+    for finding in _defects(rule, context):
+        # Reading has kept the last entry alone, so that writing is all there is to do.
+        keep = partial(settle, context.model, rule.name, [finding.location])
+        yield replace(finding, fix=Fix("safe", "keep the last entry", keep))
+
+
+@check("MD422")
+def unsorted_nodes(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Hand on the defect, with the fix where there is no cycle."""
+
+    def sort() -> None:
+        sort_nodes(context.model)
+
+    fix = Fix("safe", "sort the nodes", sort)
+    found = list(_defects(rule, context))
+    circles = unsortable(context.model) if found else frozenset[str]()
+    for finding in found:
+        place = f"{finding.location.graph}/"
+        in_circle = any(place.startswith(f"{path}/") for path in circles)
+        yield finding if in_circle else replace(finding, fix=fix)
+
+
+@check("MD450")
+def bad_dims(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Hand on the defects of tensors, then look at what graphs declare."""
+    yield from _defects(rule, context, "export the model again")
+    for path, graph in graphs(context.model):
+        for value in dict.fromkeys((*graph.inputs, *graph.outputs)):
+            for axis, dim in enumerate(value.shape or ()):
+                if isinstance(dim, int) and dim < 0:
+                    yield rule.found(
+                        Location(path, value=value.name),
+                        f"`{value.name}` declares the size {dim} on axis {axis}",
+                        help="give the dimension a name, or leave its size out",
+                        severity="warning",
+                    )

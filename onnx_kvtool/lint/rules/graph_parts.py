@@ -1,0 +1,260 @@
+"""Nodes, inputs, outputs, initializers and functions of a model."""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Callable, Iterator, Sequence
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.core.walk import function_path, graph_path
+from onnx_kvtool.lint.context import Context
+from onnx_kvtool.lint.facts.liveness import DeadEnd, dead_ends, unused_initializers
+from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.rule import Rule, check
+
+__all__ = [
+    "deep_call_chain",
+    "duplicate_node_name",
+    "empty_graph",
+    "empty_node",
+    "missing_graph_name",
+    "untyped_interface",
+    "unused_initializer",
+    "unused_input_or_dead_node",
+]
+
+_MOST_CALLS = 100
+_MOST_FUNCTIONS = 10_000
+
+
+@check("MD403")
+def unused_initializer(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Ask each initializer for its readers."""
+    for path, graph, value in unused_initializers(context):
+        tensor = value.const_value
+        size = "" if tensor is None else f" ({tensor_bytes(tensor):,} bytes)"
+        yield rule.found(
+            Location(path, value=value.name),
+            f"nothing reads the initializer `{value.name}`{size}",
+            help="remove it",
+            fix=_removal(graph, value),
+        )
+
+
+def _removal(graph: ir.Graph, value: ir.Value) -> Fix | None:
+    if value.is_graph_input():
+        return None
+    return Fix("safe", f"remove the initializer `{value.name}`", _removing(graph, value))
+
+
+def _removing(graph: ir.Graph, value: ir.Value) -> Callable[[], None]:
+    def apply() -> None:
+        is_there = graph.initializers.get(value.name or "") is value
+        if is_there and not value.uses() and not value.is_graph_output():
+            del graph.initializers[value.name or ""]
+
+    return apply
+
+
+@check("MD404")
+def unused_input_or_dead_node(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Ask inputs and results for their readers."""
+    graph = context.model.graph
+    unused = [
+        value
+        for value in graph.inputs
+        if value.name and not (value.uses() or value.is_graph_output())
+        if not value.is_initializer() and not context.origin.training
+    ]
+    if unused:
+        others = f" and {counted(len(unused) - 1, 'other input')}" if len(unused) > 1 else ""
+        name = f"`{unused[0].name}`{others}"
+        yield rule.found(
+            Location(graph_path(graph.name), value=unused[0].name),
+            f"nothing reads the input {name}",
+            help="remove it, or connect what it was meant for",
+            fix=Fix("unsafe", f"remove the input {name}", _removing_inputs(graph, unused)),
+        )
+    dead: dict[str, list[DeadEnd]] = {}
+    for end in dead_ends(context):
+        dead.setdefault(end.site.location().graph, []).append(end)
+    for ends in dead.values():
+        first, before = ends[0], len(ends[0].feeding)
+        nodes = sum(1 + len(end.feeding) for end in ends)
+        more = f", nor the results of {counted(before, 'node')} before it" if before else ""
+        if len(ends) > 1:
+            more += f", nor those of {counted(nodes - 1 - before, 'other node')} of the graph"
+        names = ", ".join(f"`{v.name}`" for v in first.site.node.outputs if v.name)
+        yield rule.found(
+            first.site.location(),
+            f"nothing reads {names or 'its outputs'}{more}",
+            help="remove the node, or connect its result",
+            fix=Fix("safe", f"remove {counted(nodes, 'dead node')}", _removing_nodes(ends)),
+        )
+
+
+def _removing_inputs(graph: ir.Graph, unused: Sequence[ir.Value]) -> Callable[[], None]:
+    def apply() -> None:
+        gone = {v for v in unused if not v.uses() and not v.is_graph_output()}
+        graph.inputs[:] = [value for value in graph.inputs if value not in gone]
+
+    return apply
+
+
+def _removing_nodes(ends: Sequence[DeadEnd]) -> Callable[[], None]:
+    def apply() -> None:
+        # Each time readers before what they read, so that nothing is removed that is needed now.
+        for node in (node for end in ends for node in (end.site.node, *end.feeding)):
+            is_needed = any(v.uses() or v.is_graph_output() for v in node.outputs)
+            if node.graph is not None and not is_needed:
+                node.graph.remove(node, safe=True)
+
+    return apply
+
+
+@check("MD405")
+def duplicate_node_name(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Collect the names of each graph."""
+    first: dict[tuple[str, str], int] = {}
+    names: set[str | None] | None = None
+    for site in context.sites:
+        name = site.node.name
+        if not name:
+            continue
+        earlier = first.setdefault((site.path, name), site.index)
+        if earlier != site.index:
+            if names is None:
+                names = {other.node.name for other in context.sites}
+            yield rule.found(
+                site.location(),
+                f"nodes {earlier} and {site.index} of the graph are both called `{name}`",
+                help="give each node a name of its own, or none",
+                fix=Fix("safe", "rename the later node", _renaming(site.node, names)),
+            )
+
+
+def _renaming(node: ir.Node, taken: set[str | None]) -> Callable[[], None]:
+    def apply() -> None:
+        graph, name = node.graph, node.name
+        if graph is None or not name:
+            return
+        count = 1
+        while f"{name}_{count}" in taken:
+            count += 1
+        node.name = f"{name}_{count}"
+        taken.add(node.name)
+
+    return apply
+
+
+@check("MD413")
+def empty_graph(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Count the nodes of the main graph."""
+    graph = context.model.graph
+    if not len(graph):
+        yield rule.found(
+            Location(graph_path(graph.name)),
+            "the main graph has no nodes",
+            help="export the model again, with the outputs that it has to compute",
+        )
+
+
+@check("MD431")
+def empty_node(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at the ends of each node."""
+    for site in context.sites:
+        if not site.node.inputs and not site.node.outputs:
+            yield rule.found(
+                site.location(),
+                f"`{site.node.op_type}` has neither inputs nor outputs",
+                help="remove the node",
+            )
+
+
+@check("MD432")
+def missing_graph_name(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at the name of the main graph and of each body."""
+    functions = {id(function.graph) for function in context.model.functions.values()}
+    for path, graph in context.graphs:
+        if graph.name or id(graph) in functions:
+            continue
+        name = "main_graph" if graph is context.model.graph else "body"
+        fix = Fix("safe", f"call the graph `{name}`", _naming(graph, name))
+        yield rule.found(Location(path), "the graph has no name", help="name it", fix=fix)
+
+
+def _naming(graph: ir.Graph, name: str) -> Callable[[], None]:
+    def apply() -> None:
+        graph.name = graph.name or name
+
+    return apply
+
+
+@check("MD433")
+def untyped_interface(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at what is declared of each end of the model."""
+    graph = context.model.graph
+    path = graph_path(graph.name)
+    declared = {id(value): (type_, shape) for value, type_, shape in context.completed}
+    for what, values in (("input", graph.inputs), ("output", graph.outputs)):
+        for value in values:
+            given, shape = declared.get(id(value), (value.type, value.shape))
+            if _is_missing(given):
+                problem, severity = "declares no type", None
+            elif shape is None and _has_elements(given):
+                problem, severity = "declares no shape", "warning"
+            else:
+                continue
+            yield rule.found(
+                Location(path, value=value.name),
+                f"the {what} `{value.name}` {problem}",
+                help="declare it, with unknown dimensions where they vary",
+                severity=severity,  # type: ignore[arg-type]
+            )
+
+
+def _is_missing(given: ir.TypeProtocol | None) -> bool:
+    return given is None or (_has_elements(given) and given.dtype.name == "UNDEFINED")
+
+
+def _has_elements(given: ir.TypeProtocol | None) -> bool:
+    return type(given).__name__ in ("TensorType", "SparseTensorType")
+
+
+@check("MD443")
+def deep_call_chain(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Find the longest chain, in the order in which callees come first."""
+    functions = context.model.functions
+    if len(functions) > _MOST_FUNCTIONS:
+        yield rule.found(
+            Location(),
+            f"the model has {len(functions):,} functions, and {_MOST_FUNCTIONS:,} are allowed",
+            help="inline the functions that are called once",
+        )
+    if len(functions) <= _MOST_CALLS:
+        return
+    keys = {id(function.graph): key for key, function in functions.items()}
+    calls: dict[tuple[str, str, str], set[tuple[str, str, str]]] = {key: set() for key in functions}
+    for site in context.sites:
+        caller, callee = keys.get(id(site.root)), site.node.op_identifier()
+        if caller is not None and callee in functions:
+            calls[caller].add(callee)
+    try:
+        order = list(graphlib.TopologicalSorter(calls).static_order())
+    except graphlib.CycleError:
+        return
+    depth: dict[tuple[str, str, str], int] = {}
+    for key in order:
+        depth[key] = 1 + max((depth[callee] for callee in calls[key]), default=0)
+    deepest = max(order, key=lambda key: depth[key])
+    if depth[deepest] > _MOST_CALLS:
+        yield rule.found(
+            Location(function_path(*deepest)),
+            f"calls of functions are {depth[deepest]} deep from here, and {_MOST_CALLS} are "
+            "allowed",
+            help="inline the functions that are called once",
+        )

@@ -1,0 +1,103 @@
+"""What operators do not allow about their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.facts.inference import contradictions
+from onnx_kvtool.lint.facts.operands import declared
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.quantization import scale_misfit
+from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.shapes.complaints import CONSEQUENCE, DECLARED
+from onnx_kvtool.symbolic.dims import dims_of
+
+__all__ = ["misused", "scale_shape", "shape_conflict", "unbound_parameter"]
+
+
+@check(*(f"ON{number}" for number in range(601, 613)))
+def misused(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Hand on the misuses of one kind; one walk over the nodes finds all kinds."""
+    for misuse in context.misuses.get(rule.name, ()):
+        yield rule.found(misuse.location, misuse.text, help=misuse.help, severity=misuse.severity)
+
+
+@check("ON615")
+def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Hand on what the inference says of nodes that are legal otherwise."""
+    known = {misuse.location for found in context.misuses.values() for misuse in found}
+    reported = {(place.graph, place.index) for place in known}
+    for site, text in contradictions(context):
+        node = site.node
+        if site.opset is None or (not node.domain and node.op_type == "TensorScatter"):
+            continue
+        facts = op_facts(node.op_type, site.opset, node.domain)
+        if facts is None or (site.path, site.index) in reported:
+            continue
+        if CONSEQUENCE in text:
+            continue
+        shapes = _shown(node.inputs)
+        is_inner = DECLARED in text and not any(v.is_graph_output() for v in node.outputs)
+        yield rule.found(
+            site.location(),
+            f"onnx's inference refuses `{node.op_type}`: {text}"
+            + (f" (inputs {shapes})" if shapes else ""),
+            help="correct the shape, or what is declared of it",
+            severity="info" if is_inner else None,
+        )
+
+
+def _shown(values: Iterable[ir.Value | None]) -> str:
+    return ", ".join(f"`{value.name}` {declared(value)}" for value in values if value is not None)
+
+
+@check("ON616")
+def scale_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Hold the shapes against those that axis and block size give."""
+    view = site.view(NodeView)
+    if view is None or site.node.domain != "":
+        return
+    given = [*site.node.inputs, None][:3]
+    try:
+        axis, block = (
+            view.integer(name) if name in view.facts.attributes else 0
+            for name in ("axis", "block_size")
+        )
+    except MalformedNode:
+        return
+    x, scale, zero = map(dims_of, given)
+    names = tuple(value.name or "" if value is not None else "" for value in given[1:])
+    problem = scale_misfit(x, scale, zero, axis, block, (names[0], names[1]))
+    if problem is not None:
+        subject = {"scale": given[1], "zero_point": given[2]}.get(problem.subject)
+        yield rule.found(site.location(subject), problem.text, help=problem.help)
+
+
+@check("ON617")
+def unbound_parameter(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at the attributes of each node."""
+    parameters = {id(f.graph): set(f.attributes) for f in context.model.functions.values()}
+    for site in context.sites:
+        for name, attribute in site.node.attributes.data.items():
+            if not attribute.is_ref():
+                continue
+            known = parameters.get(id(site.root))
+            referred = attribute.ref_attr_name
+            if known is None:
+                text = "and stands in no function"
+            elif referred not in known:
+                text = "which the function does not have"
+            else:
+                continue
+            yield rule.found(
+                site.location(),
+                f"attribute `{name}` refers to the parameter `{referred}`, {text}",
+                help="write the value"
+                if known is None
+                else "declare the parameter, or write the value",
+            )

@@ -1,0 +1,211 @@
+"""What a release of a runtime does not load, lacks or computes wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+from onnx_kvtool.analysis.conditions import OF_SHAPES
+from onnx_kvtool.analysis.foreign_types import foreign_types
+from onnx_kvtool.analysis.other_forms import has_other_form
+from onnx_kvtool.analysis.unfixed import unfixed_inputs
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.lint.context import Context
+from onnx_kvtool.lint.facts.release import (
+    dtype_word,
+    has_operator,
+    limited,
+    limits_named,
+    lowering_command,
+    runtime_words,
+    strangers,
+)
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.attention import Attention
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.shapes.inference import inferred
+from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.targets.target import Target
+
+__all__ = [
+    "known_limit",
+    "no_kernel",
+    "ort_attention_nonpad",
+    "ort_dtype",
+    "ort_not_in_place",
+    "size_not_fixed",
+    "version_too_new",
+]
+
+_HAVE_RULES = frozenset(
+    {
+        "kv-cache-update",
+        "attention-4d",
+        "attention-nonpad-ignored",
+        "attention-causal-nonpad",
+    }
+)
+
+
+@check("KV301")
+def ort_not_in_place(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+    """Count the caches that could be updated in place."""
+    if not has_operator(target, "TensorScatter-24"):
+        return
+    caches = [c for c in context.caches if c.kind == "tensor_scatter" and c.in_place.possible]
+    if caches:
+        first = caches[0]
+        yield rule.found(
+            first.location,
+            f"a plain `run()` of {runtime_words(target)} copies "
+            f"{counted(len(caches), 'cache')} "
+            f"at each step, `{first.past}` first",
+            help="bind past and present of each cache to one buffer with IO binding",
+        )
+
+
+@check("KV302")
+def ort_dtype(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+    """Compare the type of each TensorScatter with those of the kernels."""
+    for limit in limits_named(target, "tensor-scatter-types"):
+        for site in context.sites:
+            if site.node.op_type != "TensorScatter" or site.node.domain:
+                continue
+            dtype = dtype_word(site.node)
+            if dtype is None or dtype in limit.types:
+                continue
+            past = site.node.inputs[0] if site.node.inputs else None
+            name = "" if past is None else f" `{past.name}`"
+            yield rule.found(
+                site.location(past),
+                f"{runtime_words(target)} has no TensorScatter for {dtype}, the type "
+                f"of `past_cache`{name}",
+                help="keep the cache in a type of the same width that has a kernel, such as "
+                "uint8 or float16, or lower the model for this release: "
+                + lowering_command(target),
+            )
+
+
+@check("KV307")
+def ort_attention_nonpad(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+    """Look at each Attention that has the input."""
+    for limit in limits_named(target, "attention-nonpad-ignored", "attention-causal-nonpad"):
+        for site in context.sites:
+            if site.node.op_type != "Attention" or site.node.domain:
+                continue
+            view = site.view(Attention)
+            if view is None or view.nonpad_kv_seqlen is None:
+                continue
+            text, is_proved = "", True
+            if limit.name == "attention-causal-nonpad":
+                dims = dims_of(view.query)
+                queries = dims[-2] if dims is not None and len(dims) > 1 else None
+                if not view.is_causal or queries == 1:
+                    continue
+                text = f", here for {queries or 'an unknown number of'} queries"
+                is_proved = isinstance(queries, int)
+            yield rule.found(
+                site.location(view.nonpad_kv_seqlen),
+                f"{runtime_words(target)} {limit.reason}{text}",
+                help="run it with onnxruntime 1.28 or later, or lower the model for this "
+                f"release: {lowering_command(target)}",
+                severity=None if is_proved else "warning",
+            )
+
+
+@check("KV308")
+def no_kernel(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+    """Ask the data on the release."""
+    for site, limit in limited(context, target):
+        dtype = dtype_word(site.node)
+        if limit.when == "other-element-type":
+            if dtype is None or limit.name == "tensor-scatter-types":
+                continue
+        elif limit.when != "always":
+            continue
+        suffix = f" ({dtype})" if limit.when == "other-element-type" else ""
+        yield rule.found(
+            site.location(),
+            f"{runtime_words(target)} {limit.reason}{suffix}",
+            help=f"lower the model for this release: {lowering_command(target)}",
+        )
+    for place, why in foreign_types(context.model, target.release):
+        yield rule.found(
+            place,
+            f"{runtime_words(target)} {why}",
+            help="export the model with another type",
+        )
+    for place, why in strangers(context, target):
+        yield rule.found(
+            place,
+            f"{runtime_words(target)} {why}",
+            help=f"{lowering_command(target)} writes it with operators of ONNX if it can",
+        )
+
+
+@check("KV309")
+def version_too_new(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+    """Compare two numbers with two others."""
+    release, who = target.release, runtime_words(target)
+    opset = context.model.opset_imports.get("")
+    problems = []
+    if opset is not None and opset > target.max_opset:
+        problems.append(f"the opset is {opset}, and {who} loads {target.max_opset} at most")
+    if opset is not None and release.min_opset is not None and opset < release.min_opset:
+        problems.append(f"the opset is {opset}, and {who} loads {release.min_opset} at least")
+    ir_version, highest = context.model.ir_version, release.max_ir_version
+    if highest is not None and ir_version > highest:
+        problems.append(f"the IR version is {ir_version}, and {who} loads {highest} at most")
+    for problem in problems:
+        yield rule.found(
+            Location(),
+            problem,
+            help=f"lower the model for this release: {lowering_command(target)}",
+        )
+
+
+@check("KV310")
+def known_limit(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+    """Ask the data on the release for what no other rule is about."""
+    asks_for_shapes = any(limit.when in OF_SHAPES for limit in target.release.limits)
+    with inferred(context.model) if asks_for_shapes else nullcontext():
+        struck = list(limited(context, target))
+    for site, limit in struck:
+        has_kernel = limit.when not in ("always", "other-element-type")
+        if has_kernel and limit.name not in _HAVE_RULES:
+            is_refused = not has_other_form(limit)
+            yield rule.found(
+                site.location(),
+                f"{runtime_words(target)} {limit.reason}",
+                help=(limit.help if is_refused else None)
+                or f"lower the model for this release: {lowering_command(target)}",
+                severity="error" if is_refused else None,
+            )
+
+
+@check("KV311")
+def size_not_fixed(rule: Rule, context: Context, target: Target) -> Iterator[Finding]:
+    """Look at the inputs, then at what depends on elements."""
+    if target.release.static is None:
+        return
+    who = f"{runtime_words(target)} {target.release.static}"
+    found = list(unfixed_inputs(context.model))
+    for one in found:
+        help = one.help
+        if one.code == "symbolic-dimension":
+            help = f"{one.help} when the model is lowered for this release"
+        yield rule.found(one.location, f"{who}: {one.message}", help=help)
+    for site in () if found else context.sites:
+        if not is_standard(site.node) or Trait.COUNTS not in traits(site.node):
+            continue
+        dims = [dims_of(output) for output in site.node.outputs if output.name]
+        if all(d is not None and all(isinstance(n, int) for n in d) for d in dims):
+            continue
+        yield rule.found(
+            site.location(),
+            f"{who}: the size of what `{site.node.op_type}` gives depends on elements",
+            help="export the model without the node: no size fixes it",
+        )

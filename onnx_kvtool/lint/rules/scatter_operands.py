@@ -1,0 +1,323 @@
+"""The operands of ScatterND and ScatterElements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.facts.scatter_indices import Scatter, components, constant, corners, scatter
+from onnx_kvtool.lint.facts.words import shape_words
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
+from onnx_kvtool.ops.schema import NEWEST, op_facts, type_name
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.bounds import Facts, at_least, below, interval
+from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
+
+__all__ = [
+    "scatter_dtype_unsupported",
+    "scatter_duplicate_indices",
+    "scatter_index_out_of_bounds",
+    "scatterelements_shape",
+    "scatternd_rank",
+]
+
+
+@check("KV201")
+def scatternd_rank(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare rank, then dimensions."""
+    view = site.view(NodeView)
+    if view is None:
+        return
+    names = ("data", "indices", "updates")
+    values = [view.required(name) for name in names]
+    data, indices, updates = (dims_of(value) for value in values)
+    if data is None or indices is None:
+        return
+    problem = _nd_problem(data, indices, updates)
+    if problem is not None:
+        shown = ", ".join(
+            f"{name} {shape_words(dims)}"
+            for name, dims in zip(names, (data, indices, updates), strict=True)
+        )
+        yield rule.found(
+            site.location(values[2]),
+            f"{problem} ({shown})",
+            help="give the updates the shape indices.shape[:-1] + data.shape[k:], with k = "
+            "indices.shape[-1]",
+        )
+
+
+def _nd_problem(
+    data: tuple[Dim, ...], indices: tuple[Dim, ...], updates: tuple[Dim, ...] | None
+) -> str | None:
+    r, q = len(data), len(indices)
+    if r == 0 or q == 0:
+        return f"`data` has rank {r} and `indices` rank {q}, expected at least 1"
+    depth = indices[-1]
+    if isinstance(depth, int) and depth > r:
+        return f"index tuples have {depth} components, `data` has rank {r}"
+    if updates is None:
+        return None
+    k = depth if isinstance(depth, int) else q + r - 1 - len(updates)
+    if not isinstance(depth, int) and not 1 <= k <= r:
+        return f"`updates` has rank {len(updates)}, expected {q - 1} to {q + r - 2}"
+    if len(updates) != q + r - k - 1:
+        return (
+            f"`updates` has rank {len(updates)}, expected {q + r - k - 1}: rank {q} of `indices` + "
+            f"rank {r} of `data` - {k} index components - 1"
+        )
+    expected = [*indices[:-1], *data[k:]]
+    for axis, (got, want) in enumerate(zip(updates, expected, strict=True)):
+        if contradict(got, want):
+            source = "indices" if axis < q - 1 else "data"
+            return f"dimension {axis} of `updates` is {got}, expected {want} as in `{source}`"
+    return None
+
+
+@check("KV202")
+def scatterelements_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare ranks, then dimensions."""
+    view = site.view(NodeView)
+    if view is None:
+        return
+    names = ("data", "indices", "updates")
+    values = [view.required(name) for name in names]
+    data, indices, updates = (dims_of(value) for value in values)
+    try:
+        axis = view.integer("axis")
+    except MalformedNode:
+        return
+    problem = _elements_problem(data, indices, updates, axis)
+    if problem is not None:
+        shown = ", ".join(
+            f"{name} {shape_words(dims)}"
+            for name, dims in zip(names, (data, indices, updates), strict=True)
+        )
+        yield rule.found(
+            site.location(values[2]),
+            f"{problem} ({shown})",
+            help="expand the indices to the shape of the updates, of the rank of the data",
+        )
+
+
+def _elements_problem(
+    data: tuple[Dim, ...] | None,
+    indices: tuple[Dim, ...] | None,
+    updates: tuple[Dim, ...] | None,
+    axis: int,
+) -> str | None:
+    if data is not None:
+        if not -len(data) <= axis < len(data):
+            return f"`axis` is {axis}, expected {-len(data)} to {len(data) - 1}"
+        for name, dims in (("indices", indices), ("updates", updates)):
+            if dims is not None and len(dims) != len(data):
+                return f"`{name}` has rank {len(dims)}, expected {len(data)} as `data`"
+    if indices is None:
+        return None
+    if updates is not None:
+        if len(indices) != len(updates):
+            return f"`updates` has rank {len(updates)}, expected {len(indices)} as `indices`"
+        for k, (got, want) in enumerate(zip(updates, indices, strict=True)):
+            if contradict(got, want):
+                return f"dimension {k} of `updates` is {got}, expected {want} as in `indices`"
+    for k, (got, room) in enumerate(zip(indices, data or (), strict=False)):
+        if (
+            isinstance(got, int)
+            and isinstance(room, int)
+            and got > room
+            and k != axis % len(indices)
+        ):
+            return f"dimension {k} of `indices` is {got}, `data` has {room}"
+    return None
+
+
+@check("KV203")
+def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare constant indices with each other, others by what they depend on."""
+    view = scatter(site)
+    if view is None or view.reduction != "none":
+        return
+    indices = constant(context, view.indices)
+    if indices is not None:
+        twice = _constant_twice(view, indices)
+        if twice is not None:
+            yield rule.found(
+                site.location(view.indices),
+                f"`{view.indices.name}` holds {twice}, without a reduction",
+                help="write each place once, or say with `reduction` how the values combine",
+            )
+        return
+    axis = _repeated_axis(context, site, view)
+    if axis is not None:
+        yield rule.found(
+            site.location(view.indices),
+            f"`{view.indices.name}` holds the same index at every coordinate along its "
+            f"dimension {axis}, without a reduction",
+            help="write each place once; which of the values stays is not defined",
+            severity="info",
+        )
+
+
+def _constant_twice(view: Scatter, indices: NDArray[np.int64]) -> str | None:
+    sizes = dims_of(view.data)
+    if indices.ndim == 0 or indices.size == 0:
+        return None
+    if isinstance(view, ScatterND):
+        return _tuple_twice(indices, sizes)
+    rank = indices.ndim
+    if (sizes is not None and len(sizes) != rank) or not -rank <= view.axis < rank:
+        return None
+    axis = view.axis % rank
+    return _element_twice(indices, axis, None if sizes is None else sizes[axis])
+
+
+def _tuple_twice(indices: NDArray[np.int64], sizes: tuple[object, ...] | None) -> str | None:
+    depth = indices.shape[-1]
+    tuples = indices.reshape(-1, depth).copy()
+    for k, size in enumerate((sizes or ())[:depth]):
+        if isinstance(size, int):
+            tuples[:, k] += np.where(tuples[:, k] < 0, size, 0)
+    order = np.lexsort(tuples.T[::-1]) if depth else np.arange(len(tuples))
+    ranked = tuples[order]
+    same = (ranked[1:] == ranked[:-1]).all(axis=1)
+    if not same.any():
+        return None
+    first = int(np.argmax(same))
+    one, other = sorted(int(n) for n in order[first : first + 2])
+    count = int(same.sum())
+    return (
+        f"the index {indices.reshape(-1, depth)[one].tolist()} twice, at tuples {one} and {other}"
+        + (f", and {count - 1} more repetitions" if count > 1 else "")
+    )
+
+
+def _element_twice(indices: NDArray[np.int64], axis: int, size: object) -> str | None:
+    lines = np.moveaxis(indices, axis, -1)
+    if isinstance(size, int):
+        lines = lines + np.where(lines < 0, size, 0)
+    ranked = np.sort(lines, axis=-1)
+    same = ranked[..., 1:] == ranked[..., :-1]
+    if not same.any():
+        return None
+    place = np.unravel_index(int(np.argmax(same)), same.shape)
+    count = int(same.sum())
+    return f"the index {int(ranked[place])} twice along axis {axis}" + (
+        f", and {count - 1} more repetitions" if count > 1 else ""
+    )
+
+
+def _repeated_axis(context: Context, site: Site, view: Scatter) -> int | None:
+    """Return a dimension of the indices along which nothing changes and that has two or more."""
+    maps = context.index_maps(site)
+    described = maps.of(view.indices)
+    if not described.known or not described.shape:
+        return None
+    if isinstance(view, ScatterElements):
+        rank = len(described.shape)
+        axes = [view.axis % rank] if -rank <= view.axis < rank else []
+    else:
+        axes = list(range(len(described.shape) - 1))
+        if described.shape[-1].number is None:
+            return None
+    if any(interval(size, Facts())[0] < 1 for size in described.shape):
+        return None
+    for axis in axes:
+        fixed = described.axis != axis and not any(p.depends_on(axis) for p in described.parts)
+        if fixed and interval(described.shape[axis], Facts())[0] >= 2:
+            return axis
+    return None
+
+
+@check("KV204")
+def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the indices with the sizes of the data."""
+    view = scatter(site)
+    if view is None:
+        return
+    indices = constant(context, view.indices)
+    if indices is not None:
+        outside = _constant_outside(view, indices)
+    else:
+        outside = _provably_outside(context, site, view)
+    if outside is not None:
+        yield rule.found(
+            site.location(view.indices),
+            f"`{view.indices.name}` holds {outside}",
+            help="keep the indices within the data, or make the data larger",
+        )
+
+
+def _constant_outside(view: Scatter, indices: NDArray[np.int64]) -> str | None:
+    sizes = dims_of(view.data)
+    if sizes is None or indices.ndim == 0:
+        return None
+    if isinstance(view, ScatterND):
+        parts = [(k, indices[..., k]) for k in range(min(indices.shape[-1], len(sizes)))]
+    elif -len(sizes) <= view.axis < len(sizes):
+        parts = [(view.axis % len(sizes), indices)]
+    else:
+        return None
+    for axis, numbers in parts:
+        size = sizes[axis]
+        if not isinstance(size, int):
+            continue
+        wrong = (numbers < -size) | (numbers >= size)
+        if wrong.any():
+            count = int(wrong.sum())
+            worst = int(numbers.ravel()[int(np.argmax(wrong.ravel()))])
+            return _words(str(worst), axis, str(size), view) + (
+                f", and {count - 1} more outside" if count > 1 else ""
+            )
+    return None
+
+
+def _provably_outside(context: Context, site: Site, view: Scatter) -> str | None:
+    for one in components(context, site, view):
+        for index, facts in corners(one.described):
+            if at_least(index, one.size, facts) or below(index, -one.size, facts):
+                return _words(str(index), one.axis, str(one.size), view)
+    return None
+
+
+def _words(index: str, axis: int, size: str, view: Scatter) -> str:
+    if size.isdigit():
+        bounds = f"expected {-int(size)} to {int(size) - 1}"
+    else:
+        bounds = f"expected -({size}) to {size} - 1"
+    return f"the index {index} along axis {axis} of `{view.data.name}` (size {size}), {bounds}"
+
+
+@check("KV206")
+def scatter_dtype_unsupported(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Look the type of the data up in the schema."""
+    view = site.view(NodeView)
+    if view is None:
+        return
+    for name in ("data", "updates"):
+        value = view.required(name)
+        formal = next(f for f in view.facts.inputs if f.name == name)
+        given = type_name(value)
+        if given is None or given in formal.types:
+            continue
+        shown = given if value.dtype is None else dtype_name(value.dtype)
+        yield rule.found(
+            site.location(value),
+            f"`{value.name}` is {shown}, which `{site.node.op_type}` does not take at opset "
+            f"{view.opset}{_later(site.node.op_type, name, given, view.opset)}",
+            help="cast the data and the updates to a type that it takes, and the result back",
+        )
+        return
+
+
+def _later(op_type: str, name: str, given: str, opset: int) -> str:
+    for later in range(opset + 1, NEWEST + 1):
+        facts = op_facts(op_type, later)
+        if facts is not None and any(f.name == name and given in f.types for f in facts.inputs):
+            return f", only from opset {later} on"
+    return ""

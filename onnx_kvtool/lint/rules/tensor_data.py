@@ -1,0 +1,182 @@
+"""Tensors that stand in the model."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.diagnostic import Severity
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.storage import MAX_MESSAGE_BYTES, tensor_bytes
+from onnx_kvtool.lint.context import Context
+from onnx_kvtool.lint.finding import Finding
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.element_type import contradiction
+
+__all__ = ["bad_sparse_tensor", "misdeclared_constant", "proto_over_2gb", "undefined_element_type"]
+
+_INT64 = 7
+_MOST_READ = 1 << 20
+
+
+@check("MD406")
+def proto_over_2gb(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Add up sizes; no value is read."""
+    total = largest = 0
+    place = Location()
+    for where, tensor in context.tensors:
+        if isinstance(tensor, ir.ExternalTensor):
+            continue
+        size = tensor_bytes(tensor)
+        total += size
+        if size > largest:
+            largest, place = size, where
+    if total > MAX_MESSAGE_BYTES:
+        yield rule.found(
+            Location(),
+            f"the tensors in the model take {total:,} bytes, `{place.value}` alone "
+            f"{largest:,}, and a protobuf message holds {MAX_MESSAGE_BYTES:,} at most",
+            help="store the weights as external data: "
+            "`onnx.save_model(..., save_as_external_data=True)`",
+        )
+
+
+@check("MD452")
+def undefined_element_type(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at the type of each tensor."""
+    for place, tensor in context.tensors:
+        if tensor.dtype.name == "UNDEFINED":
+            yield rule.found(
+                place,
+                f"the tensor `{tensor.name or place.value}` has no element type",
+                help="export the model again",
+            )
+
+
+@check("MD454")
+def bad_sparse_tensor(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at each sparse tensor as it stood in the file."""
+    for place, tensor in _sparse(context):
+        problem = next(_problems(tensor), None)
+        if problem is not None:
+            name = tensor.values.name or place.value
+            yield rule.found(
+                place,
+                f"the sparse tensor `{name}` {problem}",
+                help="make it dense, or export the model again",
+            )
+
+
+def _sparse(context: Context) -> Iterator[tuple[Location, Any]]:
+    for place, tensor in context.tensors:
+        if isinstance(tensor, SparseInitializer):
+            yield place, tensor.raw
+    for site in context.sites:
+        for attribute in site.node.attributes.data.values():
+            if not attribute.type.name.startswith("SPARSE_TENSOR") or attribute.is_ref():
+                continue
+            held = attribute.value
+            for sparse in held if isinstance(held, tuple) else (held,):
+                yield site.location(attribute.name), sparse
+
+
+def _problems(tensor: Any) -> Iterator[str]:
+    """Yield what is wrong, the first of it being what the others may follow from."""
+    values, indices, dims = tensor.values, tensor.indices, list(tensor.dims)
+    if len(values.dims) != 1:
+        yield f"has values of rank {len(values.dims)}, expected 1"
+        return
+    if not dims or min(dims) <= 0:
+        yield f"has the dense shape {dims}, expected positive dimensions"
+        return
+    count = values.dims[0]
+    if not tensor.HasField("indices"):
+        if count:
+            yield f"has {count} values and no indices"
+        return
+    if indices.data_type != _INT64:
+        yield "has indices of another type than int64"
+        return
+    shape = list(indices.dims)
+    wanted = [count] if len(shape) == 1 else [count, len(dims)]
+    if shape != wanted:
+        yield f"has indices of shape {shape}, expected {wanted}"
+        return
+    yield from _order_problems(indices, dims, linear=len(shape) == 1)
+
+
+def _order_problems(indices: Any, dims: list[int], *, linear: bool) -> Iterator[str]:
+    external = indices.data_location == 1
+    if external or math.prod(indices.dims) > _MOST_READ:
+        return
+    raw = indices.raw_data
+    stored = (
+        np.frombuffer(raw, "<i8") if raw and len(raw) % 8 == 0 else np.array(indices.int64_data)
+    )
+    if stored.size != math.prod(indices.dims):
+        yield f"has {stored.size} indices, and their shape says {math.prod(indices.dims)}"
+        return
+    table = stored.reshape(-1, 1) if linear else stored.reshape(-1, len(dims))
+    limits = np.array([math.prod(dims)] if linear else dims)
+    outside = ((table < 0) | (table >= limits)).any(axis=1)
+    if outside.any():
+        at = int(outside.argmax())
+        yield f"has the index {table[at].tolist()} at {at}, outside of {limits.tolist()}"
+        return
+    rows = [tuple(row) for row in table.tolist()]
+    for at, (one, other) in enumerate(itertools.pairwise(rows)):
+        if other <= one:
+            yield f"has the index {list(other)} at {at + 1} behind {list(one)}, not in order"
+            return
+
+
+@check("MD456")
+def misdeclared_constant(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at each constant as the file declares it."""
+    declared = {value: (type_, shape) for value, type_, shape in context.completed}
+    for path, graph in context.graphs:
+        for value in graph.initializers.values():
+            given = declared.get(value, (value.type, value.shape))
+            yield from _look(rule, value, given, Location(path, value=value.name))
+    constants = [
+        finding
+        for site in context.sites_of("Constant")
+        for value in site.node.outputs
+        if not value.is_graph_output()  # ON615
+        for finding in _look(
+            rule, value, declared.get(value, (value.type, value.shape)), site.location(value)
+        )
+    ]
+    if constants:
+        first, more = constants[0], len(constants) - 1
+        said = f" ({counted(more, 'more Constant')})" if more else ""
+        message = f"{first.diagnostic.message}{said}"
+        yield replace(first, diagnostic=replace(first.diagnostic, message=message))
+
+
+def _look(
+    rule: Rule,
+    value: ir.Value,
+    declared: tuple[ir.TypeProtocol | None, ir.Shape | None],
+    place: Location,
+) -> Iterator[Finding]:
+    type_, shape = declared
+    text = contradiction(ir.Value(type=type_, shape=shape, const_value=held(value)))
+    if text is None:
+        return
+    severity: Severity | None = None
+    what, help = "initializer", "declare what it holds, or correct the data"
+    if not value.is_graph_input() and not value.is_graph_output():
+        severity, help = "warning", "correct the entry of `value_info`, or leave it out"
+    if place.op is not None:
+        what, severity = "Constant", "info"
+    yield rule.found(place, f"{what} `{value.name}` {text}", help=help, severity=severity)

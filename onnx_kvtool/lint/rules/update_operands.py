@@ -1,0 +1,229 @@
+"""The operands of a TensorScatter: axis, mode, shapes, types, the declared result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.facts.operands import FIRST_OPSET, Operands, declared, operands
+from onnx_kvtool.lint.facts.words import shape_words
+from onnx_kvtool.lint.finding import Applicability, Finding, Fix
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.symbolic.bounds import Facts, below, interval
+from onnx_kvtool.symbolic.dims import contradict, dims_of
+
+__all__ = [
+    "axis_is_batch",
+    "axis_out_of_range",
+    "bad_mode",
+    "dtype_mismatch",
+    "non_axis_dim_mismatch",
+    "opset_too_old",
+    "present_decl_mismatch",
+    "rank_mismatch",
+    "update_longer_than_cache",
+]
+
+
+@check("KV001")
+def axis_is_batch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Hold `axis` against the rank of the cache."""
+    view = site.view(TensorScatter)
+    if view is None:
+        return
+    try:
+        _ = view.sequence_axis
+    except MalformedNode as error:
+        if error.code == rule.name:
+            yield rule.found(
+                site.location(),
+                error.message,
+                help="set `axis` to the dimension that counts tokens",
+            )
+
+
+@check("KV002")
+def axis_out_of_range(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Hold `axis` against the rank."""
+    found = operands(context, site)
+    if found is None or found.written_axis is None:
+        return
+    for value in (found.past, found.update):
+        if value.shape is not None:
+            rank = len(value.shape)
+            if rank and not -rank <= found.written_axis < rank:
+                yield rule.found(
+                    site.location(),
+                    f"`axis` is {found.written_axis}, but `{value.name}` has rank {rank}: "
+                    f"expected {-rank} to {rank - 1}",
+                    help="set `axis` to the dimension that counts tokens",
+                )
+            return
+
+
+@check("KV003")
+def bad_mode(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Read the node through its view, which refuses another mode."""
+    if site.opset is None:
+        return
+    try:
+        TensorScatter(site.node, site.opset)
+    except MalformedNode as error:
+        if error.code == rule.name:
+            yield rule.found(
+                site.location(),
+                error.message,
+                help="write `linear`, or `circular` for a cache that starts again at its front",
+            )
+
+
+@check("KV004")
+def rank_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the ranks."""
+    found = operands(context, site)
+    if found is None:
+        return
+    past, update = found.past_dims, found.update_dims
+    if past is not None and update is not None and len(past) != len(update):
+        yield rule.found(
+            site.location(found.update),
+            f"`{found.update.name}` has rank {len(update)} {shape_words(update)}, "
+            f"`{found.past.name}` has rank {len(past)} {shape_words(past)}: expected one rank",
+            help="reshape the update to the layout of the cache",
+        )
+        return
+    for value, dims in ((found.past, past), (found.update, update)):
+        if dims is not None and len(dims) < 2:
+            yield rule.found(
+                site.location(value),
+                f"`{value.name}` has rank {len(dims)}, expected at least 2: a batch and a "
+                "sequence dimension",
+                help="add the dimension that is missing",
+            )
+            return
+
+
+@check("KV005")
+def non_axis_dim_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the dimensions one by one."""
+    found = operands(context, site)
+    if found is None or found.axis is None:
+        return
+    maps = context.index_maps(site)
+    past, update = maps.shape(found.past), maps.shape(found.update)
+    if past is None or update is None or len(past) != len(update):
+        return
+    differing: list[str] = []
+    for axis, (one, other) in enumerate(zip(update, past, strict=True)):
+        if axis == found.axis or one == other:
+            continue
+        low, high = interval(one - other, Facts())
+        if low > 0 or high < 0:
+            differing.append(f"{one} along dimension {axis}, not {other}")
+    if differing:
+        yield rule.found(
+            site.location(found.update),
+            f"`{found.update.name}` {shape_words(found.update_dims)} has size "
+            f"{' and '.join(differing)} as `{found.past.name}` {shape_words(found.past_dims)}; "
+            f"only dimension {found.axis}, the `axis`, may differ",
+            help="transpose or reshape the update to the layout of the cache, or name the "
+            "sequence dimension with `axis`",
+        )
+
+
+@check("KV006")
+def dtype_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the types."""
+    found = operands(context, site)
+    if found is None:
+        return
+    given = [
+        (value, dtype_name(value.dtype))
+        for value in (found.past, found.update, found.present)
+        if value.dtype is not None
+    ]
+    if len({name for _, name in given}) > 1:
+        other = next(value for value, name in given if name != given[0][1])
+        named = ", ".join(f"`{value.name}` is {name}" for value, name in given)
+        yield rule.found(
+            site.location(other),
+            f"cache, update and result differ in element type: {named}",
+            help=f"cast the update to {given[0][1]}, or keep the cache in the type of the update",
+        )
+
+
+@check("KV007")
+def update_longer_than_cache(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the rows."""
+    found = operands(context, site)
+    sizes = None if found is None else found.sizes(context.index_maps(site))
+    if found is None or sizes is None:
+        return
+    capacity, length = sizes
+    if below(capacity, length, Facts()):
+        yield rule.found(
+            site.location(found.update),
+            f"`{found.update.name}` has {length} rows along axis {found.axis}, "
+            f"`{found.past.name}` has room for {capacity}",
+            help="make the cache larger, or feed the rows in several steps",
+        )
+
+
+@check("KV012")
+def opset_too_old(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the opset with the one that brought the operator."""
+    if site.opset is not None and site.opset < FIRST_OPSET:
+        owner = "model" if site.root is context.model.graph else "function"
+        yield rule.found(
+            site.location(),
+            f"`TensorScatter` came with opset {FIRST_OPSET}, the {owner} imports opset "
+            f"{site.opset}",
+            help=f"raise the opset import to {FIRST_OPSET}; for a runtime that does not load "
+            "it, `kvtool lower --opset` replaces the operator afterwards",
+        )
+
+
+@check("KV013")
+def present_decl_mismatch(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the two declarations."""
+    found = operands(context, site)
+    if found is not None and found.present.name and _differ(found):
+        yield rule.found(
+            site.location(found.present),
+            f"`{found.present.name}` is declared {declared(found.present)}, "
+            f"`{found.past.name}` is {declared(found.past)}: expected the same",
+            help="declare the result as the cache",
+            fix=_declare(found),
+        )
+
+
+def _differ(found: Operands) -> bool:
+    past, present = found.past, found.present
+    if past.dtype is not None and present.dtype is not None and past.dtype != present.dtype:
+        return True
+    one, other = dims_of(past), dims_of(present)
+    if one is None or other is None:
+        return False
+    return len(one) != len(other) or any(map(contradict, one, other))
+
+
+def _declare(found: Operands) -> Fix:
+    # Taken now: what inference has written on the values is gone when the fix is applied.
+    present, type_, dims = found.present, found.past.type, dims_of(found.past)
+
+    def apply() -> None:
+        if present.producer() is None:
+            return
+        if type_ is not None:
+            present.type = type_
+        if dims is not None:
+            present.shape = ir.Shape(list(dims))
+
+    changes_interface = present.is_graph_output() and found.past.dtype != present.dtype
+    applicability: Applicability = "unsafe" if changes_interface else "safe"
+    return Fix(applicability, f"declare `{present.name}` as `{found.past.name}`", apply)

@@ -1,0 +1,312 @@
+"""Where a TensorScatter writes: its `write_indices`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches import Cache
+from onnx_kvtool.analysis.constants import constant_integers, tensor_integers
+from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.edits import convert_input
+from onnx_kvtool.lint.facts.layers import key_value_pairs
+from onnx_kvtool.lint.facts.operands import Operands, operands, rows
+from onnx_kvtool.lint.facts.past import through
+from onnx_kvtool.lint.facts.words import shape_words
+from onnx_kvtool.lint.finding import Finding, Fix
+from onnx_kvtool.lint.rule import Rule, check
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.tensor_scatter import TensorScatter
+from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.symbolic.bounds import Facts, below, interval
+from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.expression import Expr, product
+
+__all__ = [
+    "decode_without_write_indices",
+    "key_value_index_mismatch",
+    "linear_overflow",
+    "negative_write_index",
+    "write_indices_dtype",
+    "write_indices_shape",
+]
+
+_DEPTH = 6
+
+
+@check("KV008")
+def linear_overflow(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Compare the end of what is written with the size of the cache, row by row."""
+    found = operands(context, site)
+    if found is None or found.mode != "linear" or found.write_indices is None:
+        return
+    sizes = found.sizes(context.index_maps(site))
+    if sizes is None or below(sizes[0], sizes[1], Facts()):
+        return
+    capacity, length = sizes
+    for start in rows(context, site, found):
+        if interval(start.first + length - capacity, start.facts)[0] <= 0:
+            continue
+        last = start.first + length - 1
+        which = f"rows {start.first} to {last}" if length.number != 1 else f"row {last}"
+        yield rule.found(
+            site.location(found.write_indices),
+            f"writes {which} along axis {found.axis} of `{found.past.name}` (size {capacity}): "
+            f"{start.text} + sequence_length={length} > {capacity}",
+            help="pass a smaller start, or use `mode=circular`",
+        )
+        return
+
+
+@check("KV009")
+def negative_write_index(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Look at the starts row by row."""
+    found = operands(context, site)
+    if found is None or found.write_indices is None or found.mode is None:
+        return
+    for start in rows(context, site, found):
+        if interval(start.first, start.facts)[1] < 0:
+            circular = found.mode == "circular"
+            yield rule.found(
+                site.location(found.write_indices),
+                f"starts at a negative row of `{found.past.name}`: {start.text}, expected 0 or "
+                "more",
+                help="count from the front: add the size of the cache to the start",
+                severity="warning" if circular else "error",
+            )
+            return
+
+
+@check("KV010")
+def write_indices_dtype(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Look at the type."""
+    found = operands(context, site)
+    indices = None if found is None else found.write_indices
+    if indices is None or indices.dtype in (None, ir.DataType.INT64):
+        return
+    assert indices.dtype is not None
+    is_integer = indices.dtype.is_integer() and indices.dtype != ir.DataType.BOOL
+    yield rule.found(
+        site.location(indices),
+        f"`{indices.name}` is {dtype_name(indices.dtype)}, expected int64",
+        help="cast the starts to int64",
+        fix=_cast(site) if is_integer else None,
+    )
+
+
+def _cast(site: Site) -> Fix:
+    def cast(value: ir.Value) -> list[ir.Node]:
+        return [ir.node("Cast", [value], {"to": int(ir.DataType.INT64)})]
+
+    node, dims = site.node, dims_of(site.node.inputs[2]) or (None,)
+
+    def apply() -> None:
+        shape = dims_of(node.inputs[2]) if len(node.inputs) > 2 else None
+        convert_input(site.root, node, 2, "int64", ir.DataType.INT64, shape or dims, cast)
+
+    return Fix("safe", "cast `write_indices` to int64", apply)
+
+
+@check("KV011")
+def write_indices_shape(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
+    """Look at the rank, then at the length."""
+    found = operands(context, site)
+    if found is None or found.write_indices is None:
+        return
+    indices, maps = found.write_indices, context.index_maps(site)
+    shape, batch = maps.shape(indices), _batch(found, context, site)
+    if shape is None:
+        return
+    shown = shape_words(dims_of(indices))
+    if len(shape) != 1:
+        yield rule.found(
+            site.location(indices),
+            f"`{indices.name}` {shown} has rank {len(shape)}, expected rank 1"
+            + ("" if batch is None else f" and batch_size={batch} elements"),
+            help="reshape the starts to (batch_size,)",
+            fix=_flatten(site, shape, batch),
+        )
+    elif batch is not None:
+        low, high = interval(shape[0] - batch, Facts())
+        if low > 0 or high < 0:
+            yield rule.found(
+                site.location(indices),
+                f"`{indices.name}` has {shape[0]} elements, `{found.past.name}` has "
+                f"batch_size={batch}: expected one start for each row",
+                help="pass one start for each batch row, also where all are the same",
+            )
+
+
+def _batch(found: Operands, context: Context, site: Site) -> Expr | None:
+    maps = context.index_maps(site)
+    for value in (found.past, found.update):
+        shape = maps.shape(value)
+        if shape:
+            return shape[0]
+    return None
+
+
+def _flatten(site: Site, shape: tuple[Expr, ...], batch: Expr | None) -> Fix | None:
+    """Return the fix where the starts are certainly as many as the rows of the batch."""
+    if batch is None or product(shape) != batch:
+        return None
+
+    def flatten(value: ir.Value) -> list[ir.Node]:
+        tensor = ir.tensor([-1], ir.DataType.INT64)
+        constant = ir.node("Constant", [], {"value": tensor})
+        constant.outputs[0].type = ir.TensorType(ir.DataType.INT64)
+        constant.outputs[0].shape = ir.Shape([1])
+        return [constant, ir.node("Reshape", [value, constant.outputs[0]])]
+
+    node, first = site.node, dims_of(site.node.inputs[0]) or (None,)
+
+    def apply() -> None:
+        value = node.inputs[2] if len(node.inputs) > 2 else None
+        if value is not None:
+            convert_input(site.root, node, 2, "flat", value.dtype, first[:1], flatten)
+
+    return Fix("safe", "flatten `write_indices` to (batch_size,)", apply)
+
+
+@check("KV110")
+def key_value_index_mismatch(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Compare the updates of each pair."""
+    for key, value in key_value_pairs(context):
+        for what in _position_differences(key, value):
+            yield rule.found(
+                value.location,
+                f"the key `{key.past}` and the value `{value.past}` of one layer {what}",
+                help="update both at the same position",
+            )
+
+
+def _position_differences(key: Cache, value: Cache) -> Iterator[str]:
+    if key.kind != value.kind or key.node is value.node:
+        return
+    if key.kind == "tensor_scatter" and key.calls == value.calls:
+        here, there = _indices(key.node), _indices(value.node)
+        if not _same(here, there, _DEPTH):
+            yield f"are written at {_spoken(here)} and at {_spoken(there)}"
+    elif not key.calls + value.calls:
+        # A position that is not proved has no name here.
+        names = key.write_indices, value.write_indices
+        if None not in names and names[0] != names[1]:
+            yield f"are written at `{names[0]}` and at `{names[1]}`"
+    if key.mode is not None and value.mode is not None and key.mode != value.mode:
+        yield f"have the modes `{key.mode}` and `{value.mode}`"
+    if key.axis is not None and value.axis is not None and key.axis != value.axis:
+        rows, others = key.capacity, value.capacity
+        if isinstance(rows, int) and isinstance(others, int) and rows != others:
+            yield f"are written along axis {key.axis} of {rows} and axis {value.axis} of {others}"
+
+
+def _indices(node: ir.Node) -> ir.Value | None:
+    return node.inputs[2] if len(node.inputs) > 2 else None
+
+
+def _spoken(value: ir.Value | None) -> str:
+    return "position 0, without `write_indices`," if value is None else f"`{value.name}`"
+
+
+def _same(one: ir.Value | None, other: ir.Value | None, depth: int) -> bool:
+    """Return whether two values are one, or computed alike a few nodes far.
+
+    Beyond that depth they count as the same: nothing is proved, and nothing is said.
+    """
+    if one is other:
+        return True
+    if one is None or other is None:
+        return False
+    if depth == 0:
+        return True
+    first, second = one.producer(), other.producer()
+    if first is None or second is None:
+        return _same_constant(one, other)
+    if first.op_identifier() != second.op_identifier() or one.index() != other.index():
+        stripped, rest = _copied(first), _copied(second)
+        if stripped is None and rest is None:
+            return False
+        return _same(stripped or one, rest or other, depth - 1)
+    if {k: _text(a) for k, a in first.attributes.items()} != {
+        k: _text(a) for k, a in second.attributes.items()
+    }:
+        return False
+    if first.op_type == "Shape":  # the sizes of keys and values of one layer are alike
+        return True
+    return len(first.inputs) == len(second.inputs) and all(
+        _same(a, b, depth - 1) for a, b in zip(first.inputs, second.inputs, strict=True)
+    )
+
+
+def _copied(node: ir.Node) -> ir.Value | None:
+    is_copy = node.op_type == "Identity" and not node.domain and node.inputs
+    return node.inputs[0] if is_copy else None
+
+
+def _same_constant(one: ir.Value, other: ir.Value) -> bool:
+    if through(one) is through(other):
+        return True
+    numbers = constant_integers(one)
+    return numbers is not None and numbers == constant_integers(other)
+
+
+def _text(attribute: ir.Attr) -> object:
+    """Return what tells two attributes apart; a tensor by its small integers."""
+    value = attribute.value
+    if attribute.type.name != "TENSOR" or attribute.is_ref():
+        return value
+    held = tensor_integers(value)
+    return id(value) if held is None else (held.numbers.shape, held.numbers.tobytes())
+
+
+@check("KV112")
+def decode_without_write_indices(rule: Rule, context: Context) -> Iterator[Finding]:
+    """Look at the updates of caches that go round."""
+    if "prefill" in (context.model.graph.name or "").lower():
+        return
+    inputs = {id(value) for value in context.model.graph.inputs}
+    outputs = {value.name for value in context.model.graph.outputs}
+    for cache in context.caches:
+        goes_round = id(cache.past_value) in inputs and cache.present in outputs
+        if cache.kind != "tensor_scatter" or not goes_round:
+            continue
+        node = cache.node
+        if len(node.inputs) > 2 and node.inputs[2] is not None:
+            continue
+        update = dims_of(node.inputs[1])
+        axis = _axis(cache)
+        if update is None or axis is None or not 0 <= axis < len(update):
+            continue
+        if update[axis] != 1 or cache.capacity == 1 or _starts_at_zero(cache, context):
+            continue
+        yield rule.found(
+            cache.location,
+            f"one row of `{update_name(cache)}` goes to position 0 of `{cache.past}` (size "
+            f"{cache.capacity}) at each step, as there are no `write_indices`",
+            help="pass the number of valid tokens as `write_indices`",
+        )
+
+
+def update_name(cache: Cache) -> str:
+    """Return the name of the value with the new rows."""
+    value = cache.node.inputs[1]
+    return (value.name if value is not None else None) or "update"
+
+
+def _axis(cache: Cache) -> int | None:
+    """Return the sequence axis as the node counts it, from the front."""
+    try:
+        return TensorScatter(cache.node, 24).sequence_axis
+    except MalformedNode:
+        return None
+
+
+def _starts_at_zero(cache: Cache, context: Context) -> bool:
+    """Return whether an Attention that reads the present is told that one row is valid."""
+    for reader, _ in cache.node.outputs[0].uses():
+        if reader.op_type == "Attention" and not reader.domain and len(reader.inputs) > 6:
+            numbers = context.folder.integers(reader.inputs[6])
+            if numbers is not None and bool((numbers == 1).all()):
+                return True
+    return False
