@@ -111,7 +111,7 @@ def _failed(path: str, error: KvtoolError, settings: Settings) -> FileReport:
     if rule not in settings.selection.rules(path):
         return FileReport(path, is_read=False)
     finding = rule.found(Location(), error.message, help=error.help)
-    finding = replace(finding, fingerprint=rule.code.lower())
+    finding = replace(finding, fingerprint=rule.code.lower(), identity=rule.code.lower())
     known = settings.baseline.known(path) if settings.baseline else frozenset()
     if finding.fingerprint in known:
         return FileReport(path, baselined=1, is_read=False)

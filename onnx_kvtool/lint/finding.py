@@ -59,6 +59,8 @@ class Finding(Record):
         fix: How to remove it; None where kvtool cannot.
         fingerprint: What it is known by from one version of the model to the next, unique among the
             findings of one model; "" until the engine gives it one.
+        identity: The same, for code scanning: another export that numbers nodes and values
+            otherwise leaves it as it is.
 
     Examples:
         >>> finding = kv.check("wrong_axis.onnx")[0]
@@ -71,6 +73,7 @@ class Finding(Record):
     url: str
     fix: Fix | None = None
     fingerprint: str = ""
+    identity: str = ""
 
     JSON = (
         Key("code"),
@@ -79,6 +82,7 @@ class Finding(Record):
         "url",
         "fix",
         "fingerprint",
+        "identity",
         "group",
     )
 

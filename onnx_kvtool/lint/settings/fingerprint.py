@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,26 +17,52 @@ from onnx_kvtool.lint.finding import Finding
 __all__ = ["with_fingerprints"]
 
 _LENGTH = 32  # hexadecimal digits: 128 bits
+_COUNTER = re.compile(r"_\d+|(?<=[A-Za-z#])\d+$|^\d+$")
+"""Numbers that an exporter gives out in turn: `val_12`, `/layers.3/Add_7_output_0`, `n47`, `29`."""
+
+_NUMBER = re.compile(r"(\d+)")
 
 
 def with_fingerprints(findings: Sequence[Finding], context: Context) -> list[Finding]:
-    """Return the findings with fingerprints, unique within the model.
+    """Return the findings with a fingerprint and an identity, both unique within the model.
 
     A fingerprint is made of the code and of the names around the place: those of graph, node and
     value. Positions do not count, so that it survives nodes that are added or sorted otherwise; an
-    unnamed node goes by its operator and the name of its first output. Findings of one code that
-    cannot be told apart in this way are numbered.
+    unnamed node goes by its operator and the name of its first output. An identity leaves out the
+    numbers that an exporter gives out in turn as well, so that it survives another export. Findings
+    of one code that cannot be told apart are numbered: for a fingerprint in the order of the
+    findings, for an identity in that of the whole names.
     """
     places = _Places(context)
+    names = [places.logical(finding) for finding in findings]
+    fingerprints = _digests([(f.code, *n) for f, n in zip(findings, names, strict=True)])
+    order = sorted(range(len(findings)), key=lambda place: tuple(map(_natural, names[place])))
+    alike = [
+        (findings[i].code, findings[i].location.op or "", *(_COUNTER.sub("", n) for n in names[i]))
+        for i in order
+    ]
+    identities = dict(zip(order, _digests(alike), strict=True))
+    return [
+        replace(finding, fingerprint=fingerprints[place], identity=identities[place])
+        for place, finding in enumerate(findings)
+    ]
+
+
+def _digests(keys: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return a text for each key, in order; equal keys are numbered."""
     counts: Counter[tuple[str, ...]] = Counter()
-    marked = []
-    for finding in findings:
-        key = (finding.code, *places.logical(finding))
+    digests = []
+    for key in keys:
         counts[key] += 1
         text = "\0".join((*key, str(counts[key])))
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        marked.append(replace(finding, fingerprint=digest[:_LENGTH]))
-    return marked
+        digests.append(digest[:_LENGTH])
+    return digests
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return what sorts `layer.2` before `layer.10`."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in _NUMBER.split(name)]
 
 
 class _Places:

@@ -27,6 +27,8 @@ LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "
 """The level of a result, by severity."""
 
 _FINGERPRINT = "kvtool/v1"
+_ALERT = "primaryLocationLineHash"
+"""The only one that GitHub reads. Unless it is there, GitHub hashes the first bytes of the file."""
 
 
 class SarifWriter(Writer):
@@ -108,7 +110,10 @@ def _result(finding: Finding, path: str, index: int) -> dict[str, Any]:
         "level": LEVELS[finding.severity],
         "message": {"text": text[:1].upper() + text[1:] + "."},
         "locations": [_location(finding.location, path)],
-        "partialFingerprints": {_FINGERPRINT: finding.fingerprint},
+        "partialFingerprints": {
+            _FINGERPRINT: finding.fingerprint,
+            _ALERT: finding.identity or finding.fingerprint,
+        },
         "properties": {"group": finding.group},
     }
 

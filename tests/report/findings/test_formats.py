@@ -84,6 +84,7 @@ def test_json() -> None:
         "url": "docs/rules/KV001.md",
         "fix": None,
         "fingerprint": "KV001error",
+        "identity": "",
         "group": REPORT.files[0].findings[1].group,
     }
     assert data["files"][0]["findings"][0]["fix"] == {"applicability": "safe", "title": "Do it"}
@@ -132,7 +133,10 @@ def test_sarif_results() -> None:
     first, second, third, fourth = run["results"]
     assert [result["level"] for result in run["results"]] == ["warning", "error", "note", "error"]
     assert second["message"]["text"] == "It is wrong; do better."
-    assert second["partialFingerprints"] == {"kvtool/v1": "KV001error"}
+    assert second["partialFingerprints"] == {
+        "kvtool/v1": "KV001error",
+        "primaryLocationLineHash": "KV001error",
+    }
     (location,) = second["locations"]
     assert location["physicalLocation"]["artifactLocation"] == {
         "uri": "models/a%20b.onnx",
