@@ -237,7 +237,7 @@ def stream(
     settings = replace(settings, several=several)
     sizes = _Sizes()
     baseline = None if request.write_baseline is None else NewBaseline(request.write_baseline)
-    for found in _each(paths, settings, progress, may_copy):
+    for found in _each(paths, settings, progress, may_copy, tally):
         sizes.check(found)
         file = found
         if baseline is not None:
@@ -257,7 +257,7 @@ def stream(
 
 
 def _each(
-    paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool
+    paths: Sequence[str], settings: Settings, progress: Progress, may_copy: bool, tally: Tally
 ) -> Iterator[FileReport]:
     """Yield the report of each file, in order: of an earlier run where that still holds."""
     if settings.cache_dir is None or settings.fix != "none":
@@ -270,12 +270,12 @@ def _each(
         others = [path for path, is_kept in zip(paths, has, strict=True) if not is_kept]
         checked = _checked(others, settings, progress, may_copy)
         for path, is_kept in zip(paths, has, strict=True):
-            if is_kept:
-                yield kept.get(path)
-                continue
-            file = next(checked)
-            kept.keep(file)
+            file = kept.get(path) if is_kept else None
+            if file is None:
+                file = check_file(path, settings) if is_kept else next(checked)
+                kept.keep(file)
             yield file
+        tally.notes += kept.notes
 
 
 def _checked(

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -16,24 +17,26 @@ from typing import Any
 
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.core.files.atomic import Stamp, stamp
+from onnx_kvtool.core.files.atomic import stamp
 from onnx_kvtool.core.files.digests import digest, file_pieces
+from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.report import FileReport
 
 __all__ = ["Kept"]
 
 _FILE = "results.sqlite3"
-_LAYOUT = 1
+_LAYOUT = 2
 _SETTLED = 2 * 10**9  # nanoseconds: a file younger than that may change within one tick of a clock
 _SMALL = 1 << 20  # bytes of a file beside the model that is read to see whether it has changed
 _DAY = 24 * 60 * 60
 _FORGOTTEN = 60 * _DAY  # seconds after which what nobody has asked for is dropped
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the second of a message that quotes what is damaged
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (
-    path BLOB, request TEXT, stamp TEXT, written INTEGER, digest TEXT, beside TEXT, report TEXT,
-    used INTEGER, PRIMARY KEY (path, request)
+    path BLOB, request TEXT, used INTEGER, body TEXT, seal TEXT, PRIMARY KEY (path, request)
 )
 """
+_COLUMNS, _VALUES = "path, request, used, body, seal", ":path, :request, :used, :body, :seal"
 _THIS = "WHERE path = :path AND request = :request"
 
 
@@ -43,17 +46,19 @@ class Kept:
     A result holds for a file of the same bytes, at the same path, beside data files that look the
     same (size, links; what is compared with a checksum: content), under the same rules and sizes of
     dimensions, with the same versions of kvtool, onnx, onnx_ir and Python. A file whose inode, size
-    and time have not changed is not read. Several processes may use one directory.
+    and times (of its content, and of any change) are the same is not read. Several processes may
+    use one directory.
 
     Each result is in the directory as soon as it was kept, so that a run that is interrupted goes
-    on where it was. What has not been asked for in 60 days is dropped.
+    on where it was. What has not been asked for in 60 days is dropped. A result that was edited or
+    damaged counts for nothing; a file that is no database of results is set aside.
 
     Args:
         directory: Made when it is not there.
         settings: What is asked of every file.
 
     Raises:
-        UsageError: If the directory cannot be made or written to, or holds something else.
+        UsageError: If the directory cannot be made or written to.
     """
 
     def __init__(self, directory: str, settings: Settings) -> None:
@@ -72,93 +77,157 @@ class Kept:
                 f"`{directory}` cannot hold results: {error.strerror or error}",
                 help="name another directory with `--cache-dir`",
             ) from error
-        with self._told():
-            self._data = sqlite3.connect(self._place, timeout=60, isolation_level=None)
-            # Written through by the system, not at once to the disk: a result that a crash of the
-            # machine takes is found again by looking at the model.
-            self._data.execute("PRAGMA journal_mode=WAL")
-            self._data.execute("PRAGMA synchronous=NORMAL")
-            ((layout,),) = self._data.execute("PRAGMA user_version")
-            if layout not in (0, _LAYOUT):
-                self._data.execute("DROP TABLE IF EXISTS results")
-            self._data.execute(_TABLES)
-            self._data.execute(f"PRAGMA user_version={_LAYOUT}")
+        self._damaged = 0
+        self._set_aside: str | None = None
+        try:
+            self._data = self._connected()
+        except _ERRORS as error:
+            self._data = self._made_anew(error)
 
     def __enter__(self) -> Kept:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self._told():
-            oldest = {"oldest": self._now - _FORGOTTEN}
-            self._data.execute("DELETE FROM results WHERE used < :oldest", oldest)
-            self._data.close()
+        self._do("DELETE FROM results WHERE used < :oldest", {"oldest": self._now - _FORGOTTEN})
+        self._data.close()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was wrong with the results, for people."""
+        notes = []
+        if self._set_aside is not None:
+            notes.append(
+                f"`{self._place}` was no database of results, or a damaged one: it is now "
+                f"`{self._set_aside}`, and results are kept anew"
+            )
+        if self._damaged:
+            what = counted(self._damaged, "result")
+            notes.append(f"{what} in `{self._place}` had been edited or damaged: checked again")
+        return tuple(notes)
 
     def has(self, path: str) -> bool:
         """Return whether there is a result that holds for a file as it is now."""
-        row = self._row(path, "stamp, written, digest, beside, used")
+        row = self._row(path)
         if row is None:
             return False
-        known, written, content, beside, used = row
         now = stamp(path)
         if now is None:
             return False
-        is_same = _text(now) == known and now[2] + _SETTLED < written
-        if not is_same and _digest(path) != content:
+        is_same = list(now) == row["stamp"] and max(now[2:]) + _SETTLED < row["written"]
+        if not is_same and _digest(path) != row["digest"]:
             return False
-        seen = json.loads(beside)
-        if _beside(path, seen) != seen:
+        if _beside(path, row["beside"]) != row["beside"]:
             return False
-        if not is_same or used < self._now - _DAY:
-            self._touch(path, now)
+        if not is_same or row["used"] < self._now - _DAY:
+            self._write(path, {**row, "stamp": now, "written": time.time_ns()})
         return True
 
-    def get(self, path: str) -> FileReport:
-        """Return the result of a file that `has` one."""
-        row = self._row(path, "report")
-        assert row is not None
+    def get(self, path: str) -> FileReport | None:
+        """Return the result of a file that `has` one; None where it was damaged since."""
+        row = self._row(path)
+        try:
+            report = FileReport.from_json(row["file"]) if row else None
+        except UsageError:
+            return None
+        if row is None or report is None:
+            return None
         del self._keys[path]
-        kept = json.loads(row[0])
-        report = FileReport.from_json(kept["file"])
-        return replace(report, dims=tuple(kept["dims"]), is_kept=True)
+        return replace(report, dims=tuple(row["dims"]), is_kept=True)
 
     def keep(self, file: FileReport) -> None:
         """Keep the result of a file, if it is one that would come out again.
 
         That of a file that could not be read or has changed since it was read is not.
         """
-        key = self._key(file.path)
-        del self._keys[file.path]
-        if not file.is_read or file.failure is not None or file.stamp is None:
-            return
-        content = _digest(file.path)
-        beside = _beside(file.path, [[name, deep, None] for name, deep in file.beside])
-        if stamp(file.path) != file.stamp:
-            return
-        kept = {"file": file.to_json(), "dims": file.dims}
-        row = {
-            **key,
-            "stamp": _text(file.stamp),
-            "written": time.time_ns(),
-            "digest": content,
-            "beside": json.dumps(beside),
-            "report": json.dumps(kept),
-            "used": self._now,
-        }
-        names = ", ".join(f":{name}" for name in row)
-        with self._told():
-            self._data.execute(f"INSERT OR REPLACE INTO results VALUES ({names})", row)
+        if file.is_read and file.failure is None and file.stamp is not None:
+            content = _digest(file.path)
+            beside = _beside(file.path, [[name, deep, None] for name, deep in file.beside])
+            if stamp(file.path) == file.stamp:
+                row = {
+                    "stamp": file.stamp,
+                    "written": time.time_ns(),
+                    "digest": content,
+                    "beside": beside,
+                    "file": file.to_json(),
+                    "dims": file.dims,
+                }
+                self._write(file.path, row)
+        self._keys.pop(file.path, None)
 
-    def _touch(self, path: str, now: Stamp) -> None:
-        new = {"stamp": _text(now), "written": time.time_ns(), "used": self._now}
-        changes = "stamp = :stamp, written = :written, used = :used"
-        with self._told():
-            self._data.execute(f"UPDATE results SET {changes} {_THIS}", {**new, **self._key(path)})
+    def _write(self, path: str, row: dict[str, Any]) -> None:
+        key = self._key(path)
+        body = json.dumps({name: value for name, value in row.items() if name != "used"})
+        new = {**key, "used": self._now, "body": body, "seal": _seal(key, body.encode())}
+        self._do(f"INSERT OR REPLACE INTO results ({_COLUMNS}) VALUES ({_VALUES})", new)
 
-    def _row(self, path: str, columns: str) -> tuple[Any, ...] | None:
-        with self._told():
-            rows = self._data.execute(f"SELECT {columns} FROM results {_THIS}", self._key(path))
-            found: tuple[Any, ...] | None = rows.fetchone()
-        return found
+    def _row(self, path: str) -> dict[str, Any] | None:
+        """Return what is kept of a file: one that is as it was written."""
+        key = self._key(path)
+        found = self._do(f"SELECT used, body, seal FROM results {_THIS}", key)
+        if not found:
+            return None
+        ((used, body, seal),) = found
+        is_sound = isinstance(used, int) and isinstance(body, bytes)
+        if not is_sound or seal != _seal(key, body).encode():
+            self._damaged += 1
+            self._do(f"DELETE FROM results {_THIS}", key)
+            return None
+        row: dict[str, Any] = json.loads(body)
+        return {**row, "used": used}
+
+    def _connected(self) -> sqlite3.Connection:
+        """Return a database with an empty table, or one that results were kept in."""
+        data = sqlite3.connect(self._place, timeout=60, isolation_level=None)
+        try:
+            data.text_factory = bytes  # what is no UTF-8 is no error here
+            # Written through by the system, not at once to the disk: a result that a crash of the
+            # machine takes is found again by looking at the model.
+            data.execute("PRAGMA journal_mode=WAL")
+            data.execute("PRAGMA synchronous=NORMAL")
+            ((layout,),) = data.execute("PRAGMA user_version")
+            if layout not in (0, _LAYOUT):
+                data.execute("DROP TABLE IF EXISTS results")
+            data.execute(_TABLES)
+            data.execute(f"SELECT {_COLUMNS} FROM results LIMIT 0")
+            data.execute(f"PRAGMA user_version={_LAYOUT}")
+        except BaseException:
+            data.close()
+            raise
+        return data
+
+    def _made_anew(self, error: Exception) -> sqlite3.Connection:
+        """Set a damaged file aside, and return a new database.
+
+        Raises:
+            UsageError: If that is not what is wrong, or the system refuses.
+        """
+        if not _is_damage(error) or self._set_aside is not None:
+            raise self._unusable(error) from error
+        self._set_aside = f"{self._place}.damaged"
+        try:
+            os.replace(self._place, self._set_aside)
+            for suffix in ("-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(self._place + suffix)
+            return self._connected()
+        except (OSError, *_ERRORS) as again:
+            raise self._unusable(again) from again
+
+    def _do(self, statement: str, values: dict[str, Any]) -> list[Any]:
+        """Return the rows that a statement gives, of a new database if this one is damaged."""
+        try:
+            return self._data.execute(statement, values).fetchall()
+        except _ERRORS as error:
+            if _is_damage(error):
+                self._data.close()
+            self._data = self._made_anew(error)
+            return self._data.execute(statement, values).fetchall()
+
+    def _unusable(self, error: Exception) -> UsageError:
+        return UsageError(
+            f"the results in `{self._place}` cannot be used: {error}",
+            help="delete the file, or name another directory with `--cache-dir`",
+        )
 
     def _key(self, path: str) -> dict[str, Any]:
         """Return what the result of a file is known by: its path, and what was asked.
@@ -183,15 +252,17 @@ class Kept:
         text = json.dumps(asked).encode("utf-8", "surrogatepass")
         return {"path": os.fsencode(path), "request": digest([text])}
 
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise UsageError(
-                f"the results in `{self._place}` cannot be used: {error}",
-                help="delete the file, or name another directory with `--cache-dir`",
-            ) from error
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether an error is one of the content of a file, not locked, full, ..."""
+    if isinstance(error, sqlite3.OperationalError):
+        return re.match("no such|use DROP|unsupported file format", str(error)) is not None
+    return type(error) in (sqlite3.DatabaseError, sqlite3.DataError, UnicodeDecodeError)
+
+
+def _seal(key: dict[str, Any], body: bytes) -> str:
+    """Return what tells an edited result from one that was written."""
+    return digest([key["path"], b"\0", key["request"].encode(), body])
 
 
 def _version() -> str:
@@ -232,13 +303,9 @@ def _seen(path: str, deep: bool) -> list[Any] | None:
     real = os.path.relpath(os.path.realpath(path), os.path.realpath(os.path.dirname(path)))
     seen: list[Any] = [here.st_mode, there.st_mode, there.st_size, there.st_nlink, real]
     if deep:
-        seen.append(_digest(path) if there.st_size <= _SMALL else there.st_mtime_ns)
+        seen.append(_digest(path) if there.st_size <= _SMALL else list(stamp(path) or ()))
     return seen
 
 
 def _directory(path: str) -> str:
     return os.path.realpath(os.path.dirname(path) or os.curdir)
-
-
-def _text(known: Stamp) -> str:
-    return " ".join(map(str, known))

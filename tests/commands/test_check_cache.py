@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -196,28 +198,130 @@ def test_what_nobody_asks_for_is_dropped(
     assert rows == [(b"a.onnx",)]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        pytest.param(
-            lambda: Path("kept").write_text("a file", encoding="utf-8"),
-            "`kept` cannot hold results",
-            id="a file",
-        ),
-        pytest.param(
-            lambda: (os.mkdir("kept"), Path("kept/results.sqlite3").write_bytes(b"x" * 4096)),
-            "cannot be used: file is not a database",
-            id="no results",
-        ),
-    ],
-)
-def test_a_directory_that_cannot_be_used_is_refused(
-    looked: list[str], make: Callable[[], object], message: str
-) -> None:
-    make()
-    with pytest.raises(UsageError, match=message):
+def test_a_directory_that_cannot_be_used_is_refused(looked: list[str]) -> None:
+    Path("kept").write_text("a file", encoding="utf-8")
+    with pytest.raises(UsageError, match="`kept` cannot hold results"):
         check()
     assert looked == []
+
+
+def test_an_edit_in_place_with_size_and_time_restored_is_seen(
+    looked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_cache, "_SETTLED", 0)
+    first = check()
+    check()
+    before = os.stat("a.onnx")
+    data = Path("b.onnx").read_bytes()
+    with open("a.onnx", "r+b") as file:
+        file.write(data)
+    os.utime("a.onnx", ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = os.stat("a.onnx")
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    looked.clear()
+    assert {f.code for f in check()} != {f.code for f in first}
+    assert looked == ["a.onnx"]
+
+
+DATABASE = "kept/results.sqlite3"
+
+
+def edited(statement: str) -> Callable[[], object]:
+    def edit() -> None:
+        with sqlite3.connect(DATABASE) as data:
+            data.execute(statement)
+        data.close()
+
+    return edit
+
+
+def flattened() -> None:
+    """Overwrite what lies behind the header of the database."""
+    edited("PRAGMA wal_checkpoint(TRUNCATE)")()
+    data = Path(DATABASE).read_bytes()
+    Path(DATABASE).write_bytes(data[:100] + b"\xff" * (len(data) - 100))
+
+
+ROWS = "2 results in `kept/results.sqlite3` had been edited or damaged"
+ROW = "1 result in `kept/results.sqlite3` had been edited or damaged"
+BOTH = ["a.onnx", "b.onnx"]
+ANEW = "`kept/results.sqlite3` was no database of results, or a damaged one"
+DAMAGE: dict[str, tuple[Callable[[], object], str, list[str]]] = {
+    "a severity": (
+        edited("UPDATE results SET body = replace(body, 'error', 'info')"),
+        ROW,
+        BOTH[:1],
+    ),
+    "a body that is no JSON": (edited("UPDATE results SET body = '{'"), ROWS, BOTH),
+    "a body of bytes": (edited("UPDATE results SET body = x'ff00'"), ROWS, BOTH),
+    "a body that is a number": (edited("UPDATE results SET body = 7"), ROWS, BOTH),
+    "no body": (edited("UPDATE results SET body = NULL"), ROWS, BOTH),
+    "a seal": (edited("UPDATE results SET seal = 'x'"), ROWS, BOTH),
+    "a time that is a text": (edited("UPDATE results SET used = 'soon'"), ROWS, BOTH),
+    "another file's row": (
+        edited("UPDATE results SET body = (SELECT body FROM results ORDER BY path LIMIT 1)"),
+        ROW,
+        BOTH[1:],
+    ),
+    "other columns": (edited("ALTER TABLE results RENAME COLUMN body TO text"), ANEW, BOTH),
+    "no table": (edited("DROP TABLE results"), "", BOTH),
+    "a view": (
+        lambda: (edited("DROP TABLE results")(), edited("CREATE VIEW results AS SELECT 1")()),
+        ANEW,
+        BOTH,
+    ),
+    "no database": (lambda: Path(DATABASE).write_bytes(b"x" * 4096), ANEW, BOTH),
+    "an empty file": (lambda: Path(DATABASE).write_bytes(b""), "", BOTH),
+    "pages": (flattened, ANEW, BOTH),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damaged_results_are_made_anew(looked: list[str], name: str) -> None:
+    damage, note, expected = DAMAGE[name]
+    first = check()
+    damage()
+    looked.clear()
+    again = check()
+    assert again.to_json()["files"] == first.to_json()["files"]
+    assert looked == expected
+    assert [note in text for text in again.notes] == ([True] if note else [])
+    looked.clear()
+    assert check().notes == () and looked == []
+
+
+SEED = int(os.environ.get("KVTOOL_SEED", "0"))
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + 12))
+def test_any_byte_of_the_results_may_be_damaged(looked: list[str], seed: int) -> None:
+    first = check().to_json()["files"]
+    edited("PRAGMA wal_checkpoint(TRUNCATE)")()
+    data = bytearray(Path(DATABASE).read_bytes())
+    chance = random.Random(seed)
+    for _ in range(chance.choice((1, 5, 60))):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    shutil.rmtree("kept")
+    os.mkdir("kept")
+    Path(DATABASE).write_bytes(data)
+    with contextlib.suppress(UsageError):  # where the system cannot say what is wrong
+        assert check().to_json()["files"] == first
+
+
+def test_results_that_are_damaged_while_they_are_used(
+    looked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = check()
+    real = check_cache.Kept.get
+
+    def get(self: check_cache.Kept, path: str):  # type: ignore[no-untyped-def]
+        edited("UPDATE results SET body = '{'")()
+        return real(self, path)
+
+    monkeypatch.setattr(check_cache.Kept, "get", get)
+    looked.clear()
+    assert check().to_json()["files"] == first.to_json()["files"]
+    assert looked == ["a.onnx", "b.onnx"]
 
 
 def test_the_directory_is_no_part_of_a_repository(looked: list[str]) -> None:

@@ -16,8 +16,11 @@ from onnx_kvtool.core.files.temporary import remove_stale, temporary_file
 
 __all__ = ["Stamp", "check_writable", "replacing", "stamp", "watch", "write_bytes", "written"]
 
-Stamp = tuple[int, int, int]
-"""What a file has another of once it was written or replaced: its number, size and time."""
+Stamp = tuple[int, int, int, int]
+"""What a file has another of once it was written or replaced: its number, size and times.
+
+The second time is that of a change of any kind, which no program can set back.
+"""
 
 
 def stamp(path: str | os.PathLike[str]) -> Stamp | None:
@@ -26,7 +29,7 @@ def stamp(path: str | os.PathLike[str]) -> Stamp | None:
         status = os.stat(path)
     except (OSError, ValueError):
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 _watched: list[tuple[str, Stamp | None]] = []
