@@ -1,35 +1,40 @@
-"""Folding of small integers: which numbers a shape computation or an axes input holds.
-
-Only what the file itself fixes counts: an initializer that is also a graph input can be overridden
-by the caller and is unknown, and a symbolic dimension is an unknown element.
-"""
+"""Constant integers that a graph computes, and small constants that operators move."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.ops.element_type import WHOLE_TYPES
-from onnx_kvtool.ops.schema import OpFacts, op_history
+from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.ops.element_type import FLOAT_TYPES, WHOLE_TYPES
+from onnx_kvtool.ops.schema import Formal, OpFacts, op_history
+from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.backward import fill
-from onnx_kvtool.symbolic.partial import LARGEST, Partial
+from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements, fill
 from onnx_kvtool.symbolic.rules.table import fold_rule
-from onnx_kvtool.symbolic.stored import elements
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
     "LARGEST",
+    "Constants",
     "Folder",
     "bound_attributes",
     "const_tensor",
     "constant_integers",
     "tensor_integers",
 ]
+
+
+# Folding of small integers: which numbers a shape computation or an axes input holds.
+#
+# Only what the file itself fixes counts: an initializer that is also a graph input can be
+# overridden by the caller and is unknown, and a symbolic dimension is an unknown element.
+
 
 _INT32 = np.iinfo(np.int32)
 
@@ -68,12 +73,12 @@ class Folder:
         """
         if value is None:
             return None
-        return fill(value, self._memo, _operands, self._fold)
+        return fill(value, self._memo, _integer_operands, self._fold)
 
     def _fold(self, value: ir.Value) -> Partial | None:
         node = value.producer()
         if node is None:
-            return _stored(value)
+            return _stored_integers(value)
         if node.domain != "" or len(node.outputs) != 1:
             return None
         rule = fold_rule(node.op_type)
@@ -139,14 +144,14 @@ def constant_integers(value: ir.Value | None) -> tuple[int, ...] | None:
     return None if numbers is None else tuple(int(n) for n in numbers.ravel())
 
 
-def _operands(value: ir.Value) -> list[ir.Value]:
+def _integer_operands(value: ir.Value) -> list[ir.Value]:
     node = value.producer()
     if node is None or node.domain != "" or fold_rule(node.op_type) is None:
         return []
     return [v for v in node.inputs if v is not None]
 
 
-def _stored(value: ir.Value) -> Partial | None:
+def _stored_integers(value: ir.Value) -> Partial | None:
     tensor = value.const_value
     if tensor is None or value.is_graph_input():
         return None
@@ -159,3 +164,138 @@ def tensor_integers(tensor: ir.TensorProtocol) -> Partial | None:
         return None
     array = None if tensor.size > LARGEST else elements(tensor)
     return None if array is None else Partial.whole(array)
+
+
+# Small constants of any element type, wherever operators move them or make them of integers.
+
+
+_CASTS = frozenset({"Cast", "CastLike"})
+_MOST_EXACT = 2**11
+"""Up to this size integers are exact in float16, and in the wider types of `_EXACT_IN`."""
+
+_MOVED = FLOAT_TYPES | {
+    *(ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16),
+    *(ir.DataType.UINT32, ir.DataType.UINT64),
+}
+"""Types beside integers whose elements are moved: those of which one takes whole bytes."""
+
+_ONE = ir.tensor(np.ones(1, np.int64))
+_EXACT_IN = FLOAT_TYPES - {ir.DataType.BFLOAT16}
+
+
+class Constants:
+    """The elements of values that the file itself fixes; remembers every answer.
+
+    Integers and booleans are those of `Folder`. Elements of other types are known where they stand
+    in the file, where they are moved from there (Expand, Concat, Where, ...), where
+    ConstantOfShape fills with them, and where a Cast makes them of integers that they hold exactly.
+    The movement is that of the integers: positions are folded in the place of elements, so that
+    these stay as they are in every bit.
+
+    Args:
+        folder: Folds integers.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._memo: dict[ir.Value, NDArray[Any] | None] = {}
+
+    def of(self, value: ir.Value) -> NDArray[Any] | None:
+        """Return the elements of a value in its own type, of its shape.
+
+        Returns:
+            None where an element is unknown, where the type of the value is, where there are more
+            than `LARGEST`, or where they stand in a file of their own.
+        """
+        if value.dtype is None:
+            return None
+        if value.dtype in WHOLE_TYPES:
+            numbers = self._folder.integers(value)
+            return None if numbers is None else numbers.astype(value.dtype.numpy())
+        return fill(value, self._memo, _moved_operands, self._compute)
+
+    def _compute(self, value: ir.Value) -> NDArray[Any] | None:
+        node = value.producer()
+        if node is None or node.op_type == "Constant":
+            return _stored_constant(value)
+        if node.domain != "" or len(node.outputs) != 1 or fold_rule(node.op_type) is None:
+            return None
+        bound = bound_attributes(node)
+        if bound is None:
+            return None
+        facts, attributes = bound
+        if node.op_type == "ConstantOfShape":
+            return self._filled(node, attributes)
+        if node.op_type in _CASTS:
+            return self._cast(node, value.dtype)
+        return self._moved(node, facts, attributes) if Trait.MOVES in traits(node) else None
+
+    def _filled(self, node: ir.Node, attributes: Mapping[str, Any]) -> NDArray[Any] | None:
+        tensor = attributes.get("value")
+        filling = np.zeros(1, np.float32) if tensor is None else elements(tensor)
+        whole = {**attributes, "value": _ONE}  # the rule fills with integers
+        found = self._run(node, [self._folder.partial(node.inputs[0])], whole)
+        if filling is None or filling.size != 1 or found is None:
+            return None
+        return np.full(found.numbers.shape, filling.reshape(()))
+
+    def _cast(self, node: ir.Node, dtype: ir.DataType | None) -> NDArray[Any] | None:
+        numbers = self._folder.integers(node.inputs[0])
+        if numbers is None or dtype not in _EXACT_IN or (np.abs(numbers) > _MOST_EXACT).any():
+            return None
+        return numbers.astype(dtype.numpy())
+
+    def _moved(
+        self, node: ir.Node, facts: OpFacts, attributes: Mapping[str, Any]
+    ) -> NDArray[Any] | None:
+        formal = facts.output(0)
+        tables: list[NDArray[Any]] = []
+        inputs: list[Partial | None] = []
+        begin = 1  # 0 is what the operator itself fills with
+        for index, value in enumerate(node.inputs):
+            given = facts.input(index)
+            if value is None or given is None or formal is None or not _same(given, formal):
+                inputs.append(None if value is None else self._folder.partial(value))
+                continue
+            array = self._memo.get(value)
+            if array is None:
+                return None
+            inputs.append(Partial.whole(np.arange(array.size).reshape(array.shape) + begin))
+            begin += array.size
+            tables.append(array.reshape(-1))
+        found = self._run(node, inputs, attributes)
+        if found is None or not tables:
+            return None
+        return np.concatenate([np.zeros(1, tables[0].dtype), *tables])[found.numbers]
+
+    def _run(
+        self, node: ir.Node, inputs: Sequence[Partial | None], attributes: Mapping[str, Any]
+    ) -> Partial | None:
+        rule = fold_rule(node.op_type)
+        try:
+            found = None if rule is None else rule(node, inputs, attributes)
+        except MalformedNode:
+            return None
+        return found if found is not None and found.complete else None
+
+
+def _same(given: Formal, result: Formal) -> bool:
+    """Return whether an input has the type of the result, so that its elements are moved."""
+    return given.type_parameter == result.type_parameter
+
+
+def _moved_operands(value: ir.Value) -> list[ir.Value]:
+    node = value.producer()
+    if node is None or node.domain != "" or Trait.MOVES not in traits(node):
+        return []
+    return [v for v in node.inputs if v is not None and v.dtype not in WHOLE_TYPES]
+
+
+def _stored_constant(value: ir.Value) -> NDArray[Any] | None:
+    """Return the elements of a small tensor of the file; None for any other value."""
+    tensor = held(value)
+    if tensor is None or value.is_graph_input() or isinstance(tensor, ir.ExternalTensor):
+        return None
+    if tensor.size > LARGEST or tensor.dtype not in _MOVED:
+        return None
+    return elements(tensor)

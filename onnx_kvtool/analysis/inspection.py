@@ -19,7 +19,7 @@ from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.schema import type_name
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["InspectReport", "ModelFacts", "NodeFacts", "ValueFacts", "describe", "list_nodes"]
 

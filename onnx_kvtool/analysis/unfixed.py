@@ -10,8 +10,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import graph_path
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 __all__ = ["unfixed_inputs"]
 

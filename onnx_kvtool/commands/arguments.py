@@ -11,8 +11,7 @@ from onnx_kvtool.core.files.external_data import check_external_data, external_f
 from onnx_kvtool.core.files.places import is_same
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.suggestion import did_you_mean, unknown_name
-from onnx_kvtool.symbolic.dims import dim_names, dims_of
-from onnx_kvtool.symbolic.sizes import evaluate, names_in
+from onnx_kvtool.symbolic.dimensions import dim_names, dims_of, evaluate, names_in
 
 __all__ = [
     "check_choice",

@@ -33,7 +33,7 @@ from onnx_kvtool.lint.fixing import apply_fixes, fixable
 from onnx_kvtool.lint.onnx_text import changes, snapshot
 from onnx_kvtool.lint.report import Applied, Failure, FileReport
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.symbolic.dims import dim_names
+from onnx_kvtool.symbolic.dimensions import dim_names
 from onnx_kvtool.targets.target import find_target
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from onnx_kvtool.core.quantity import bytes_of
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_named
 from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import names_in
 
 __all__ = ["InspectRequest", "caches_of", "inspect", "run"]
 

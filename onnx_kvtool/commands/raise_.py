@@ -34,8 +34,7 @@ from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
 from onnx_kvtool.rewrite.report import Refused, Verification
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 __all__ = ["RaiseRequest", "raise_", "run"]
 

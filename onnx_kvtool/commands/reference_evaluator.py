@@ -25,7 +25,7 @@ from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
 from onnx_kvtool.runtime.evaluation.part import main_values
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.symbolic.sizes import evaluate
+from onnx_kvtool.symbolic.dimensions import evaluate
 
 __all__ = ["ReferenceEvaluator"]
 

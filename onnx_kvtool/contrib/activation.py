@@ -9,7 +9,7 @@ from onnx_kvtool.contrib.rule import Builder, is_read, only
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "bias_dropout",

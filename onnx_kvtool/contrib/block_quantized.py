@@ -19,7 +19,7 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["block_product", "gather_block_quantized", "mat_mul_n_bits"]
 

@@ -14,7 +14,7 @@ from onnx_kvtool.emit.forms import cast, unsqueeze, where
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sampling import Axis, Numbers, pixel_rows
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["conv_transpose_with_dynamic_pads", "crop_and_resize"]
 

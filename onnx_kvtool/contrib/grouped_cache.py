@@ -14,7 +14,7 @@ from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["Cache", "cache_of"]
 

@@ -12,7 +12,7 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["Call"]
 

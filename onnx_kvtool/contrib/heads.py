@@ -13,7 +13,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.emit.forms import scaled_queries
 from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.emit.sizes import size
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = [
     "Attended",

@@ -20,7 +20,7 @@ from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["decoder_masked_multi_head_attention", "multi_head_attention"]
 

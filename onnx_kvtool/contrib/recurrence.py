@@ -19,7 +19,7 @@ import onnx_ir as ir
 from onnx_kvtool.contrib.rule import Builder
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.emit.sizes import size
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = ["Heads", "Recurred", "Rows", "recur", "repeated", "zero_state"]
 

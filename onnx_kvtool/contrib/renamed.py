@@ -9,7 +9,7 @@ from onnx_kvtool.contrib.rule import Builder, only, refuse_value
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "grid_sample",

@@ -13,7 +13,7 @@ from onnx_kvtool.emit.forms import cast, unsqueeze
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import positions, size
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "gemma_rotary_embedding",

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "Builder",

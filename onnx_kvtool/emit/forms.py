@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = [
     "cast",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import values
-from onnx_kvtool.symbolic.sizes import bind_dim
+from onnx_kvtool.symbolic.dimensions import bind_dim
 
 __all__ = ["bound"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.core.walk import subgraphs
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = ["convert_input"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from onnx_kvtool.analysis.caches.footprint import Footprint, footprint
+from onnx_kvtool.analysis.caches.cache import Footprint, footprint
 from onnx_kvtool.analysis.inspection import InspectReport
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.report.blocks import Grid, named

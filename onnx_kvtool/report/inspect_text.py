@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from onnx_kvtool.analysis.caches import Cache
-from onnx_kvtool.analysis.caches.footprint import footprint, growing, growth_in_words
+from onnx_kvtool.analysis.caches.cache import footprint, growing, growth_in_words
+from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.analysis.caches.whatif import Step, WhatIf
-from onnx_kvtool.analysis.caches.windows import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.analysis.inspection import InspectReport, ModelFacts, NodeFacts, ValueFacts
 from onnx_kvtool.core.quantity import binary_bytes, counted
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.report.blocks import Block, Grid, Line, named
 from onnx_kvtool.report.cache_groups import cache_groups, name_groups
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = [
     "blocks",

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx_kvtool.analysis.caches.cache import Cache
-from onnx_kvtool.analysis.caches.footprint import kept
+from onnx_kvtool.analysis.caches.cache import Cache, kept
 from onnx_kvtool.analysis.caches.whatif import is_window
 from onnx_kvtool.core.quantity import binary_bytes
 

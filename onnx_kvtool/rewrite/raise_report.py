@@ -13,7 +13,7 @@ from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.shown import Shown
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.report import NOT_RUN, Verification
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = [
     "CacheSource",

@@ -6,16 +6,15 @@ from collections.abc import Collection, Container, Mapping, Sequence
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.coordinates import Sight
 from onnx_kvtool.analysis.attention.fusing import Fusion, MayBeEmpty, prove
-from onnx_kvtool.analysis.attention.sight import Sight
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice
 from onnx_kvtool.core.walk import nodes, subgraphs
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.inference import infer_model
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
 __all__ = ["prove_each"]
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.shapes.bodies import at, body_graph, malformed, run_body
 from onnx_kvtool.shapes.outcome import Outcome
+from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
-from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext

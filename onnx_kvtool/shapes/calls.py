@@ -12,12 +12,11 @@ from onnx_kvtool.core.walk import function_path, subgraphs
 from onnx_kvtool.guard.nested_calls import MOST_RUN
 from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.symbolic.atoms import Atom, Element, Extent
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.contents import IndexMap
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
-from onnx_kvtool.symbolic.sizes import Shape
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext

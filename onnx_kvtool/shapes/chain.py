@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.dimensions import shape_words
+from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.sizes import shape_words
 
 __all__ = ["chain"]
 

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.shapes.message_types import read_type
-from onnx_kvtool.symbolic.sizes import is_invented
+from onnx_kvtool.symbolic.dimensions import is_invented
 
 __all__ = ["Addition", "Completion"]
 

@@ -14,8 +14,8 @@ from onnx_kvtool.core.walk import values
 from onnx_kvtool.shapes.completion import Completion
 from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.writing import Writer
+from onnx_kvtool.symbolic.dimensions import is_composed
 from onnx_kvtool.symbolic.knowledge import Knowledge, Lost
-from onnx_kvtool.symbolic.sizes import is_composed
 
 __all__ = ["fill", "forget_composed", "may_rest_on"]
 

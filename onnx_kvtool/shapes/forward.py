@@ -24,16 +24,22 @@ from onnx_kvtool.shapes.node_types import contrib_types, output_types
 from onnx_kvtool.shapes.outcome import Outcome
 from onnx_kvtool.shapes.reconcile import reconcile
 from onnx_kvtool.shapes.versions import report_wrong_opset
-from onnx_kvtool.symbolic.atoms import Atom, Dimension, Largest, Modulo, Quotient
-from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.broadcasting import stretched
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, dimensions_in, is_invented, read_size
+from onnx_kvtool.symbolic.expressions import (
+    Atom,
+    Dimension,
+    Expr,
+    Largest,
+    Modulo,
+    Quotient,
+    integer,
+)
 from onnx_kvtool.symbolic.knowledge import Conflict, Knowledge, Lost
 from onnx_kvtool.symbolic.rules.contrib import CONTRIB, Contrib
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
 from onnx_kvtool.symbolic.rules.table import OTHER_RULES, shape_rule
-from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, dimensions_in, is_invented, read_size
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 __all__ = ["Forward", "GraphContext"]
 

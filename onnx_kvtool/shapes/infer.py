@@ -19,8 +19,8 @@ from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
 from onnx_kvtool.guard.small_constants import HOLDERS
 from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.shapes.completion import Addition, Completion
+from onnx_kvtool.symbolic.dimensions import is_invented
 from onnx_kvtool.symbolic.knowledge import Lost
-from onnx_kvtool.symbolic.sizes import is_invented
 
 __all__ = [
     "Annotations",

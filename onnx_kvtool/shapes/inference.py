@@ -16,11 +16,9 @@ from onnx_kvtool.shapes.forward import Forward
 from onnx_kvtool.shapes.onnx_inference import of_model, refusals
 from onnx_kvtool.shapes.report import InferReport, UnknownValue
 from onnx_kvtool.shapes.writing import Writer
-from onnx_kvtool.symbolic.atoms import Atom, Element, Extent
-from onnx_kvtool.symbolic.expression import Expr, variable
+from onnx_kvtool.symbolic.dimensions import shape_words
+from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, Extent, text, variable
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
-from onnx_kvtool.symbolic.sizes import shape_words
-from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Inference", "infer_model", "inferred"]
 

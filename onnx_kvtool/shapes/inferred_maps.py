@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.contents import IndexMap
+from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
 

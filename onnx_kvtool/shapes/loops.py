@@ -11,12 +11,10 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.view import given_integer, given_integers
 from onnx_kvtool.shapes.bodies import at, body_graph, malformed, run_body
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.symbolic.atoms import Element, Extent
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.forms import largest
+from onnx_kvtool.symbolic.expressions import Element, Expr, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
+from onnx_kvtool.symbolic.simplification import Facts, largest
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext

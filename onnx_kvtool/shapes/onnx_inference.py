@@ -24,9 +24,9 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.complaints import CONSEQUENCE, complaints, unknown_nodes
 from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.shapes.message_types import innermost, read_type
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
-from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Told", "of_model", "of_node", "refusals"]
 

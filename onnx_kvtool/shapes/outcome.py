@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.rules.site import Unknown
-from onnx_kvtool.symbolic.sizes import Shape
 
 __all__ = ["Outcome"]
 

@@ -13,11 +13,10 @@ from onnx_kvtool.ops.schema import type_name
 from onnx_kvtool.shapes.chain import chain
 from onnx_kvtool.shapes.message_types import innermost, read_type
 from onnx_kvtool.shapes.outcome import Outcome
-from onnx_kvtool.symbolic.atoms import Extent
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.dimensions import HEAVIEST, Shape, is_invented, shape_words
+from onnx_kvtool.symbolic.expressions import Expr, Extent, integer
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 from onnx_kvtool.symbolic.rules.site import Unknown
-from onnx_kvtool.symbolic.sizes import HEAVIEST, Shape, is_invented, shape_words
 
 if TYPE_CHECKING:
     from onnx_kvtool.shapes.forward import Forward, GraphContext

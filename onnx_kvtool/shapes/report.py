@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.record import Key, Record
 from onnx_kvtool.core.shown import Shown
-from onnx_kvtool.symbolic.equalities import Equality
+from onnx_kvtool.symbolic.broadcasting import Equality
 from onnx_kvtool.symbolic.knowledge import Conflict, Lost
 
 __all__ = ["InferReport", "UnknownValue"]

@@ -6,8 +6,8 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.messages.forms import VerbatimType
 from onnx_kvtool.shapes.forward import Forward
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.sizes import is_invented, read_size, words
+from onnx_kvtool.symbolic.dimensions import is_invented, read_size, words
+from onnx_kvtool.symbolic.expressions import Expr
 
 __all__ = ["Writer"]
 

@@ -30,20 +30,24 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.element_type import EXACT, FLOAT_TYPES, WHOLE_TYPES
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.atoms import Atom, Dimension, Element, Extent
-from onnx_kvtool.symbolic.backward import fill
-from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
-from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.contents import IndexMap, fill
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, is_invented
+from onnx_kvtool.symbolic.expressions import (
+    Atom,
+    Dimension,
+    Element,
+    Expr,
+    Extent,
+    coordinate,
+    integer,
+    variable,
+)
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.rules.constants import stored
-from onnx_kvtool.symbolic.rules.element_site import ElementSite, Unrelated
-from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
+from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, Unrelated
+from onnx_kvtool.symbolic.rules.sources import stored
 from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
-from onnx_kvtool.symbolic.sizes import is_invented
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.simplification import Facts, interval, substitute
 
 __all__ = ["HEAVIEST", "IndexMaps"]
 

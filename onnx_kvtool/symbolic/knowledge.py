@@ -8,10 +8,9 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.record import Key, Record
-from onnx_kvtool.symbolic.atoms import Atom, Extent
-from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
-from onnx_kvtool.symbolic.sizes import Shape
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import Atom, Expr, Extent, integer, variable
 
 __all__ = ["Conflict", "Knowledge", "Lost"]
 

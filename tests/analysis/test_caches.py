@@ -766,7 +766,7 @@ def test_a_reader_in_another_function_is_seen() -> None:
 
 
 def test_functions_that_unfold_without_end_are_refused(monkeypatch) -> None:
-    monkeypatch.setattr("onnx_kvtool.analysis.caches.frames._MOST_NODES", 1000)
+    monkeypatch.setattr("onnx_kvtool.analysis.caches.routes._MOST_NODES", 1000)
     calls = "".join(
         f"""
         <domain: "local", opset_import: ["": 24, "local": 1]>

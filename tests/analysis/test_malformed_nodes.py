@@ -9,7 +9,7 @@ import pytest
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.model import deserialize
-from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.contents import IndexMap
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from tests.grids import each
 

@@ -12,7 +12,7 @@ import pytest
 
 import onnx_kvtool as kv
 from benchmarks.decoders import decoder
-from onnx_kvtool.analysis.caches.footprint import footprint
+from onnx_kvtool.analysis.caches.cache import footprint
 from onnx_kvtool.core.model import serialize
 
 FIXTURES = Path(__file__).resolve().parent.parent.parent / "fixtures" / "models"

@@ -18,7 +18,7 @@ from onnx_kvtool.commands.lower import run as lower_file
 from onnx_kvtool.commands.raise_ import RaiseRequest, failed, raise_, run
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.rewrite.report import Refused
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 _TEXT = """<ir_version: 8, opset_import: ["": 18]>
     decoder (float[B,7,5] cache, float[B,L,5] update, int64[B] starts, int64[L] free,

@@ -14,8 +14,8 @@ from onnx import numpy_helper
 
 from onnx_kvtool.ops.traits import having
 from onnx_kvtool.shapes.inference import Inference, infer_model
+from onnx_kvtool.symbolic.dimensions import read_size
 from onnx_kvtool.symbolic.rules.table import shape_rule
-from onnx_kvtool.symbolic.sizes import read_size
 from tests.conformance.corpus import Case, cases, few
 from tests.shapes.agreement import bindings, disagreements, size_at
 

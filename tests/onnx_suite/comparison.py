@@ -13,7 +13,7 @@ from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.message_types import innermost
-from onnx_kvtool.symbolic.sizes import is_invented, shape_words
+from onnx_kvtool.symbolic.dimensions import is_invented, shape_words
 
 __all__ = ["differences"]
 

@@ -47,9 +47,8 @@ def lower_halve(context: Any, node: Any, em: Any) -> Any:
 
 
 def every_other_shape(site: Any) -> Sequence[Any]:
-    from onnx_kvtool.symbolic.bounds import Facts
-    from onnx_kvtool.symbolic.division import divided
-    from onnx_kvtool.symbolic.expression import integer
+    from onnx_kvtool.symbolic.expressions import integer
+    from onnx_kvtool.symbolic.simplification import Facts, divided
 
     *rest, last = site.shape(0)
     return ((*rest, divided(last + 1, integer(2), Facts())),)

@@ -9,11 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.shapes.inference import Inference
-from onnx_kvtool.symbolic.atoms import Atom, Dimension
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.sizes import read_size, words
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.dimensions import read_size, words
+from onnx_kvtool.symbolic.expressions import Atom, Dimension, Expr, integer
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 __all__ = ["bindings", "disagreements", "size_at"]
 

@@ -17,7 +17,7 @@ import onnx.shape_inference
 
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.shapes.inference import Inference, infer_model
-from onnx_kvtool.symbolic.sizes import dimensions_in, read_size
+from onnx_kvtool.symbolic.dimensions import dimensions_in, read_size
 
 __all__ = ["INFERENCES", "Counts", "by_kvtool", "counts", "known_values", "value_infos"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from onnx_kvtool.shapes.inference import Inference, infer_model
 from onnx_kvtool.shapes.message_types import innermost
-from onnx_kvtool.symbolic.sizes import shape_words
+from onnx_kvtool.symbolic.dimensions import shape_words
 from tests.faults.hostile import HOSTILE
 from tests.grids import each
 

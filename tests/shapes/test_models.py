@@ -18,7 +18,7 @@ from onnx_kvtool.runtime.inputs.cases import CASES
 from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.shapes.inference import infer_model
-from onnx_kvtool.symbolic.sizes import dimensions_in, read_size
+from onnx_kvtool.symbolic.dimensions import dimensions_in, read_size
 from tests.grids import part
 from tests.shapes.agreement import bindings, disagreements
 from tests.shapes.comparison import by_kvtool, counts, known_values

@@ -9,11 +9,9 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.shapes.inference import infer_model
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import integer
-from onnx_kvtool.symbolic.sizes import read_size, shape_words
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.dimensions import read_size, shape_words
+from onnx_kvtool.symbolic.expressions import Dimension, integer
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 from tests.grids import each
 
 CONV = "m (float[2, 6, S] x, float[4, 3, 5] w) => (y) { y = Conv <group = 2%s> (x, w) }"

@@ -7,12 +7,10 @@ import itertools
 
 import pytest
 
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.bounds import Facts
 from onnx_kvtool.symbolic.broadcasting import stretched
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.sizes import read_size, words
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.dimensions import read_size, words
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 SIZES = """
     s; t; 1; 7; s + 1; s + t; s * t; 2 * s; Min(4, s); Min(1, s); Max(1, s); Max(s, t); Min(s, t);

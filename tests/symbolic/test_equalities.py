@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onnx_kvtool.symbolic.dims import Dim
-from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import Dim
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from onnx_kvtool.symbolic.sizes import evaluate, names_in
+from onnx_kvtool.symbolic.dimensions import evaluate, names_in
 
 SIZES = {"a": 7, "b": 3, "s6": 5, "u0": 2, "past_sequence_len": 11, "sequence_len": 4}
 

@@ -13,22 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_kvtool.runtime.kernels.movement.slicing import slice_10
-from onnx_kvtool.symbolic.atoms import Dimension, Element
-from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
-from onnx_kvtool.symbolic.forms import (
+from onnx_kvtool.symbolic.expressions import Dimension, Element, Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.rules.slicing import cut_along
+from onnx_kvtool.symbolic.simplification import (
+    Facts,
+    as_index,
     choose,
     divided,
+    interval,
     is_less,
     is_zero,
     largest,
     lookup,
     modulo,
     negation,
+    simplified,
     smallest,
+    substitute,
 )
-from onnx_kvtool.symbolic.rules.slicing import cut_along
-from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
 from tests.grids import search
 from tests.symbolic.index_map.evaluate import World, evaluate
 

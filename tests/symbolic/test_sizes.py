@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.division import exact_quotient, quotient
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.forms import divided, largest, modulo, smallest
-from onnx_kvtool.symbolic.sizes import read_size, words
+from onnx_kvtool.symbolic.dimensions import read_size, words
+from onnx_kvtool.symbolic.expressions import Expr, integer
+from onnx_kvtool.symbolic.simplification import (
+    Facts,
+    divided,
+    exact_quotient,
+    largest,
+    modulo,
+    quotient,
+    smallest,
+)
 from tests.shapes.agreement import size_at
 
 _FACTS = Facts()

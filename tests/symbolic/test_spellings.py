@@ -16,8 +16,8 @@ from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.lint.binding import bound
 from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.plan import plan
-from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from tests.grids import each
 
 _SIZES = {"s": 8, "t": 3}

@@ -11,11 +11,9 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.symbolic.atoms import Element, Modulo
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
+from onnx_kvtool.symbolic.expressions import Element, Expr, Modulo, coordinate, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
-from onnx_kvtool.symbolic.substitute import as_index, simplified
+from onnx_kvtool.symbolic.simplification import Facts, as_index, simplified
 from tests.grids import part
 
 _SHAPES = {
@@ -119,7 +117,7 @@ def test_the_wrap_of_a_negative_start_goes_once_it_is_known_not_to_be() -> None:
 
 def test_a_choice_between_two_legal_rows_stays() -> None:
     # Both 3 and 5 are rows of the cache: nothing may be dropped.
-    from onnx_kvtool.symbolic.forms import choose, is_less
+    from onnx_kvtool.symbolic.simplification import choose, is_less
 
     facts = Facts()
     index = choose(is_less(_START, integer(0), facts), integer(3), integer(5), facts)
@@ -127,7 +125,7 @@ def test_a_choice_between_two_legal_rows_stays() -> None:
 
 
 def test_a_guard_inside_a_cache_that_is_longer_than_it_stays() -> None:
-    from onnx_kvtool.symbolic.forms import choose, is_less
+    from onnx_kvtool.symbolic.simplification import choose, is_less
 
     facts = Facts()
     index = choose(is_less(_START, integer(0), facts), integer(100), _START, facts)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.analysis.other_forms import REMEDIED, REPLACED
+from onnx_kvtool.analysis.conditions.table import REMEDIED, REPLACED
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.rewrite.engine.remedies import REMEDIES
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from onnx_kvtool.analysis.conditions import CONDITIONS
+from onnx_kvtool.analysis.conditions.table import CONDITIONS
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.ops.schema import NEWEST, op_facts, operators
 from onnx_kvtool.targets.releases import releases

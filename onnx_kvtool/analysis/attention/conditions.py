@@ -8,19 +8,22 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
-from onnx_kvtool.analysis.attention.numbers import number_of
-from onnx_kvtool.analysis.attention.operands import ROWS, Operand
-from onnx_kvtool.analysis.attention.scores import Hidden, Mask
-from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.attention.coordinates import (
+    BATCH,
+    HEAD,
+    KEY,
+    QUERY,
+    Frame,
+    Seen,
+    Sight,
+    number_of,
+)
+from onnx_kvtool.analysis.attention.scores import ROWS, Hidden, Mask, Operand
 from onnx_kvtool.core.walk import upwards
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, given_input
-from onnx_kvtool.symbolic.atoms import Atom, Element, IsNegative
-from onnx_kvtool.symbolic.bounds import at_least
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.forms import negation
-from onnx_kvtool.symbolic.substitute import simplified, substitute
+from onnx_kvtool.symbolic.expressions import Atom, Element, Expr, IsNegative, integer
+from onnx_kvtool.symbolic.simplification import at_least, negation, simplified, substitute
 
 __all__ = [
     "SWALLOWS",

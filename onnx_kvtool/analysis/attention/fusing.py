@@ -10,28 +10,27 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.conditions import Causality
-from onnx_kvtool.analysis.attention.frame import HEAD, KEY, QUERY, Frame, frames
+from onnx_kvtool.analysis.attention.coordinates import HEAD, KEY, QUERY, Frame, Seen, Sight, frames
 from onnx_kvtool.analysis.attention.masks import Masking, masking
-from onnx_kvtool.analysis.attention.operands import (
-    Operand,
-    operands_above,
-)
 from onnx_kvtool.analysis.attention.probabilities import (
     Weighted,
     read_weighted,
     weighted_by,
 )
-from onnx_kvtool.analysis.attention.scores import Scores, may_be_scores, read_scores
-from onnx_kvtool.analysis.attention.sight import Seen, Sight
+from onnx_kvtool.analysis.attention.scores import (
+    Operand,
+    Scores,
+    may_be_scores,
+    operands_above,
+    read_scores,
+)
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import AttentionChoice, AttentionForm, AttentionMask
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import counted_axis
-from onnx_kvtool.symbolic.bounds import Facts, at_least
-from onnx_kvtool.symbolic.division import exact_quotient
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Expr, text
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.simplification import Facts, at_least, exact_quotient
 
 __all__ = ["Fusion", "MayBeEmpty", "is_candidate", "prove"]
 

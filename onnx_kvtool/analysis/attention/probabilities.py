@@ -8,16 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
-from onnx_kvtool.analysis.attention.numbers import number_of
-from onnx_kvtool.analysis.attention.products import SUMMED, is_product, product
+from onnx_kvtool.analysis.attention.coordinates import (
+    BATCH,
+    HEAD,
+    KEY,
+    QUERY,
+    SUMMED,
+    Frame,
+    Seen,
+    Sight,
+    is_product,
+    number_of,
+    product,
+)
 from onnx_kvtool.analysis.attention.scores import MOVES
-from onnx_kvtool.analysis.attention.sight import Seen, Sight
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
+from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
+from onnx_kvtool.symbolic.simplification import Facts
 
 __all__ = ["Weighted", "read_weighted", "weighted_by"]
 

@@ -9,19 +9,17 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import Cache
-from onnx_kvtool.analysis.caches.frames import Frame, Program
 from onnx_kvtool.analysis.caches.in_place import judge_in_place
-from onnx_kvtool.analysis.caches.links import AxisMap, map_axis
 from onnx_kvtool.analysis.caches.positions import (
     Positions,
     element_positions,
     mask_positions,
     tuple_positions,
 )
-from onnx_kvtool.analysis.caches.routes import Route, Routes
-from onnx_kvtool.analysis.caches.updates import OPERATORS, Update, updates
+from onnx_kvtool.analysis.caches.routes import Frame, Program, Route, Routes
+from onnx_kvtool.analysis.caches.updates import OPERATORS, AxisMap, Update, map_axis, updates
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 __all__ = ["find_caches"]

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches.cache import InPlace
-from onnx_kvtool.analysis.caches.frames import Frame, Program
-from onnx_kvtool.analysis.caches.links import Link
-from onnx_kvtool.analysis.caches.routes import Route
-from onnx_kvtool.analysis.caches.updates import Update
+from onnx_kvtool.analysis.caches.routes import Frame, Program, Route
+from onnx_kvtool.analysis.caches.updates import Link, Update
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
 
 __all__ = ["judge_in_place", "reads_before"]
 

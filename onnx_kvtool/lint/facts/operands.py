@@ -15,11 +15,10 @@ from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 __all__ = ["FIRST_OPSET", "Operands", "Start", "declared", "operands", "rows"]
 

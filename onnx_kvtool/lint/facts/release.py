@@ -53,7 +53,7 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
 
     A fact that is unknown strikes. Nodes that their schemas do not allow are left to others.
     """
-    from onnx_kvtool.analysis.conditions import CONDITIONS
+    from onnx_kvtool.analysis.conditions.table import CONDITIONS
     from onnx_kvtool.ops.view import MalformedNode
 
     by_operator: dict[str, list[Limit]] = {}
@@ -78,7 +78,7 @@ def strangers(context: Context, target: Target) -> Iterator[tuple[Location, str]
 
     Calls of the model's own functions are none.
     """
-    from onnx_kvtool.analysis.strangers import stranger
+    from onnx_kvtool.analysis.conditions.operators import stranger
 
     local = {key[:2] for key in context.model.functions}
     for site in context.sites:

@@ -12,11 +12,9 @@ import onnx_ir as ir
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.index_map import IndexMap
-from onnx_kvtool.symbolic.stored import elements
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.contents import IndexMap, elements
+from onnx_kvtool.symbolic.expressions import Expr, integer
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

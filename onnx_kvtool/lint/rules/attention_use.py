@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.caches.links import AxisMap, compose, inverted, link, map_axis
+from onnx_kvtool.analysis.caches.updates import AxisMap, compose, inverted, link, map_axis
 from onnx_kvtool.core.quantity import counted, enumerated
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.decomposed import first_attention

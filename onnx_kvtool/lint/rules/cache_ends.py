@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
-from onnx_kvtool.analysis.caches.footprint import growing, growth_in_words
+from onnx_kvtool.analysis.caches.cache import growing, growth_in_words
 from onnx_kvtool.analysis.caches.in_place import reads_before
-from onnx_kvtool.analysis.caches.windows import rolling, rolling_command, rolling_in_words
+from onnx_kvtool.analysis.caches.positions import rolling, rolling_command, rolling_in_words
 from onnx_kvtool.core.walk import is_output_of
 from onnx_kvtool.lint.context import Context
 from onnx_kvtool.lint.facts.past import Branches, copies, is_scatter_of, levels, readers
@@ -17,7 +17,7 @@ from onnx_kvtool.lint.facts.words import node_words, shape_words
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.element_type import dtype_name
-from onnx_kvtool.symbolic.dims import contradict, dims_of
+from onnx_kvtool.symbolic.dimensions import contradict, dims_of
 
 __all__ = [
     "growing_cache",

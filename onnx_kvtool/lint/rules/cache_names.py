@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
-from onnx_kvtool.analysis.caches.windows import rolling
+from onnx_kvtool.analysis.caches.positions import rolling
 from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.walk import graphs, values
 from onnx_kvtool.lint.context import Context
@@ -24,8 +24,7 @@ from onnx_kvtool.lint.facts.name_templates import (
 from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 
 __all__ = ["dim_param_inconsistent", "layers_disagree_shape", "past_present_name_pairing"]
 

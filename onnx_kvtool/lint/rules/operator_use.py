@@ -15,7 +15,7 @@ from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.shapes.complaints import CONSEQUENCE, DECLARED
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["misused", "scale_shape", "shape_conflict", "unbound_parameter"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-from onnx_kvtool.analysis.conditions import OF_SHAPES
-from onnx_kvtool.analysis.foreign_types import foreign_types
-from onnx_kvtool.analysis.other_forms import has_other_form
+from onnx_kvtool.analysis.conditions.operators import foreign_types
+from onnx_kvtool.analysis.conditions.table import OF_SHAPES, has_other_form
 from onnx_kvtool.analysis.unfixed import unfixed_inputs
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
@@ -27,7 +26,7 @@ from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import inferred
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.targets.target import Target
 
 __all__ = [

@@ -16,8 +16,8 @@ from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
 from onnx_kvtool.ops.schema import NEWEST, op_facts, type_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.bounds import Facts, at_least, below, interval
-from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
+from onnx_kvtool.symbolic.simplification import Facts, at_least, below, interval
 
 __all__ = [
     "scatter_dtype_unsupported",

@@ -21,7 +21,7 @@ from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.dims import dims_of, product
+from onnx_kvtool.symbolic.dimensions import dims_of, product
 from onnx_kvtool.targets.release import Limit
 from onnx_kvtool.targets.target import Target
 

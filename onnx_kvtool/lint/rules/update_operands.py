@@ -14,8 +14,8 @@ from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.bounds import Facts, below, interval
-from onnx_kvtool.symbolic.dims import contradict, dims_of
+from onnx_kvtool.symbolic.dimensions import contradict, dims_of
+from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
 __all__ = [
     "axis_is_batch",

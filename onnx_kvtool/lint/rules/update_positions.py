@@ -19,9 +19,9 @@ from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.bounds import Facts, below, interval
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.expression import Expr, product
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.expressions import Expr, product
+from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
 __all__ = [
     "decode_without_write_indices",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.strangers import stranger
+from onnx_kvtool.analysis.conditions.operators import stranger
 from onnx_kvtool.core.choices import ContribChoice
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.conditions import OF_TYPES
+from onnx_kvtool.analysis.conditions.table import OF_TYPES
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.location import Location

@@ -17,7 +17,7 @@ from onnx_kvtool.emit.forms import cast, reduce, squeeze, where
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "begun_within",

@@ -24,7 +24,7 @@ from onnx_kvtool.rewrite.engine.other_forms import (
     written_to_copy,
 )
 from onnx_kvtool.rewrite.engine.unsigned import unsigned
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["REMEDIES"]
 

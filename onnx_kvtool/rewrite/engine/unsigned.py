@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.code_types import codes_of
+from onnx_kvtool.analysis.conditions.operators import codes_of
 from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast

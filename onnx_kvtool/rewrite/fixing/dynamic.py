@@ -17,7 +17,7 @@ from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.schema import NEWEST, is_standard, op_facts
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.shapes.inference import Inference
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.knowledge import Lost
 
 __all__ = ["dynamic_parts"]

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.constants import Folder
-from onnx_kvtool.analysis.moved import Constants
+from onnx_kvtool.analysis.constants import Constants, Folder
 from onnx_kvtool.core.walk import graphs, nodes, subgraphs
 from onnx_kvtool.emit.emitter import ScopedValues
 from onnx_kvtool.emit.names import Names
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.fixing.targets import told_by_constants
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -18,7 +18,7 @@ from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.element_type import SIZE_TYPES
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.edits import replace_node
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["told_by_constants"]
 

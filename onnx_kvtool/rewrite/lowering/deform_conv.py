@@ -21,7 +21,7 @@ from onnx_kvtool.emit.sampling import (
 from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_deform_conv_19"]
 

@@ -11,7 +11,7 @@ from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.symbolic.dims import contradict, dims_of, product
+from onnx_kvtool.symbolic.dimensions import contradict, dims_of, product
 
 __all__ = ["lower_layer_normalization_17"]
 

@@ -10,7 +10,7 @@ from onnx_kvtool.emit.forms import covers, one_shape, where
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["bounded", "lower_clip_12", "lower_max_min_12", "lower_relu_14"]
 

@@ -13,7 +13,7 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.quantized_blocks import Layout, layout_of
-from onnx_kvtool.symbolic.dims import dims_of, product
+from onnx_kvtool.symbolic.dimensions import dims_of, product
 
 __all__ = ["dequantized", "lower_dequantize_linear", "lower_quantize_linear"]
 

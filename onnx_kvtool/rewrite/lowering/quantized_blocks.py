@@ -13,7 +13,7 @@ from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.view import NodeView, counted_axis
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["Layout", "layout_of"]
 

@@ -17,7 +17,7 @@ from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, count_of, switch
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_reduce_20"]
 

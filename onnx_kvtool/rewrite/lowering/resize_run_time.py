@@ -21,7 +21,7 @@ from onnx_kvtool.rewrite.lowering.resize_places import (
     rounded,
 )
 from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["resized_at_run_time"]
 

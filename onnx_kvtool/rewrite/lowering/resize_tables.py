@@ -15,7 +15,7 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["constant_floats", "resized_by_tables"]
 

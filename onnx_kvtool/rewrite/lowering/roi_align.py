@@ -16,7 +16,7 @@ from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import count_up
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["Pool", "lower_roi_align_16", "sides_of"]
 

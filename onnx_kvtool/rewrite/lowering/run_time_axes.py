@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["axis_marks", "count_of", "switch"]
 

@@ -14,7 +14,7 @@ from onnx_kvtool.emit.sizes import positions, size
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.scatter_rounds import reduced, scattered_in_rounds
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_scatter_18"]
 

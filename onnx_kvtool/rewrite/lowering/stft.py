@@ -12,7 +12,7 @@ from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.dft_matrix import LARGEST, dft_matrix
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["lower_stft_17"]
 

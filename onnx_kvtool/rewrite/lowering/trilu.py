@@ -11,7 +11,7 @@ from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_trilu_14"]
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Expr
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 __all__ = ["Arrangement", "Axes", "Sizes", "completed", "compose", "rearranges", "seen_through"]

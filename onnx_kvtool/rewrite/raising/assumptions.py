@@ -11,9 +11,8 @@ import onnx_ir as ir
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.core.walk import values as values_of
-from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.sizes import normal
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, normal
 
 __all__ = ["KINDS", "Assumptions", "Kind", "ValueKind"]
 

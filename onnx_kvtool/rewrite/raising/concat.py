@@ -13,9 +13,7 @@ from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
 from onnx_kvtool.rewrite.raising.where import is_cache
-from onnx_kvtool.symbolic.atoms import Element
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.expressions import Element, Expr, integer, text
 
 __all__ = ["raise_concat"]
 

@@ -30,7 +30,7 @@ from onnx_kvtool.rewrite.raising.stage import (
     scopes_of,
     without_capacity,
 )
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["raise_contrib"]
 

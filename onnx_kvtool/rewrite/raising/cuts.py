@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.proof import Proof
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.expressions import Expr, integer
 
 __all__ = ["TO_THE_END", "Cut", "Numbers", "bounds_along", "constants", "cut_of"]
 

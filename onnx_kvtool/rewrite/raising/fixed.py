@@ -32,10 +32,8 @@ from onnx_kvtool.rewrite.raising.stage import (
     token_count,
 )
 from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.symbolic.atoms import Element
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.expressions import Element, Expr, integer, text, variable
 
 __all__ = ["raise_fixed"]
 

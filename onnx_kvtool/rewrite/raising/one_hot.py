@@ -10,11 +10,8 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.rewrite.raising.layout import cache_of
 from onnx_kvtool.rewrite.raising.positions import check_start
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
-from onnx_kvtool.symbolic.atoms import Element, IsZero
-from onnx_kvtool.symbolic.bounds import Facts, at_least, below
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
-from onnx_kvtool.symbolic.substitute import substitute
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.expressions import Element, Expr, IsZero, coordinate, integer, text
+from onnx_kvtool.symbolic.simplification import Facts, at_least, below, substitute
 
 __all__ = ["Mask", "prove_one_hot", "read_mask"]
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.rewrite.raising.proof import Proof
-from onnx_kvtool.symbolic.bounds import interval
+from onnx_kvtool.symbolic.simplification import interval
 
 __all__ = ["check_no_overflow"]
 

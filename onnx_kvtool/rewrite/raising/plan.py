@@ -22,11 +22,9 @@ from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
 from onnx_kvtool.rewrite.raising.rolling import Window, windowed
 from onnx_kvtool.rewrite.raising.run_dims import implied
 from onnx_kvtool.rewrite.raising.start import Batch, Measures, check_expressible
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.dims import Dim
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
-from onnx_kvtool.symbolic.substitute import substitute
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer, text
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 __all__ = ["Plan", "plan"]
 

@@ -11,20 +11,30 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.walk import upwards
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.raising.proof import Proof, same_dim
-from onnx_kvtool.symbolic.atoms import (
+from onnx_kvtool.symbolic.expressions import (
+    ZERO,
     Choice,
     Dimension,
     Element,
+    Expr,
     Extent,
     IsNegative,
     Largest,
     Lookup,
     Modulo,
+    coordinate,
+    text,
+    variable,
 )
-from onnx_kvtool.symbolic.bounds import Facts, at_least, below, interval
-from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, variable
-from onnx_kvtool.symbolic.substitute import as_index, simplified, substitute
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.simplification import (
+    Facts,
+    as_index,
+    at_least,
+    below,
+    interval,
+    simplified,
+    substitute,
+)
 
 __all__ = [
     "Positions",

@@ -12,10 +12,8 @@ from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions, ValueKind
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
 from onnx_kvtool.symbolic.index_maps import IndexMaps
-from onnx_kvtool.symbolic.words import text
 
 __all__ = ["Proof", "ProvenUpdate", "Roll"]
 

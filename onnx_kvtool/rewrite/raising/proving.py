@@ -19,8 +19,8 @@ from onnx_kvtool.rewrite.raising.plan import Plan, plan
 from onnx_kvtool.rewrite.raising.proof import Proof
 from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.rewrite.raising.table import RAISINGS, Raising
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.expressions import Dimension
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 __all__ = ["Planned", "Proving", "is_candidate"]

@@ -17,12 +17,17 @@ from onnx_kvtool.ops.view import NodeView, given_integer
 from onnx_kvtool.rewrite.raising.arrangement import Arrangement
 from onnx_kvtool.rewrite.raising.cuts import cut_of
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate, Roll
-from onnx_kvtool.symbolic.atoms import Dimension, Element, Modulo
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
-from onnx_kvtool.symbolic.forms import largest
-from onnx_kvtool.symbolic.substitute import simplified
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.expressions import (
+    Dimension,
+    Element,
+    Expr,
+    Modulo,
+    coordinate,
+    integer,
+    text,
+    variable,
+)
+from onnx_kvtool.symbolic.simplification import Facts, largest, simplified
 
 __all__ = ["Window", "first_of", "roll_of", "windowed"]
 

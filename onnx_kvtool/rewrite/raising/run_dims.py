@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.dims import Dim
-from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
 __all__ = ["dims_to_run", "implied"]
 

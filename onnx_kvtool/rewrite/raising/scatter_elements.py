@@ -15,8 +15,7 @@ from onnx_kvtool.rewrite.raising.positions import (
     unrelated,
 )
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
-from onnx_kvtool.symbolic.expression import Expr, coordinate
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.expressions import Expr, coordinate, text
 
 __all__ = ["raise_scatter_elements"]
 

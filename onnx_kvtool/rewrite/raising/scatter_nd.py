@@ -17,12 +17,9 @@ from onnx_kvtool.rewrite.raising.positions import (
     unrelated,
 )
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
-from onnx_kvtool.symbolic.atoms import Coordinate
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.expression import coordinate as at
-from onnx_kvtool.symbolic.substitute import substitute
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.expressions import Coordinate, Expr, integer, text
+from onnx_kvtool.symbolic.expressions import coordinate as at
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 __all__ = ["raise_scatter_nd"]
 

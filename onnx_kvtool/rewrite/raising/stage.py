@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.mask_function import MaskFunction
+from onnx_kvtool.analysis.attention.masks import MaskFunction
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionForm, ContribChoice
@@ -19,8 +19,8 @@ from onnx_kvtool.emit.names import Names
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
 from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.in_functions import place_of
-from onnx_kvtool.symbolic.dims import Dim
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.symbolic.expressions import Expr
 
 __all__ = [
     "GROWN",

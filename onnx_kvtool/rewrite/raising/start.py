@@ -10,11 +10,12 @@ import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.symbolic.atoms import (
+from onnx_kvtool.symbolic.expressions import (
     Choice,
     Coordinate,
     Dimension,
     Element,
+    Expr,
     Extent,
     IsNegative,
     IsZero,
@@ -22,11 +23,12 @@ from onnx_kvtool.symbolic.atoms import (
     Lookup,
     Modulo,
     Quotient,
+    coordinate,
+    integer,
+    variable,
 )
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 __all__ = ["Batch", "Measures", "check_expressible", "narrowed", "one_row", "write_indices"]
 

@@ -10,8 +10,7 @@ from onnx_kvtool.rewrite.fixing.around import folded_note
 from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
 from onnx_kvtool.rewrite.fixing.fix import fix_sizes
 from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
-from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in
 
 __all__ = ["fix_raised", "input_shapes"]
 

@@ -11,7 +11,7 @@ from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
 from onnx_kvtool.rewrite.upgrading.forms import again, fixed, number_like
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "upgrade_batch_normalization_9_14",

@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
 from onnx_kvtool.runtime.inputs.symbols import attempts
 from onnx_kvtool.runtime.kernels.kernel import Value
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import names_in
 
 __all__ = ["bound_sizes", "drawn_feeds", "plan_with"]
 

@@ -13,7 +13,7 @@ from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.roles import Write
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.memory import available_memory
-from onnx_kvtool.symbolic.sizes import evaluate
+from onnx_kvtool.symbolic.dimensions import evaluate
 
 __all__ = ["Layout"]
 

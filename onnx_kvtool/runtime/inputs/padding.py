@@ -12,7 +12,7 @@ from onnx_kvtool.runtime.inputs.cases import Padding
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import kinds_of
 from onnx_kvtool.runtime.sessions import Array, Arrays
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import names_in
 
 __all__ = [
     "counted_positions",

@@ -16,7 +16,7 @@ from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.inputs.symbols import fixed_capacities, kinds_of, sizes_for
 from onnx_kvtool.runtime.inputs.values import any_bits, directed, moderate, token_ids
 from onnx_kvtool.runtime.sessions import Array, Arrays
-from onnx_kvtool.symbolic.sizes import evaluate, names_in
+from onnx_kvtool.symbolic.dimensions import evaluate, names_in
 
 __all__ = ["advance", "reached", "rows_of"]
 

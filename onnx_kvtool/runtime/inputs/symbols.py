@@ -9,7 +9,7 @@ from itertools import islice
 
 from onnx_kvtool.runtime.inputs.cases import LIKELIEST, READINGS, Case, Kind, Reading
 from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import names_in
 
 __all__ = ["attempts", "fixed_capacities", "kinds_of", "sizes_for", "tokens_before"]
 

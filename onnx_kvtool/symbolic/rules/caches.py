@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
-from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.expression import integer
-from onnx_kvtool.symbolic.forms import divided
+from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
+from onnx_kvtool.symbolic.expressions import integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
-from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
+from onnx_kvtool.symbolic.simplification import Facts, divided, interval
 
 __all__ = ["attention", "tensor_scatter"]
 

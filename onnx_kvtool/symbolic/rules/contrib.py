@@ -14,8 +14,8 @@ import onnx_ir as ir
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.traits import Trait, having
-from onnx_kvtool.symbolic.division import exact_quotient
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.rules import contrib_older, contrib_recent
 from onnx_kvtool.symbolic.rules.contrib_attention import (
     fused_attention,
@@ -30,11 +30,15 @@ from onnx_kvtool.symbolic.rules.contrib_states import (
     varlen_causal_conv_with_state,
 )
 from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
-from onnx_kvtool.symbolic.rules.linear import mat_mul, product_shape
-from onnx_kvtool.symbolic.rules.reduction import normalized
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, TypeOf, Unknown, placed
-from onnx_kvtool.symbolic.rules.windows import conv, pool_of_any_layout
-from onnx_kvtool.symbolic.sizes import Shape
+from onnx_kvtool.symbolic.rules.windows import (
+    conv,
+    mat_mul,
+    normalized,
+    pool_of_any_layout,
+    product_shape,
+)
+from onnx_kvtool.symbolic.simplification import exact_quotient
 
 __all__ = ["CONTRIB", "Contrib"]
 

@@ -8,12 +8,10 @@ import onnx_ir as ir
 
 from onnx_kvtool.ops.contrib import ContribAttention
 from onnx_kvtool.ops.view import given_integers
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.division import exact_quotient
-from onnx_kvtool.symbolic.expression import Expr, integer
-from onnx_kvtool.symbolic.forms import largest
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
-from onnx_kvtool.symbolic.sizes import Shape
+from onnx_kvtool.symbolic.simplification import Facts, exact_quotient, largest
 
 __all__ = ["fused_attention", "group_query_attention", "multi_head_attention", "sparse_attention"]
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import ONE, Expr, integer
-from onnx_kvtool.symbolic.forms import divided
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
 from onnx_kvtool.symbolic.rules.sources import range_ as range_of_three
-from onnx_kvtool.symbolic.sizes import Shape
+from onnx_kvtool.symbolic.simplification import Facts, divided
 
 __all__ = ["LINES"]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from onnx_kvtool.symbolic.division import exact_quotient
-from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import integer
 from onnx_kvtool.symbolic.rules.elementwise import like
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, TypeOf, Unknown
-from onnx_kvtool.symbolic.sizes import Shape
+from onnx_kvtool.symbolic.simplification import exact_quotient
 
 __all__ = ["LINES"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_kvtool.symbolic.division import exact_quotient
-from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import integer
 from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown
-from onnx_kvtool.symbolic.sizes import Shape
+from onnx_kvtool.symbolic.simplification import exact_quotient
 
 __all__ = [
     "causal_conv_with_state",

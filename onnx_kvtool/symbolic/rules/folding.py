@@ -16,9 +16,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.ops.view import counted_axes, counted_axis
-from onnx_kvtool.symbolic.dims import dims_of, product
-from onnx_kvtool.symbolic.partial import LARGEST, Partial
-from onnx_kvtool.symbolic.stored import elements
+from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements
+from onnx_kvtool.symbolic.dimensions import dims_of, product
 
 __all__ = [
     "FoldRule",

@@ -14,9 +14,8 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.ops.view import counted_axes, counted_axis
-from onnx_kvtool.symbolic.partial import LARGEST, Partial
+from onnx_kvtool.symbolic.contents import LARGEST, Partial, elements
 from onnx_kvtool.symbolic.rules.folding import FoldRule
-from onnx_kvtool.symbolic.stored import elements
 
 __all__ = [
     "absolute",

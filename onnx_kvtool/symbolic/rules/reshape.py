@@ -7,15 +7,19 @@ from dataclasses import dataclass
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.bounds import Facts, at_least
-from onnx_kvtool.symbolic.division import exact_quotient, quotient
-from onnx_kvtool.symbolic.expression import ONE, ZERO, Expr, coordinate, integer, product
-from onnx_kvtool.symbolic.forms import divided, modulo
-from onnx_kvtool.symbolic.index_map import IndexMap
-from onnx_kvtool.symbolic.rules.element_site import ElementSite
-from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, asked
-from onnx_kvtool.symbolic.sizes import Shape, shape_words, words
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.contents import IndexMap
+from onnx_kvtool.symbolic.dimensions import Shape, shape_words, words
+from onnx_kvtool.symbolic.expressions import ONE, ZERO, Expr, coordinate, integer, product
+from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, asked
+from onnx_kvtool.symbolic.simplification import (
+    Facts,
+    at_least,
+    divided,
+    exact_quotient,
+    modulo,
+    quotient,
+    substitute,
+)
 
 __all__ = ["flatten_elements", "means_itself", "reshape", "reshape_elements"]
 

@@ -7,15 +7,29 @@ from dataclasses import dataclass
 
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.ops.view import MalformedNode, counted_axes, counted_axis
-from onnx_kvtool.symbolic.atoms import Element, Extent, Largest
-from onnx_kvtool.symbolic.bounds import Facts, at_least
-from onnx_kvtool.symbolic.expression import ZERO, Expr, coordinate, integer, variable
-from onnx_kvtool.symbolic.forms import choose, divided, is_less, largest, smallest
-from onnx_kvtool.symbolic.index_map import IndexMap
-from onnx_kvtool.symbolic.rules.element_site import ElementSite
-from onnx_kvtool.symbolic.rules.site import ShapeSite, Unknown, placed
-from onnx_kvtool.symbolic.sizes import Shape
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.contents import IndexMap
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import (
+    ZERO,
+    Element,
+    Expr,
+    Extent,
+    Largest,
+    coordinate,
+    integer,
+    variable,
+)
+from onnx_kvtool.symbolic.rules.site import ElementSite, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.simplification import (
+    Facts,
+    at_least,
+    choose,
+    divided,
+    is_less,
+    largest,
+    smallest,
+    substitute,
+)
 
 __all__ = ["Cut", "cut_along", "slice_", "slice_elements", "split", "split_elements"]
 

@@ -12,24 +12,17 @@ from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.ops.traits import Trait, having, traits_of
 from onnx_kvtool.symbolic.rules import (
     caches,
-    constants,
     elementwise,
     folding,
     folding_whole,
-    linear,
     movement,
-    padding,
-    reduction,
     reshape,
-    resizing,
-    select,
     slicing,
     sources,
     windows,
 )
-from onnx_kvtool.symbolic.rules.element_site import ElementRule
 from onnx_kvtool.symbolic.rules.folding import FoldRule
-from onnx_kvtool.symbolic.rules.site import ShapeRule
+from onnx_kvtool.symbolic.rules.site import ElementRule, ShapeRule
 
 __all__ = [
     "OPERATOR_RULES",
@@ -72,15 +65,15 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("Abs", elements=elementwise.absolute_elements, fold=folding_whole.absolute),
         _of("Add", elements=elementwise.add_elements, fold=folding.add),
         _of("And", elements=elementwise.multiply_elements, fold=folding.and_),
-        _of("ArgMax", reduction.arg_reduce),
-        _of("ArgMin", reduction.arg_reduce),
+        _of("ArgMax", windows.arg_reduce),
+        _of("ArgMin", windows.arg_reduce),
         _of("Attention", caches.attention),
         _of("AveragePool", windows.pool),
         _of("Cast", elements=elementwise.cast_elements, fold=folding.cast),
         _of("CastLike", elements=elementwise.cast_elements, fold=folding.cast_like),
         _of("Clip", elements=elementwise.clip_elements, fold=folding_whole.clip),
-        _of("Concat", select.concat, select.concat_elements, fold=folding.concat),
-        _of("Constant", sources.constant, constants.constant_elements, fold=folding.constant),
+        _of("Concat", movement.concat, movement.concat_elements, fold=folding.concat),
+        _of("Constant", sources.constant, sources.constant_elements, fold=folding.constant),
         _of(
             "ConstantOfShape",
             sources.constant_of_shape,
@@ -90,19 +83,19 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("Conv", windows.conv()),
         _of("ConvInteger", windows.conv()),
         _of("ConvTranspose", windows.conv_transpose),
-        _of("CumSum", elements=select.cumulative_sum_elements, fold=folding_whole.cumulative_sum),
+        _of("CumSum", elements=movement.cumulative_sum_elements, fold=folding_whole.cumulative_sum),
         _of("DeformConv", windows.deform_conv),
-        _of("DepthToSpace", resizing.depth_to_space),
+        _of("DepthToSpace", windows.depth_to_space),
         _of("Div", elements=elementwise.divide_elements, fold=folding.divide),
         _of("Dropout", elementwise.like(0, outputs=2)),
         _of("DynamicQuantizeLinear", lambda site: (site.shape(0), (), ())),
         _of("Equal", elements=elementwise.equal_elements, fold=folding.equal),
         _of("Expand", movement.expand, movement.expand_elements, fold=folding_whole.expand),
         _of("Flatten", movement.flatten, reshape.flatten_elements, fold=folding_whole.flatten),
-        _of("Gather", select.gather, select.gather_elements, fold=folding.gather),
+        _of("Gather", movement.gather, movement.gather_elements, fold=folding.gather),
         _of("GatherElements", elementwise.like(1)),
-        _of("GatherND", select.gather_nd, select.gather_nd_elements),
-        _of("Gemm", linear.gemm),
+        _of("GatherND", movement.gather_nd, movement.gather_nd_elements),
+        _of("Gemm", windows.gemm),
         _of(
             "Greater",
             elements=elementwise.comparison_elements(less=True, swap=True),
@@ -114,7 +107,7 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
             fold=folding.greater_or_equal,
         ),
         _of("Identity", elements=movement.identity_elements, fold=folding.identity),
-        _of("LayerNormalization", reduction.layer_normalization),
+        _of("LayerNormalization", windows.layer_normalization),
         _of(
             "Less",
             elements=elementwise.comparison_elements(less=True, swap=False),
@@ -126,8 +119,8 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
             fold=folding.less_or_equal,
         ),
         _of("LpPool", windows.pool),
-        _of("MatMul", linear.mat_mul()),
-        _of("MatMulInteger", linear.mat_mul()),
+        _of("MatMul", windows.mat_mul()),
+        _of("MatMulInteger", windows.mat_mul()),
         _of("Max", elements=elementwise.largest_of_elements, fold=folding_whole.largest),
         _of("MaxPool", windows.pool),
         _of("Min", elements=elementwise.smallest_of_elements, fold=folding_whole.smallest),
@@ -138,22 +131,22 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("Not", elements=elementwise.not_elements, fold=folding.not_),
         _of("OneHot", sources.one_hot, sources.one_hot_elements),
         _of("Or", elements=elementwise.either_elements, fold=folding.or_),
-        _of("Pad", padding.pad),
+        _of("Pad", windows.pad),
         _of("QLinearConv", windows.conv(weight=3)),
-        _of("QLinearMatMul", linear.mat_mul(right=3)),
+        _of("QLinearMatMul", windows.mat_mul(right=3)),
         _of("Range", sources.range_, sources.range_elements, fold=folding.range_),
         _of("ReduceMax", fold=folding_whole.reduce_(np.max, None)),
         _of("ReduceMin", fold=folding_whole.reduce_(np.min, None)),
         _of("ReduceProd", fold=folding_whole.reduce_(np.prod, 1)),
         _of("ReduceSum", fold=folding_whole.reduce_(np.sum, 0)),
         _of("Reshape", reshape.reshape, reshape.reshape_elements, fold=folding.reshape),
-        _of("Resize", resizing.resize),
-        _of("ScatterElements", elements=select.scattered_elements),
+        _of("Resize", windows.resize),
+        _of("ScatterElements", elements=movement.scattered_elements),
         _of("Shape", sources.shape_vector, sources.shape_elements, fold=folding.shape),
         _of("Sign", fold=folding_whole.sign),
         _of("Size", sources.scalar, sources.size_elements, fold=folding.size),
         _of("Slice", slicing.slice_, slicing.slice_elements, fold=folding_whole.slice_),
-        _of("SpaceToDepth", resizing.space_to_depth),
+        _of("SpaceToDepth", windows.space_to_depth),
         _of("Split", slicing.split, slicing.split_elements),
         _of("Squeeze", movement.squeeze, movement.squeeze_elements, fold=folding.squeeze),
         _of("Sub", elements=elementwise.subtract_elements, fold=folding.subtract),
@@ -161,7 +154,7 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("SwiGLU", elementwise.one_shape),
         _of("TensorScatter", caches.tensor_scatter),
         _of("Tile", movement.tile, movement.tile_elements, fold=folding_whole.tile),
-        _of("TopK", padding.top_k),
+        _of("TopK", windows.top_k),
         _of(
             "Transpose",
             movement.transpose,
@@ -170,7 +163,7 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         ),
         _of("Trilu", fold=folding_whole.trilu),
         _of("Unsqueeze", movement.unsqueeze, movement.unsqueeze_elements, fold=folding.unsqueeze),
-        _of("Upsample", resizing.upsample),
+        _of("Upsample", windows.upsample),
         _of("Where", elements=elementwise.where_elements, fold=folding.where),
         _of("Xor", elements=elementwise.xor_elements, fold=folding.xor),
     ],
@@ -200,7 +193,7 @@ def shape_rule(op_type: str) -> ShapeRule | None:
     if Trait.BROADCASTS in kinds:
         return elementwise.broadcast
     if Trait.REDUCES in kinds and Trait.DECIDES not in kinds:
-        return reduction.reduce
+        return windows.reduce
     facts = op_history(op_type) if Trait.KEEPS_SHAPE in kinds else ()
     return elementwise.like(0) if facts and facts[0].max_outputs == 1 else None
 

@@ -1,18 +1,46 @@
-"""Operators that slide a window: convolutions and pooling, also of sizes that are no numbers."""
+"""Operators that slide a window, resize, contract or reduce axes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
+import onnx_ir as ir
+
+from onnx_kvtool.core.misdeclared import held
 from onnx_kvtool.ops.schema import AttributeValue
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import ONE, Expr, integer
-from onnx_kvtool.symbolic.forms import divided, smallest
-from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown
-from onnx_kvtool.symbolic.sizes import Shape
+from onnx_kvtool.symbolic.dimensions import Shape
+from onnx_kvtool.symbolic.expressions import ONE, Expr, integer
+from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes
+from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, Unknown, placed
+from onnx_kvtool.symbolic.simplification import Facts, divided, smallest
 
-__all__ = ["conv", "conv_transpose", "deform_conv", "pool", "pool_of_any_layout"]
+__all__ = [
+    "arg_reduce",
+    "conv",
+    "conv_transpose",
+    "deform_conv",
+    "depth_to_space",
+    "gemm",
+    "layer_normalization",
+    "mat_mul",
+    "normalized",
+    "pad",
+    "pool",
+    "pool_of_any_layout",
+    "product_shape",
+    "reduce",
+    "resize",
+    "space_to_depth",
+    "top_k",
+    "upsample",
+]
+
+
+# Operators that slide a window: convolutions and pooling, also of sizes that are no numbers.
+
 
 _FIRST_CLEAR = 22
 """The opset whose pooling says that windows which begin in the padding behind are left out."""
@@ -213,3 +241,247 @@ def _numbers(site: ShapeSite, name: str) -> tuple[int, ...] | None:
     if not isinstance(value, tuple) or not value:
         return None
     return tuple(n for n in value if isinstance(n, int))
+
+
+# Operators that make an image larger or smaller, also one whose sizes are no numbers.
+
+
+_PLAINEST = 64
+"""Largest numerator and denominator of a scale that is exact, whatever type a runtime computes in;
+others may be rounded to either side of a whole number."""
+
+
+def resize(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """Resize-10 and later: the sizes that are asked for, or each size times its scale."""
+    shape = site.shape(0)
+    facts = site.view.facts
+    chosen = site.view.attribute("axes") if "axes" in facts.attributes else None
+    axes = [placed(int(a), len(shape)) for a in chosen] if isinstance(chosen, tuple) else None
+    axes = list(range(len(shape))) if axes is None else axes
+    policy = "keep_aspect_ratio_policy"
+    if policy in facts.attributes and site.view.string(policy) != "stretch":
+        raise Unknown("no-rule", f"`{policy}` makes one size depend on another")
+    sizes = site.view.input("sizes") if any(f.name == "sizes" for f in facts.inputs) else None
+    elements = None if sizes is None else site.elements(sizes)
+    # Opset 11 asks for one of the two, and an empty one counts as none.
+    if sizes is not None and elements != ():
+        if elements is None or len(elements) != len(axes):
+            why = site.cause_of(sizes)
+            return (tuple(site.lost(i, why) if i in axes else n for i, n in enumerate(shape)),)
+        return (_with(shape, axes, elements),)
+    mode = "coordinate_transformation_mode"
+    if mode in facts.attributes and site.view.string(mode) == "tf_crop_and_resize":
+        raise Unknown("no-rule", "`roi` crops before it is resized")
+    value = site.view.input("scales")
+    return (_with(shape, axes, _scaled(site, shape, axes, value)),)
+
+
+def upsample(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """Upsample-7 and 9: each size times its scale."""
+    shape = site.shape(0)
+    axes = list(range(len(shape)))
+    if "scales" in site.view.facts.attributes:
+        given = site.view.attribute("scales")
+        scales = [float(n) for n in given] if isinstance(given, tuple) else []
+        return (_with(shape, axes, _times(site, shape, axes, scales, "scales")),)
+    return (_with(shape, axes, _scaled(site, shape, axes, site.view.input("scales"))),)
+
+
+def _scaled(
+    site: ShapeSite, shape: Shape, axes: Sequence[int], value: ir.Value | None
+) -> Sequence[Expr]:
+    tensor = None if value is None or value.is_graph_input() else held(value)
+    if value is None or tensor is None or isinstance(tensor, ir.ExternalTensor):
+        name = "scales" if value is None else value.name
+        return [site.lost(axis, f"it depends on the elements of `{name}`") for axis in axes]
+    scales = [float(n) for n in tensor.numpy().ravel()]
+    return _times(site, shape, axes, scales, value.name or "")
+
+
+def _times(
+    site: ShapeSite, shape: Shape, axes: Sequence[int], scales: Sequence[float], name: str
+) -> Sequence[Expr]:
+    """Return sizes times scales, rounded down."""
+    if len(scales) != len(axes):
+        raise Unknown("malformed", f"`{name}` has {len(scales)} elements for {len(axes)} axes")
+    found = []
+    for axis, scale in zip(axes, scales, strict=True):
+        size = shape[axis].number
+        if size is not None:
+            found.append(integer(math.floor(size * scale)))
+            continue
+        plain = Fraction(scale).limit_denominator(_PLAINEST)
+        if scale <= 0 or float(plain) != scale or plain.numerator > _PLAINEST:
+            found.append(site.lost(axis, f"no expression is `{shape[axis]}` times {scale}"))
+            continue
+        whole = shape[axis] * plain.numerator
+        found.append(divided(whole, integer(plain.denominator), Facts()))
+    return found
+
+
+def _with(shape: Shape, axes: Sequence[int], sizes: Sequence[Expr]) -> Shape:
+    result = list(shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        result[axis] = size
+    return tuple(result)
+
+
+def depth_to_space(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """DepthToSpace: (N, C * b * b, H, W) to (N, C, H * b, W * b)."""
+    n, channels, height, width = _image(site)
+    block = site.view.integer("blocksize")
+    return ((n, _part(channels, block * block), height * block, width * block),)
+
+
+def space_to_depth(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """SpaceToDepth: (N, C, H * b, W * b) to (N, C * b * b, H, W)."""
+    n, channels, height, width = _image(site)
+    block = site.view.integer("blocksize")
+    return ((n, channels * (block * block), _part(height, block), _part(width, block)),)
+
+
+def _image(site: ShapeSite) -> Shape:
+    shape = site.shape(0)
+    if len(shape) != 4 or site.view.integer("blocksize") < 1:
+        raise Unknown("malformed", f"`{site.node.op_type}` takes (N, C, H, W) and a block of 1 up")
+    return shape
+
+
+def _part(size: Expr, parts: int) -> Expr:
+    """Return `size / parts`; one that is no multiple fails."""
+    return divided(size, integer(parts), Facts())
+
+
+# Matrix products.
+
+
+def mat_mul(right: int = 1) -> ShapeRule:
+    """Return the rule of a product of input 0 and the input at `right`, as numpy's matmul."""
+
+    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
+        return (product_shape(site, site.shape(0), site.shape(right), right),)
+
+    return rule
+
+
+def product_shape(site: ShapeSite, a: Shape, b: Shape, right: int) -> Shape:
+    """Return the shape of numpy's matmul of two shapes.
+
+    Args:
+        site: The node.
+        a: Shape of the left operand.
+        b: Shape of the right one.
+        right: Position of the right one among the inputs, for the report.
+
+    Raises:
+        Unknown: If an operand is a scalar.
+    """
+    if not a or not b:
+        raise Unknown("malformed", f"`{site.node.op_type}` takes no scalar")
+    rows, left = (a[-2:-1], a[:-2])
+    inner, columns, behind = (b[-1], (), ()) if len(b) == 1 else (b[-2], b[-1:], b[:-2])
+    site.same(a[-1], inner, right, max(len(b) - 2, 0), "inner size")
+    stacked = broadcast_shapes(site, [(0, left), (right, behind)])
+    return (*stacked, *rows, *columns)
+
+
+def gemm(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """Gemm: (M, K) and (K, N), each perhaps transposed."""
+    a, b = site.shape(0), site.shape(1)
+    if len(a) != 2 or len(b) != 2:
+        raise Unknown("malformed", "`Gemm` takes matrices")
+    a = (a[1], a[0]) if site.view.integer("transA") else a
+    transposed = bool(site.view.integer("transB"))
+    b = (b[1], b[0]) if transposed else b
+    site.same(a[1], b[0], 1, 1 if transposed else 0, "inner size")
+    return ((a[0], b[1]),)
+
+
+# Reductions along axes, and normalizations that give what they reduced to.
+
+
+def reduce(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """ReduceSum and its kin: all axes where none is given, but for `noop_with_empty_axes`."""
+    shape = site.shape(0)
+    keep = site.view.integer("keepdims") != 0
+    try:
+        axes = site.listed("axes")
+    except Unknown as error:
+        if not keep:
+            raise
+        return (tuple(site.lost(i, error.why) for i in range(len(shape))),)
+    if not axes:
+        attributes = site.view.facts.attributes
+        if "noop_with_empty_axes" in attributes and site.view.integer("noop_with_empty_axes"):
+            return (shape,)
+        axes = tuple(range(len(shape)))
+    return (_without(shape, {placed(axis, len(shape)) for axis in axes}, keep),)
+
+
+def arg_reduce(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """ArgMax and ArgMin: one axis."""
+    shape = site.shape(0)
+    axis = placed(site.view.integer("axis"), len(shape))
+    return (_without(shape, {axis}, site.view.integer("keepdims") != 0),)
+
+
+def _without(shape: Shape, axes: set[int], keep: bool) -> Shape:
+    if keep:
+        return tuple(ONE if i in axes else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in axes)
+
+
+def layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """LayerNormalization: Y, and Mean and InvStdDev with 1 from `axis` on."""
+    shape = site.shape(0)
+    return normalized(shape, site.view.integer("axis"))
+
+
+def normalized(shape: Shape, axis: int) -> Sequence[Shape | Unknown]:
+    """Return the shape of a normalized value, and twice that of what it was normalized by."""
+    axis = placed(axis, len(shape))
+    reduced = (*shape[:axis], *[ONE] * (len(shape) - axis))
+    return (shape, reduced, reduced)
+
+
+# Operators that are told by numbers how much of an axis there is: Pad and TopK.
+
+
+def pad(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """Pad: what is added before and behind, perhaps on some axes only; negative numbers crop."""
+    shape = site.shape(0)
+    if "pads" in site.view.facts.attributes:
+        pads: tuple[Expr, ...] | None = tuple(integer(n) for n in site.listed("pads") or ())
+        axes: Sequence[int] = range(len(shape))
+        name = "pads"
+    else:
+        value = site.value(1)
+        pads, name = site.elements(value), value.name or ""
+        chosen = site.listed("axes")
+        axes = range(len(shape)) if chosen is None else [placed(a, len(shape)) for a in chosen]
+    result = list(shape)
+    for i, axis in enumerate(axes):
+        if pads is None or len(pads) != 2 * len(axes):
+            result[axis] = site.lost(axis, f"it depends on the elements of `{name}`")
+        else:
+            result[axis] = shape[axis] + pads[i] + pads[i + len(axes)]
+    return (tuple(result),)
+
+
+def top_k(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """TopK: `k` along the axis, in both outputs."""
+    shape = site.shape(0)
+    axis = placed(site.view.integer("axis"), len(shape))
+    results = []
+    for output in range(len(site.node.outputs)):
+        if "k" in site.view.facts.attributes:
+            size = integer(site.view.integer("k"))
+        else:
+            value = site.value(1)
+            count = site.elements(value)
+            one = count is not None and len(count) == 1
+            size = (
+                count[0] if one and count else site.lost(axis, site.cause_of(value), output=output)
+            )
+        results.append((*shape[:axis], size, *shape[axis + 1 :]))
+    return results

@@ -11,7 +11,7 @@ import onnx_kvtool as kv
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.contrib_schema import is_contrib
 from onnx_kvtool.ops.traits import Trait, traits
-from onnx_kvtool.symbolic.dims import dim_names
+from onnx_kvtool.symbolic.dimensions import dim_names
 from tests.contrib_decoders import DECODERS, FOLDER, decoder
 from tests.grids import part
 from tests.runtime.kernels.contrib.node import needs_onnxruntime

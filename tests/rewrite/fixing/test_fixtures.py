@@ -19,7 +19,7 @@ from onnx_kvtool.runtime.inputs.drawing import draw
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.inputs.symbols import attempts
 from onnx_kvtool.runtime.onnxruntime import Session
-from onnx_kvtool.symbolic.dims import dim_names
+from onnx_kvtool.symbolic.dimensions import dim_names
 from tests.grids import part
 
 pytestmark = pytest.mark.long

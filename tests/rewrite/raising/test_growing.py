@@ -13,8 +13,7 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.sizes import names_in
+from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 from tests.grids import rest, thinned
 from tests.rewrite.raising.brute_force import dead_nodes
 from tests.rewrite.raising.growing_steps import ROWS, differences

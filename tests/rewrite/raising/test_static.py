@@ -14,7 +14,7 @@ from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.model import read
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.decoding.decoder import Decoder
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 from tests.grids import part
 from tests.rewrite.fixing.test_fixtures import assert_static
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import onnx_ir as ir
 
-from onnx_kvtool.symbolic.atoms import (
+from onnx_kvtool.symbolic.dimensions import read_size
+from onnx_kvtool.symbolic.expressions import (
     Choice,
     Coordinate,
     Dimension,
     Element,
+    Expr,
     Extent,
     IsNegative,
     IsZero,
@@ -20,9 +22,8 @@ from onnx_kvtool.symbolic.atoms import (
     Lookup,
     Modulo,
     Quotient,
+    variable,
 )
-from onnx_kvtool.symbolic.expression import Expr, variable
-from onnx_kvtool.symbolic.sizes import read_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.index_map import IndexMap
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.contents import IndexMap
+from onnx_kvtool.symbolic.expressions import text
 from onnx_kvtool.symbolic.index_maps import IndexMaps
-from onnx_kvtool.symbolic.words import text
 from tests.grids import each, rest
 
 _INPUTS = (

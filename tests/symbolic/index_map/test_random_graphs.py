@@ -22,11 +22,9 @@ from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.symbolic.atoms import Element
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.expressions import Element, Expr, integer, variable
 from onnx_kvtool.symbolic.index_maps import IndexMaps
-from onnx_kvtool.symbolic.substitute import as_index, simplified
+from onnx_kvtool.symbolic.simplification import Facts, as_index, simplified
 from tests.grids import search
 from tests.symbolic.index_map.evaluate import World, evaluate
 

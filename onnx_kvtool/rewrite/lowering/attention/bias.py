@@ -9,7 +9,7 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import reduce, unsqueeze, where
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.lowering.attention.mask import Window, allowed_keys, empty_rows, padded
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["bias_of"]
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.attention import Attention
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["flat_operand", "rows_stay"]
 

@@ -29,7 +29,7 @@ from onnx_kvtool.rewrite.lowering.attention.mask import (
     padded,
     window_of,
 )
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["keep_with_mask"]
 

@@ -36,7 +36,7 @@ from onnx_kvtool.rewrite.lowering.attention.bias import bias_of
 from onnx_kvtool.rewrite.lowering.attention.flat_cache import flat_operand, rows_stay
 from onnx_kvtool.rewrite.lowering.attention.mask import Window, mask_covers, mask_fits, window_of
 from onnx_kvtool.rewrite.lowering.attention.together import ScoreShapes, shapes_together
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["grouped_attention"]
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.rewrite.lowering.attention.mask import Window
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["ScoreShapes", "shapes_together"]
 

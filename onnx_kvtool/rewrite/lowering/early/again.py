@@ -14,7 +14,7 @@ from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = [
     "again",

@@ -20,7 +20,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     known_rank,
 )
 from onnx_kvtool.rewrite.lowering.run_time_axes import switch
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = ["lower_cum_sum_11", "lower_range_11"]
 

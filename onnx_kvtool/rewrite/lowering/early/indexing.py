@@ -28,7 +28,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     known_rank,
     product,
 )
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = [
     "gathered_elements",

@@ -14,7 +14,7 @@ from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import element_type, known_rank
 from onnx_kvtool.rewrite.lowering.early.numbers import rounded
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "distance",

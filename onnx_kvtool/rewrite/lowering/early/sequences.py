@@ -23,7 +23,7 @@ from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.edits import replace_node
 from onnx_kvtool.shapes.infer import annotate
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["settle_sequences"]
 

@@ -23,7 +23,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
 )
 from onnx_kvtool.rewrite.lowering.resize_run_time import resized_at_run_time
 from onnx_kvtool.rewrite.lowering.resize_tables import resized_by_tables
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = ["lower_depth_to_space_11", "lower_pad_11", "lower_resize_11"]
 

@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     known_rank,
     product,
 )
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = ["lower_slice_10"]
 

@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     product,
 )
 from onnx_kvtool.rewrite.lowering.early.indexing import gathered_elements
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_top_k_10", "lower_top_k_11"]
 

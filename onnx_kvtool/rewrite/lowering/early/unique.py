@@ -17,7 +17,7 @@ from onnx_kvtool.rewrite.lowering.early.again import (
     known_rank,
     product,
 )
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["lower_unique_11"]
 

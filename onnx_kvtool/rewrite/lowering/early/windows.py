@@ -9,7 +9,7 @@ from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import element_type, known_rank
-from onnx_kvtool.symbolic.dims import Dim
+from onnx_kvtool.symbolic.dimensions import Dim
 
 __all__ = ["lower_conv_transpose_11"]
 

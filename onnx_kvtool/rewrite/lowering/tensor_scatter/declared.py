@@ -9,7 +9,7 @@ import onnx_ir as ir
 from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.dims import Dim, dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["declared_updates"]
 

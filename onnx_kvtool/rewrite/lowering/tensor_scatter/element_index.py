@@ -19,7 +19,7 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
     checked_start_int32,
     outside_where_negative,
 )
-from onnx_kvtool.symbolic.dims import product
+from onnx_kvtool.symbolic.dimensions import product
 
 __all__ = ["element_index"]
 

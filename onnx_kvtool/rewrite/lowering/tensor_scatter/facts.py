@@ -10,7 +10,7 @@ from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.dims import Dim, contradict, dims_of, merge
+from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of, merge
 
 __all__ = ["CacheUpdate", "cache_update"]
 

@@ -18,7 +18,7 @@ from onnx_kvtool.rewrite.lowering.tensor_scatter.start import (
     outside_where_negative,
     row_or_outside,
 )
-from onnx_kvtool.symbolic.dims import product
+from onnx_kvtool.symbolic.dimensions import product
 
 __all__ = ["row_tuples"]
 

@@ -36,9 +36,8 @@ from onnx_kvtool.rewrite.raising.stage import (
     WindowRead,
     scopes_of,
 )
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.expression import integer
-from onnx_kvtool.symbolic.sizes import bind_dim
+from onnx_kvtool.symbolic.dimensions import bind_dim, dims_of
+from onnx_kvtool.symbolic.expressions import integer
 
 __all__ = ["read_circular"]
 

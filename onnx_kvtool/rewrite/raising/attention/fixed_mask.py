@@ -18,12 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.frame import KEY, QUERY
-from onnx_kvtool.analysis.attention.mask_function import MaskFunction
+from onnx_kvtool.analysis.attention.coordinates import KEY, QUERY
+from onnx_kvtool.analysis.attention.masks import MaskFunction
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import unsqueeze, where
-from onnx_kvtool.symbolic.atoms import Coordinate
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Coordinate, Expr
 
 __all__ = ["FIXED", "Columns", "emit_fixed_mask", "emit_hidden", "emit_mask_of"]
 

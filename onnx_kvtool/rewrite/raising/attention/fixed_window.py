@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.mask_function import MaskFunction
+from onnx_kvtool.analysis.attention.masks import MaskFunction
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.rewrite.raising.attention.fixed_mask import Columns, emit_mask_of
 from onnx_kvtool.rewrite.raising.stage import WindowRead

@@ -18,7 +18,7 @@ from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["WHY_IN_USE", "WHY_IN_USE_GROUPED", "WHY_WHOLE", "read_in_use"]
 

@@ -8,11 +8,11 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.attention.conditions import Causality
-from onnx_kvtool.analysis.attention.frame import BATCH, HEAD, KEY, QUERY, Frame
+from onnx_kvtool.analysis.attention.coordinates import BATCH, HEAD, KEY, QUERY, Frame
 from onnx_kvtool.analysis.attention.masks import Masking, MaskPart
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import unsqueeze, where
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Expr
 
 __all__ = ["Rows", "emit_count", "emit_mask", "for_each_sequence"]
 

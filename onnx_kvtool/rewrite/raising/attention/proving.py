@@ -15,9 +15,9 @@ from onnx_kvtool.core.walk import values
 from onnx_kvtool.rewrite.raise_report import Unraised
 from onnx_kvtool.rewrite.raising.stage import RaiseSettings
 from onnx_kvtool.shapes.attention import prove_each
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.dims import Dim, dims_of
-from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.symbolic.expressions import Dimension
 
 __all__ = ["Candidate", "prove_all"]
 

@@ -20,7 +20,7 @@ from onnx_kvtool.emit.emitter import Emitter, ScopedValues
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["columns", "is_any_order", "read_rotated"]
 

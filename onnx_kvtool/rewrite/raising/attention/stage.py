@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.frame import QUERY
+from onnx_kvtool.analysis.attention.coordinates import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.location import Location
@@ -30,8 +30,8 @@ from onnx_kvtool.rewrite.raising.stage import GROWN, RaiseOutcome, RaiseSettings
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.shapes.writing import Writer
-from onnx_kvtool.symbolic.sizes import bind_dim
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.dimensions import bind_dim
+from onnx_kvtool.symbolic.expressions import text
 
 __all__ = ["keep_mask_shapes", "raise_attention", "raise_growing_attention"]
 

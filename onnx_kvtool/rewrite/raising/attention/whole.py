@@ -28,8 +28,8 @@ from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.raising.attention.mask_writing import for_each_sequence
 from onnx_kvtool.rewrite.raising.cuts import bounds_along, constants
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.expression import integer
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.expressions import integer
 
 __all__ = ["WholeMask", "Wide", "read_whole", "read_wide"]
 

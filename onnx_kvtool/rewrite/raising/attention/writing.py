@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from onnx_kvtool.analysis.attention.frame import HEAD
+from onnx_kvtool.analysis.attention.coordinates import HEAD
 from onnx_kvtool.analysis.attention.fusing import Fusion
-from onnx_kvtool.analysis.attention.operands import Operand
+from onnx_kvtool.analysis.attention.scores import Operand
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import scaled_queries, unsqueeze
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.rewrite.engine.edits import copy_metadata, replace_node
 from onnx_kvtool.rewrite.raising.attention.mask_writing import Rows, emit_count, emit_mask
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Expr
 
 __all__ = ["write"]
 

@@ -13,10 +13,8 @@ from onnx_kvtool.ops.element_type import WHOLE_TYPES
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.expression import Expr
-from onnx_kvtool.symbolic.sizes import bind_dim
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.dimensions import bind_dim
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
 
 __all__ = ["grown_values"]
 

@@ -9,8 +9,8 @@ from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.columns.state import Stuck, Widened, is_grown
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Size
-from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.expression import coordinate, integer
+from onnx_kvtool.symbolic.expressions import coordinate, integer
+from onnx_kvtool.symbolic.simplification import Facts, interval
 
 __all__ = ["gathered", "looked_up", "scattered", "sliced"]
 

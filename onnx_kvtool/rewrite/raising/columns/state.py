@@ -11,8 +11,8 @@ from onnx_kvtool.analysis.constants import Folder
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.raising.stage import GROWN, LONGER, Grown, Size
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.equalities import SizeEqualities
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import dims_of
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 
 __all__ = ["Rule", "Stuck", "Widened", "is_grown"]

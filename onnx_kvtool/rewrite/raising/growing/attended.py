@@ -12,8 +12,7 @@ from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.expression import Expr
+from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
 __all__ = ["attend", "check_attention", "in_heads"]
 

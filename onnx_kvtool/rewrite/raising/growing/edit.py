@@ -19,7 +19,7 @@ from onnx_kvtool.rewrite.raising.growing.position import Position
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.start import Batch, one_row, write_indices
-from onnx_kvtool.symbolic.sizes import words
+from onnx_kvtool.symbolic.dimensions import words
 
 __all__ = ["Edit", "shape_limits", "with_rows"]
 

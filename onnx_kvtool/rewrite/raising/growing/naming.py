@@ -9,12 +9,9 @@ import onnx_ir as ir
 from onnx_kvtool.rewrite.raising.growing.position import Position
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
-from onnx_kvtool.symbolic.atoms import Atom, Dimension, Extent
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.dims import Dim, dim_names, dims_of
-from onnx_kvtool.symbolic.expression import Expr, variable
-from onnx_kvtool.symbolic.sizes import names_in, read_size, words
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.symbolic.dimensions import Dim, dim_names, dims_of, names_in, read_size, words
+from onnx_kvtool.symbolic.expressions import Atom, Dimension, Expr, Extent, variable
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
 __all__ = ["forget_lengths", "name_lengths"]
 

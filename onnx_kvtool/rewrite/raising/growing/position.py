@@ -15,9 +15,8 @@ from onnx_kvtool.rewrite.raising.growing.growth import Growth
 from onnx_kvtool.rewrite.raising.growing.sizes import Sizes
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.stage import token_count
-from onnx_kvtool.symbolic.atoms import Element, Extent
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.expression import Expr, integer, variable
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.expressions import Element, Expr, Extent, integer, variable
 
 __all__ = ["Position", "position_of"]
 

@@ -16,15 +16,12 @@ from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.proof import same_dim
 from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.shapes.inference import infer_model
-from onnx_kvtool.symbolic.atoms import Dimension
-from onnx_kvtool.symbolic.bounds import Facts, interval
-from onnx_kvtool.symbolic.dims import dims_of
-from onnx_kvtool.symbolic.equalities import SizeEqualities
-from onnx_kvtool.symbolic.expression import Expr, integer
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import dims_of, read_size
+from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer, text
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.sizes import read_size
-from onnx_kvtool.symbolic.words import text
+from onnx_kvtool.symbolic.simplification import Facts, interval
 
 __all__ = ["Sizes"]
 

@@ -1,19 +1,25 @@
-"""The conditions of `targets/runtimes.toml`: which nodes a release cannot be given.
-
-A fact that is unknown strikes: what may be computed wrongly is rewritten.
-"""
+"""The conditions of `targets/runtimes.toml`: the nodes that a release does not run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from onnx_kvtool.analysis.attention_conditions import ATTENTION_CONDITIONS
-from onnx_kvtool.analysis.code_types import other_code_types
-from onnx_kvtool.analysis.constants import const_tensor
-from onnx_kvtool.analysis.control_conditions import open_scan, unlike_branches, unlike_ranks
-from onnx_kvtool.analysis.element_conditions import (
+import onnx.defs
+
+from onnx_kvtool.analysis.conditions.forms import (
+    ATTENTION_CONDITIONS,
+    FORM_CONDITIONS,
+    open_scan,
+    unlike_branches,
+    unlike_ranks,
+)
+from onnx_kvtool.analysis.conditions.operators import other_code_types
+from onnx_kvtool.analysis.conditions.sizes import (
+    beyond,
     given_out,
+    merged_names,
+    merged_names_open,
     mixed_sizes,
     negative_indices,
     negative_indices_open,
@@ -21,19 +27,15 @@ from onnx_kvtool.analysis.element_conditions import (
     off_zero,
     shape_of_values,
     type_of,
-)
-from onnx_kvtool.analysis.form_conditions import FORM_CONDITIONS
-from onnx_kvtool.analysis.size_conditions import (
-    beyond,
-    merged_names,
-    merged_names_open,
     undivided,
     unlike,
 )
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.schema import NEWEST, is_standard
 from onnx_kvtool.ops.view import NodeView
-from onnx_kvtool.symbolic.dims import dims_of
+from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.targets.release import Limit
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -47,8 +49,17 @@ __all__ = [
     "OF_SHAPES",
     "OF_SOURCE",
     "OF_TYPES",
+    "REMEDIED",
+    "REPLACED",
     "Condition",
+    "has_other_form",
 ]
+
+
+# The conditions of `targets/runtimes.toml`: which nodes a release cannot be given.
+#
+# A fact that is unknown strikes: what may be computed wrongly is rewritten.
+
 
 OF_SHAPES = frozenset(
     {
@@ -256,3 +267,39 @@ CONDITIONS: Mapping[str, Condition] = Table(
         *FORM_CONDITIONS,
     ],
 )
+
+
+# Which limits are no reason to refuse a model, because what they strike has another form.
+
+
+REMEDIED = frozenset(
+    {
+        *("backward", "behind", "constant-indices", "in-place", "merged-names", "narrow-range"),
+        *("negative-axes", "negative-indices", "no-elements", "no-value", "other-code-types"),
+        *("overflowing", "same-padding", "scalar"),
+    }
+)
+"""Conditions with a remedy of their own."""
+
+REPLACED = frozenset(
+    {
+        *("Attention", "Col2Im", "DeformConv", "GridSample", "LayerNormalization"),
+        *("MelWeightMatrix", "QuantizeLinear", "RMSNormalization", "ReduceMax", "ReduceMin"),
+        *("RotaryEmbedding", "STFT", "Size", "Split", "TensorScatter"),
+    }
+)
+"""Operators that a rule replaces by others, whether or not the opset has them."""
+
+
+_ALWAYS_REFUSED = ("not-constant", "shape-of-values")
+
+
+def has_other_form(limit: Limit) -> bool:
+    """Return whether what a limit strikes is written otherwise, mostly, and not refused."""
+    if limit.when in OF_SHAPES or limit.when in _ALWAYS_REFUSED:
+        return False  # it is the finished model that the first are asked of
+    if limit.when in REMEDIED or limit.when in OF_TYPES or limit.lower_opset:
+        return True
+    schema: Any = onnx.defs.get_schema(limit.operator, NEWEST, "")
+    has_body = schema.has_function or schema.has_context_dependent_function
+    return limit.operator in REPLACED or has_body

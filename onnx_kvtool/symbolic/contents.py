@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
-from onnx_kvtool.symbolic.bounds import Facts
-from onnx_kvtool.symbolic.expression import Expr, coordinate, integer
-from onnx_kvtool.symbolic.substitute import substitute
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.symbolic.expressions import Expr, coordinate, integer
+from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-__all__ = ["MOST_PARTS", "IndexMap"]
+__all__ = ["LARGEST", "MOST_PARTS", "IndexMap", "Partial", "elements", "fill"]
+
 
 MOST_PARTS = 64
 """Longest axis along which the elements are described one by one."""
@@ -113,3 +118,98 @@ class IndexMap:
         if parts is None:
             return None
         return IndexMap.whole(self.shape[:-1], self.dtype, parts[place])
+
+
+# Computing a fact of a value from the facts of what it is computed from, without recursion.
+
+
+F = TypeVar("F")
+
+
+def fill(
+    value: ir.Value,
+    memo: dict[ir.Value, F],
+    operands: Callable[[ir.Value], Iterable[ir.Value]],
+    compute: Callable[[ir.Value], F],
+) -> F:
+    """Return the fact of `value`, and put it and all that it needs into `memo`.
+
+    Each value is computed once, after its operands; the work is linear in the edges between them,
+    and chains may be as long as the graph.
+
+    Args:
+        value: The value that is asked about.
+        memo: Facts known so far.
+        operands: The values whose facts `compute` looks up in `memo`.
+        compute: The fact of one value. In a graph with a cycle, which is not valid, the fact of one
+            value on it is missing from `memo`.
+    """
+    stack = [value]
+    begun: set[ir.Value] = set()
+    while stack:
+        top = stack[-1]
+        if top not in memo and top not in begun:
+            begun.add(top)
+            missing = [v for v in operands(top) if v not in memo and v not in begun]
+            if missing:
+                stack.extend(missing)
+                continue
+        stack.pop()
+        if top not in memo:
+            memo[top] = compute(top)
+    return memo[value]
+
+
+# The elements of tensors that a file holds.
+
+
+def elements(tensor: ir.TensorProtocol) -> NDArray[Any] | None:
+    """Return the elements of a tensor; None where nobody can read them, which makes them unknown.
+
+    That is a tensor whose data does not fit its shape, of an undefined type, in a file that is
+    missing or must not be opened, or a sparse one.
+    """
+    try:
+        return np.asarray(array(tensor))
+    except KvtoolError:
+        return None
+
+
+# Small integer tensors of which some elements may be unknown.
+
+
+LARGEST = 4096
+"""Most elements of a value that is folded; larger tensors are weights, and never read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """An integer tensor of which some elements may be unknown.
+
+    Attributes:
+        numbers: int64, of the value's shape; an unknown element holds any number.
+        known: bool, of the same shape.
+    """
+
+    numbers: NDArray[np.int64]
+    known: NDArray[np.bool_]
+
+    @staticmethod
+    def whole(array: Any) -> Partial:
+        """Return a tensor whose elements are all known."""
+        numbers = np.asarray(array).astype(np.int64)
+        return Partial(numbers, np.ones(numbers.shape, np.bool_))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every element is known."""
+        return bool(self.known.all())
+
+    @property
+    def number(self) -> int | None:
+        """The only element, known or not; None where there is none or several."""
+        return int(self.numbers.reshape(())) if self.numbers.size == 1 else None
+
+    def both(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Partial:
+        """Return the tensor after a movement that applies to numbers and mask alike."""
+        return Partial(change(self.numbers), change(self.known))

@@ -1,0 +1,470 @@
+"""Values of an attention, followed by the coordinates of their elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import const_tensor
+from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.ops.equation import parse
+from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.contents import IndexMap, elements
+from onnx_kvtool.symbolic.expressions import (
+    Element,
+    Expr,
+    Modulo,
+    Quotient,
+    coordinate,
+    integer,
+    variable,
+)
+from onnx_kvtool.symbolic.index_maps import IndexMaps
+from onnx_kvtool.symbolic.knowledge import Knowledge
+from onnx_kvtool.symbolic.rules.site import ElementSite
+from onnx_kvtool.symbolic.rules.table import element_rule
+from onnx_kvtool.symbolic.simplification import Facts, divided, modulo, substitute
+
+__all__ = [
+    "BATCH",
+    "HEAD",
+    "KEY",
+    "QUERY",
+    "SUMMED",
+    "Frame",
+    "Product",
+    "Seen",
+    "Sight",
+    "frames",
+    "is_product",
+    "number_of",
+    "product",
+]
+
+
+# Which element of which value another value holds, seen through operators that only move.
+#
+# The index maps say what integers are. Queries, keys and scores are no integers, and what counts
+# of them is where their elements come from. So an operand of a movement stands for itself here, a
+# symbol `Element(operand, coordinates)`, and the rules that index maps have say which of them the
+# result holds at each coordinate: `Reshape(Expand(Unsqueeze(K)))` is K at head `h // g`, however
+# written.
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Elements of a value, one for each point of a frame.
+
+    Attributes:
+        value: The value.
+        index: The coordinate along each axis of the value, over the coordinates of the frame.
+    """
+
+    value: ir.Value
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is known of the values of a model.
+
+    Attributes:
+        maps: What integer values hold, and the shape of any value.
+        knowledge: Sizes that are equal.
+        opset: Version of the default domain.
+        unpadded: Inputs that are granted to be 1 throughout, each with the text that grants it.
+    """
+
+    maps: IndexMaps
+    knowledge: Knowledge
+    opset: int
+    unpadded: Mapping[ir.Value, str] = field(default_factory=dict)
+
+    def shape(self, value: ir.Value) -> tuple[Expr, ...] | None:
+        """Return the size of each axis, equal sizes by one expression; None without a rank."""
+        shape = self.maps.shape(value)
+        return None if shape is None else tuple(map(self.knowledge.equalities.resolved, shape))
+
+    def view(self, node: ir.Node) -> NodeView | None:
+        """Return a node of the default domain through its schema; None where that is impossible."""
+        if node.domain != "":
+            return None
+        try:
+            return NodeView(node, node.version if node.version is not None else self.opset)
+        except MalformedNode:
+            return None
+
+    def aligned(
+        self, seen: Seen, operand: ir.Value, shape: Sequence[Expr] | None = None
+    ) -> Seen | None:
+        """Return an operand of an elementwise node as its result is seen.
+
+        Args:
+            seen: The result.
+            operand: The operand, which may be broadcast.
+            shape: Shape of the result, where it is no other than that of `seen.value`.
+
+        Returns:
+            None where nobody knows whether an axis is broadcast.
+        """
+        whole = self.shape(seen.value) if shape is None else tuple(shape)
+        part = self.shape(operand)
+        if whole is None or part is None or len(part) > len(whole):
+            return None
+        index = []
+        for size, result, at in zip(part[::-1], whole[::-1], seen.index[::-1], strict=False):
+            if size != result and size.number != 1:
+                return None
+            index.append(integer(0) if size.number == 1 else at)
+        return Seen(operand, tuple(reversed(index)))
+
+    def above(self, seen: Seen, facts: Facts) -> Seen | None:
+        """Return what is moved by the node that makes a value; None for any other node.
+
+        Args:
+            seen: The value.
+            facts: What is known of the coordinates of the frame.
+        """
+        node = seen.value.producer()
+        source = node.inputs[0] if node is not None and node.inputs else None
+        if node is None or source is None or node.domain != "":
+            return None
+        if node.op_type == "Cast":
+            same = source.dtype is not None and source.dtype == seen.value.dtype
+            return Seen(source, seen.index) if same else None
+        held = self._moved(node, source, seen.value)
+        if held is None:
+            return None
+        known = dict(enumerate(seen.index))
+        return Seen(source, tuple(_rejoined(substitute(p, known, facts)) for p in held))
+
+    def _moved(self, node: ir.Node, source: ir.Value, output: ir.Value) -> tuple[Expr, ...] | None:
+        """Return the coordinates in `source` of each element of `output`, over those of it."""
+        kind = traits(node)
+        if Trait.REARRANGES not in kind and Trait.REPEATS not in kind:
+            return None
+        rule = element_rule(node.op_type)
+        if rule is None or len(node.outputs) != 1:
+            return None
+        view, before, after = self.view(node), self.shape(source), self.shape(output)
+        if view is None or before is None or after is None:
+            return None
+        itself = variable(Element(source, tuple(map(coordinate, range(len(before))))))
+        described = IndexMap.whole(before, output.dtype, itself)
+
+        def operand(value: ir.Value) -> IndexMap:
+            return described if value is source else self.maps.of(value)
+
+        try:
+            site = ElementSite(view, operand, self.shape, output.dtype, after, output)
+            found = rule(site)
+        except MalformedNode:
+            return None
+        element = None if found is None or found.element is None else found.element.atom
+        if not isinstance(element, Element) or element.value is not source:
+            return None
+        return element.index
+
+
+def _rejoined(expr: Expr) -> Expr:
+    """Return an expression with `(a // n) * n + a % n` written as `a`, for numbers n."""
+    terms = dict(expr.linear())
+    for rest, count in terms.items():
+        by = rest.by.number if isinstance(rest, Modulo) else None
+        if not isinstance(rest, Modulo) or not by:
+            continue
+        whole = Quotient(rest.of, rest.by)
+        if terms.get(whole) == count * by:
+            return _rejoined(expr + (rest.of - variable(rest) - variable(whole) * by) * count)
+    return expr
+
+
+# The coordinates of an attention, and where values of other ranks have its points.
+#
+# Letters: B batch, H query heads, L queries, S keys; the coordinates are b, h, i and j. Scores
+# stand in a graph as (B, H, L, S), with grouped heads as (B, KV, G, L, S), their products as (B,
+# KV, G * L, S) as well, for the products of older models as (B * H, L, S), and without a batch as
+# (L, S).
+
+
+BATCH, HEAD, QUERY, KEY = range(4)
+
+_MOST_MOVES = 8
+"""Most movements between the Softmax and a value that shows batch and heads apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The points (b, h, i, j) of an attention.
+
+    Attributes:
+        sizes: B, H, L and S.
+    """
+
+    sizes: tuple[Expr, Expr, Expr, Expr]
+
+    def at(self, axis: int) -> Expr:
+        """Return the coordinate along an axis; 0 where its size is 1."""
+        return integer(0) if self.sizes[axis].number == 1 else coordinate(axis)
+
+    def facts(self, last: Expr) -> Facts:
+        """Return what is known of the coordinates, and of one more, of size `last`."""
+        return Facts((*self.sizes, last))
+
+    def index(self, shape: tuple[Expr, ...], last: Expr) -> tuple[Expr, ...] | None:
+        """Return where a value has the row of b, h and i, and in it the element `last`.
+
+        Args:
+            shape: Shape of the value: of one of the forms above, whatever its last size.
+            last: The coordinate along the last axis.
+
+        Returns:
+            None for a shape of another form.
+        """
+        batch, heads, queries, _ = self.sizes
+        b, h, i = self.at(BATCH), self.at(HEAD), self.at(QUERY)
+        facts = self.facts(integer(1))
+        match shape[:-1]:
+            case (first, second, third) if (first, second, third) == self.sizes[:3]:
+                return (b, h, i, last)
+            case (first, second, third) if first == batch and second.number and heads.number:
+                group = integer(heads.number // second.number)
+                if second * group != heads or third != group * queries:
+                    return None
+                row = modulo(h, group, facts) * queries + i
+                return (b, divided(h, group, facts), row, last)
+            case (first, kv, group, third) if (first, third) == (batch, queries):
+                if kv.number is None or group.number is None or kv * group != heads:
+                    return None
+                return (b, divided(h, group, facts), modulo(h, group, facts), i, last)
+            case (both, third) if (both, third) == (batch * heads, queries):
+                return (b * heads + h, i, last)
+            case (third,) if third == queries and (batch * heads).number == 1:
+                return (i, last)
+        return None
+
+
+def frames(scores: ir.Value, sight: Sight) -> Iterator[Frame]:
+    """Yield the frames that the input of a Softmax may have, the most telling first."""
+    shape = sight.shape(scores)
+    if shape is None or not 2 <= len(shape) <= 5:
+        return
+    one = integer(1)
+    match shape:
+        case (batch, heads, queries, keys):
+            yield Frame((batch, heads, queries, keys))
+        case (batch, kv, group, queries, keys):
+            yield Frame((batch, kv * group, queries, keys))
+        case (both, queries, keys):
+            apart = _apart(scores, sight)
+            if apart is not None and apart[0] * apart[1] == both and apart[2:] == (queries, keys):
+                yield Frame((apart[0], apart[1], queries, keys))
+            yield Frame((both, one, queries, keys))
+        case (queries, keys):
+            yield Frame((one, one, queries, keys))
+
+
+def _apart(scores: ir.Value, sight: Sight) -> tuple[Expr, Expr, Expr, Expr] | None:
+    """Return the shape of rank 4 of what is reshaped to scores of rank 3."""
+    shape = sight.shape(scores) or ()
+    seen = Seen(scores, tuple(map(coordinate, range(len(shape)))))
+    for _ in range(_MOST_MOVES):
+        above = sight.above(seen, Facts(shape))
+        if above is None:
+            return None
+        found = sight.shape(above.value) or ()
+        if len(found) == 4:
+            return found[0], found[1], found[2], found[3]
+        seen = above
+    return None
+
+
+# Sums of products over one index: MatMul, and Einsum of two operands.
+
+
+SUMMED = 4
+"""The coordinate of a frame over which the product is summed, behind those of its axes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A value that is the sum over `SUMMED` of products of elements of two others.
+
+    Attributes:
+        operands: The two, as the result is seen.
+        sizes: How many products are added up, as each operand has it. One expression or not, they
+            are equal in every run that does not fail.
+    """
+
+    operands: tuple[Seen, Seen]
+    sizes: tuple[Expr, Expr]
+
+
+def is_product(node: ir.Node | None) -> bool:
+    """Return whether a node may be a product of two values, neither of them stored in the file."""
+    if node is None or node.domain != "" or node.op_type not in ("MatMul", "Einsum"):
+        return False
+    # What is multiplied with weights is a layer: a router's scores, say, and no attention.
+    return len(node.inputs) == 2 and not any(v is None or _is_stored(v) for v in node.inputs)
+
+
+def _is_stored(value: ir.Value) -> bool:
+    node = value.producer()
+    if node is None:
+        return value.is_initializer()
+    return node.op_type == "Constant" and node.domain == ""
+
+
+def product(seen: Seen, sight: Sight, summed: Expr | None = None) -> Product | None:
+    """Return what a value is the product of; None where it is none or its sizes are not known.
+
+    Args:
+        seen: The value.
+        sight: What is known of the model.
+        summed: What stands for the index of the sum; the coordinate `SUMMED` by default.
+    """
+    node = seen.value.producer()
+    if node is None or not is_product(node) or sight.view(node) is None:
+        return None
+    at = coordinate(SUMMED) if summed is None else summed
+    found = _mat_mul(node, seen, sight, at) if node.op_type == "MatMul" else None
+    return _einsum(node, seen, sight, at) if node.op_type == "Einsum" else found
+
+
+def _mat_mul(node: ir.Node, seen: Seen, sight: Sight, at: Expr) -> Product | None:
+    left, right = node.inputs
+    assert left is not None and right is not None
+    shapes = sight.shape(left), sight.shape(right), sight.shape(seen.value)
+    a, b, result = shapes
+    if a is None or b is None or result is None or min(len(a), len(b)) < 2:
+        return None
+    if len(result) != max(len(a), len(b)) or sight.knowledge.equalities.differ(a[-1], b[-2]):
+        return None
+    *lead, row, column = seen.index
+    operands = []
+    for value, shape, last in ((left, a, (row, at)), (right, b, (at, column))):
+        index = _leading(shape[:-2], result[:-2], lead)
+        if index is None:
+            return None
+        operands.append(Seen(value, (*index, *_of_one(shape[-2:], last))))
+    return Product((operands[0], operands[1]), (a[-1], b[-2]))
+
+
+def _of_one(shape: tuple[Expr, ...], index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Return the index with 0 along axes of size 1."""
+    pairs = zip(shape, index, strict=True)
+    return tuple(integer(0) if size.number == 1 else at for size, at in pairs)
+
+
+def _leading(
+    shape: tuple[Expr, ...], result: tuple[Expr, ...], index: list[Expr]
+) -> tuple[Expr, ...] | None:
+    """Return the index of an operand along the axes that are broadcast."""
+    found = []
+    for size, whole, at in zip(shape[::-1], result[::-1], index[::-1], strict=False):
+        if size != whole and size.number != 1:
+            return None
+        found.append(integer(0) if size.number == 1 else at)
+    return tuple(reversed(found))
+
+
+def _einsum(node: ir.Node, seen: Seen, sight: Sight, at: Expr) -> Product | None:
+    shapes = [None if v is None else sight.shape(v) for v in node.inputs]
+    view = sight.view(node)
+    known = [shape for shape in shapes if shape is not None]
+    if view is None or len(known) != 2:
+        return None
+    try:
+        terms, output = parse(view.string("equation"), [len(shape) for shape in known])
+    except MalformedNode:
+        return None
+    summed = set(terms[0]) & set(terms[1]) - set(output)
+    only_once = all(len(set(term)) == len(term) for term in terms)
+    if len(summed) != 1 or not only_once or len(output) != len(seen.index):
+        return None
+    if (set(terms[0]) ^ set(terms[1])) - set(output):
+        return None  # summed over in one operand alone
+    (label,) = summed
+    places = {**dict(zip(output, seen.index, strict=True)), label: at}
+    sizes: dict[str, Expr] = {}
+    for term, shape in zip(terms, known, strict=True):
+        for name, size in zip(term, shape, strict=True):
+            if sizes.setdefault(name, size) != size:
+                return None  # one of them may be broadcast
+    operands = []
+    for value, term, shape in zip(node.inputs, terms, known, strict=True):
+        assert value is not None
+        operands.append(Seen(value, _of_one(shape, tuple(places[name] for name in term))))
+    return Product((operands[0], operands[1]), (sizes[label], sizes[label]))
+
+
+# Single numbers of a graph: scales, caps, masked values; constants, or computed from sizes.
+
+
+_DEEPEST = 16
+"""Most nodes in a row that compute a number."""
+
+_UNARY: dict[str, Callable[[float], float]] = {
+    "Identity": lambda a: a,
+    "Neg": lambda a: -a,
+    "Reciprocal": lambda a: 1 / a,
+    "Reshape": lambda a: a,
+    "Sqrt": math.sqrt,
+    "Squeeze": lambda a: a,
+    "Unsqueeze": lambda a: a,
+}
+_BINARY: dict[str, Callable[[float, float], float]] = {
+    "Add": lambda a, b: a + b,
+    "Div": lambda a, b: a / b,
+    "Mul": lambda a, b: a * b,
+    "Pow": lambda a, b: a**b,
+    "Sub": lambda a, b: a - b,
+}
+
+
+def number_of(value: ir.Value | None, sight: Sight, depth: int = 0) -> float | None:
+    """Return the only element of a float value, the same in every run; None where it is not known.
+
+    Every step is rounded to its element type, as a runtime rounds it.
+    """
+    if value is None or depth > _DEEPEST:
+        return None
+    shape = sight.shape(value)
+    if shape is None or any(size.number != 1 for size in shape):
+        return None
+    if value.dtype in SIZE_TYPES:
+        scalar = sight.maps.of(value).scalar()
+        return None if scalar is None or scalar.number is None else float(scalar.number)
+    tensor = None if value.is_graph_input() else const_tensor(value)
+    if tensor is not None:
+        held = elements(tensor)
+        return None if held is None or held.size != 1 else float(held.ravel()[0])
+    return _computed(value, sight, depth)
+
+
+def _computed(value: ir.Value, sight: Sight, depth: int) -> float | None:
+    node = value.producer()
+    if node is None or node.domain != "" or value.dtype is None:
+        return None
+    if node.op_type in _BINARY and len(node.inputs) == 2:
+        operands = [number_of(operand, sight, depth + 1) for operand in node.inputs]
+        compute: Callable[..., float] = _BINARY[node.op_type]
+    elif node.op_type in _UNARY or node.op_type in ("Cast", "CastLike"):
+        operands = [number_of(node.inputs[0], sight, depth + 1)]
+        compute = _UNARY.get(node.op_type, _UNARY["Identity"])
+    else:
+        return None
+    known = [operand for operand in operands if operand is not None]
+    if len(known) < len(operands):
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            result = float(np.asarray(compute(*known)).astype(value.dtype.numpy()))
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    return None if math.isnan(result) else result

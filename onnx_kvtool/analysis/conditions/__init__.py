@@ -1,0 +1,1 @@
+"""The conditions of `targets/runtimes.toml`, by what they ask."""

@@ -1,0 +1,155 @@
+"""Operators and element types that a release does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import graphs
+from onnx_kvtool.ops.contrib_schema import DOMAIN, contrib_facts, default_of, is_contrib
+from onnx_kvtool.ops.schema import is_standard
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.targets.release import Release
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from onnx_kvtool.analysis.constants import Folder
+    from onnx_kvtool.targets.release import Limit, Release
+
+__all__ = ["Codes", "codes_of", "foreign_types", "other_code_types", "stranger"]
+
+
+# Operators that ONNX does not define, as releases of runtimes know them or do not.
+
+
+LocalName = tuple[str, str]
+
+
+def stranger(
+    node: ir.Node, opset: int, release: Release, local: Container[LocalName]
+) -> str | None:
+    """Return how a release lacks the operator of a node, which ONNX does not define.
+
+    Args:
+        node: The node.
+        opset: Version of the default domain that it was written for.
+        release: The release.
+        local: Domains and names of the functions of its model, of which a call is no stranger.
+
+    Returns:
+        A clause that follows the name of the release; None where it imports the operator as the
+        node has it, or ONNX defines it.
+    """
+    if (node.domain, node.op_type) in local:
+        return None
+    if is_standard(node) and not is_contrib(node, opset):
+        return None
+    name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    if not release.imports(node.domain, node.op_type):
+        return f"imports no `{name}`"
+    known = release.narrower.get(node.op_type) if node.domain == DOMAIN else None
+    if known is None:
+        return None
+    count = max((i for i, value in enumerate(node.inputs, start=1) if value is not None), default=0)
+    if count > known.inputs:
+        return f"imports `{name}` with {known.inputs} inputs at most, here it has {count}"
+    facts = contrib_facts(DOMAIN, node.op_type)
+    formals = () if facts is None else facts.inputs
+    for value, formal in zip(node.inputs, formals, strict=False):
+        if value is not None and formal.name in known.errs:
+            return f"computes some forms of `{name}` with `{formal.name}` wrongly"
+    later = sorted(known.without & node.attributes.keys())
+    if later:
+        return f"imports `{name}` without its attribute `{later[0]}`"
+    for attribute, values in known.values.items():
+        given = default_of(node.op_type, attribute, opset, node.domain)
+        if (own := node.attributes.get(attribute)) is not None and not own.is_ref():
+            given = own.value
+        if given not in values:
+            listed = " or ".join(f"`{value}`" for value in values)
+            return (
+                f"has kernels for `{name}` with a `{attribute}` of {listed}, here it is `{given}`"
+            )
+    return None
+
+
+# The element types of products of quantised numbers, of which runtimes have some combinations.
+
+
+_ZERO_POINT = "_zero_point"
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Codes that a node reads or gives, and their zero point.
+
+    Attributes:
+        index: Which input they are; None for the first output.
+        at: Which input their zero point is.
+        dtype: Their element type, that of the zero point as well; None if unknown.
+    """
+
+    index: int | None
+    at: int
+    dtype: ir.DataType | None
+
+
+def codes_of(node: ir.Node, opset: int) -> Iterator[Codes]:
+    """Yield the codes of a node, by the zero points of its schema: `x` where `x_zero_point` is."""
+    names = [formal.name for formal in NodeView(node, opset).facts.inputs]
+    places = {name.lower(): index for index, name in enumerate(names)}
+    for at, name in enumerate(names):
+        if not name.endswith(_ZERO_POINT):
+            continue
+        index = places.get(name.removesuffix(_ZERO_POINT).lower())
+        zero_point = node.inputs[at] if at < len(node.inputs) else None
+        operand = node.outputs[0] if index is None else node.inputs[index]
+        known = (value.dtype for value in (operand, zero_point) if value is not None)
+        yield Codes(index, at, next((dtype for dtype in known if dtype is not None), None))
+
+
+def other_code_types(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether its codes have another combination of element types than those of the limit."""
+    dtypes = [codes.dtype for codes in codes_of(node, opset)]
+    return " ".join("?" if dtype is None else dtype.name.lower() for dtype in dtypes) not in (
+        limit.types
+    )
+
+
+# Which values of a model have an element type that a release does not have.
+
+
+def foreign_types(model: ir.Model, release: Release) -> Iterator[tuple[Location, str]]:
+    """Yield the first value of each element type that a release lacks, and what is wrong.
+
+    Args:
+        model: The model; a value whose type is not known is passed over.
+        release: The release; one of which no types are known has all.
+    """
+    known, seen = release.types, set[ir.DataType]()
+    for path, graph in graphs(model) if known is not None else ():
+        inner = [output for node in graph for output in node.outputs]
+        values = (*graph.inputs, *graph.initializers.values(), *inner)
+        made = ((_cast_to(output), output) for output in inner)
+        for dtype, value in (*((value.dtype, value) for value in values), *made):
+            if dtype is None or dtype == ir.DataType.UNDEFINED or dtype in seen:
+                continue
+            if known is not None and dtype.name.lower() not in known:
+                seen.add(dtype)
+                place = Location(path, value=value.name)
+                yield place, f"has no {dtype.name}, the type of `{value.name}`"
+
+
+def _cast_to(output: ir.Value) -> ir.DataType | None:
+    """Return the type that a Cast says it gives; None for any other node."""
+    node = output.producer()
+    if node is None or node.op_type != "Cast" or node.domain not in DEFAULT_DOMAINS:
+        return None
+    to = node.attributes.get("to")
+    return None if to is None or to.is_ref() else ir.DataType(to.as_int())
