@@ -125,6 +125,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(root: Path, wheel: Path) -
     assert packed == sources
     assert {name for name in packed if not name.endswith(".py")} == {
         f"{NAME}/py.typed",
+        f"{NAME}/ops/contrib_schemas.json",
         f"{NAME}/targets/runtimes.toml",
     }
 

@@ -1,7 +1,7 @@
 """Attention with a cache as onnxruntime's own domain, `com.microsoft`, defines it.
 
 Which of their inputs and outputs are caches is what docs/ContribOperators.md of
-microsoft/onnxruntime says (release 1.31); the schemas stand in `contrib_schema`.
+microsoft/onnxruntime says (release 1.31); `contrib_schema` reads the schemas.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN
+from onnx_kvtool.ops.contrib_schema import DOMAIN, contrib_facts
+from onnx_kvtool.ops.schema import OpFacts
 from onnx_kvtool.ops.view import MalformedNode
 
 if TYPE_CHECKING:
@@ -60,12 +61,18 @@ class ContribFacts:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs in order."""
-        return tuple(formal.name for formal in CONTRIB_SCHEMAS[DOMAIN, self.op_type].inputs)
+        return tuple(formal.name for formal in self._schema.inputs)
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs in order."""
-        return tuple(formal.name for formal in CONTRIB_SCHEMAS[DOMAIN, self.op_type].outputs)
+        return tuple(formal.name for formal in self._schema.outputs)
+
+    @property
+    def _schema(self) -> OpFacts:
+        schema = contrib_facts(DOMAIN, self.op_type)
+        assert schema is not None
+        return schema
 
 
 _KEY_VALUE = (

@@ -1,7 +1,7 @@
 """The traits of each operator that kvtool knows, in one line of one table.
 
 All operators of onnx 1.23 are here, the two that are gone (Scatter, Upsample) included, and those
-of onnxruntime whose schemas stand in `contrib_schema`, and FusedConv. An operator that only
+of onnxruntime whose schemas stand in `contrib_schemas.json`. An operator that only
 computes in a way of its own is opaque, and is listed as such.
 """
 

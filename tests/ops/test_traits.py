@@ -17,7 +17,7 @@ import onnx.defs
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN
+from onnx_kvtool.ops.contrib_schema import contrib_operators
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.ops.trait_table import TRAITS
 from onnx_kvtool.ops.traits import OPAQUE, Trait, Traits, having, traits_of
@@ -49,17 +49,13 @@ def facts_of(op_type: str) -> OpFacts:
     return facts
 
 
-WITHOUT_SCHEMA = {(DOMAIN, "FusedConv")}
-"""Of onnxruntime, and not run by the reference runtime."""
-
-
 def standard(*wanted: Trait) -> list[str]:
     """Return the operators of the default domain that onnx defines and that have some traits."""
     return sorted(op for op in having(*wanted) if ("", op) in history())
 
 
 def test_every_operator_has_its_line_and_no_line_is_of_another() -> None:
-    assert set(TRAITS) == {*history(), *CONTRIB_SCHEMAS, *WITHOUT_SCHEMA}
+    assert set(TRAITS) == {*history(), *contrib_operators()}
 
 
 def test_what_is_not_in_the_table_is_opaque() -> None:

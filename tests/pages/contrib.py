@@ -6,35 +6,10 @@ import inspect
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.contrib.without import WITHOUT_A_RULE
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN
+from onnx_kvtool.ops.contrib_schema import published
 from tests.pages.markdown import prose, table
 
-__all__ = ["NOT_ON_CPUS", "page"]
-
-_ALL = sorted({*CONTRIB_SCHEMAS, *WITHOUT_A_RULE})
-_ON_GPUS = """
-BiasAdd BiasDropout BiasSoftmax BiasSplitGelu BitmaskBiasDropout BitmaskDropout ComplexMul
-ComplexMulConj ConvStateReplay DecoderAttention DecoderMaskedSelfAttention DequantizeBFP
-DequantizeWithOrder DynamicSparseAttention EPContext FusedMatMulActivation GatedDeltaNetStateReplay
-GatedRelativePositionBias GemmFastGelu GemmFloat8 GemmaRotaryEmbedding GroupNorm
-HyperConnectionLowRankMix Irfft IsAllFinite LongformerAttention Mamba2Verify
-MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight MatMulNBitsMlp MatMulNBitsQLoRA
-MatMulNBitsQkv MatMulPacked MoEPacked MulInteger NhwcConv NhwcFusedConv PackedAttention
-PackedMultiHeadAttention PackedSparseAttentionIndexer PackedSparseAttentionIndexerMerge
-PagedAttention QLinearReduceMean QOrderedAttention QOrderedGelu QOrderedLayerNormalization
-QOrderedLongformerAttention QOrderedMatMul QuantizeBFP QuantizeWithOrder RMSNormRotary
-ReduceSumInteger RelativePositionBias RemovePadding RestorePadding Rfft RouterGateUpProj
-SkipGroupNorm Snpe SparseAttentionIndexer SparsePagedAttention SpeculativePrefixCommit SwiGLU
-TorchEmbedding
-"""
-_PLUGINS = """
-DisentangledAttention_TRT EfficientNMS_TRT GRUUnit GivenTensorFill MultilevelCropAndResize_TRT
-PyramidROIAlign_TRT
-"""
-NOT_ON_CPUS = frozenset(
-    {*((DOMAIN, name) for name in _ON_GPUS.split()), *(("", name) for name in _PLUGINS.split())}
-)
-"""Operators of which onnxruntime 1.32 has no kernel for CPUs."""
+__all__ = ["page"]
 
 _TEXT = """\
 # Operators of onnxruntime
@@ -63,8 +38,8 @@ each that has a rule by a kernel of its own, which shares no arithmetic with the
 def page() -> str:
     """Return the page."""
     rows = []
-    where = {key: "none for CPUs" if key in NOT_ON_CPUS else "CPUs" for key in _ALL}
-    for key in sorted(CONTRIB_SCHEMAS):
+    where = {key: "CPUs" if line["cpu"] else "none for CPUs" for key, line in published().items()}
+    for key in sorted(CONTRIB_RULES):
         rule, name = CONTRIB_RULES[key], "::".join(filter(None, key))
         parts = (inspect.getdoc(rule.apply) or "").split("\n\n")
         said = " ".join(prose(part) for part in parts)

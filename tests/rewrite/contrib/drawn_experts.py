@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
+from onnx_kvtool.ops.contrib_schema import published
 from tests.rewrite.contrib.single import OPSETS, Array, normal
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
 
 E, H, I = 5, 32, 48  # noqa: E741
 GATED = ("swiglu", "geglu")
-QMOE = [formal.name for formal in CONTRIB_SCHEMAS["com.microsoft", "QMoE"].inputs[:15]]
+QMOE = [re.split(r"\W", word)[0] for word in published()["com.microsoft", "QMoE"]["inputs"][:15]]
 
 
 def softmax(x: Array) -> Array:

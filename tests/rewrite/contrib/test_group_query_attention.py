@@ -15,7 +15,7 @@ from onnx import helper
 
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.model import serialize
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS
+from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.runtime import onnxruntime, reference
@@ -229,7 +229,9 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_standard_form_is_refused(name: str) -> None:
     more, attributes, word = REFUSED[name]
-    ordered = [f.name for f in CONTRIB_SCHEMAS["com.microsoft", "GroupQueryAttention"].inputs]
+    facts = contrib_facts("com.microsoft", "GroupQueryAttention")
+    assert facts is not None
+    ordered = [formal.name for formal in facts.inputs]
     inputs = CALLS["a step in a buffer"].inputs() | more
     found = {key: inputs.get(key) for key in ordered}
     counts = {"num_heads": HEADS, "kv_num_heads": KV_HEADS}

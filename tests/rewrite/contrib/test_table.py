@@ -8,7 +8,6 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-import pytest
 from onnx import helper
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
@@ -16,14 +15,12 @@ from onnx_kvtool.contrib.without import WITHOUT_A_RULE
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.ops.contrib_schema import CONTRIB_SCHEMAS, DOMAIN, OperatorName
+from onnx_kvtool.ops.contrib_schema import OperatorName, contrib_operators, published
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
 from onnx_kvtool.targets.target import find_target
 from tests.grids import each
-from tests.pages.contrib import NOT_ON_CPUS
-from tests.runtime.kernels.contrib.node import RELEASE
 
 
 def named_in_properties() -> frozenset[str]:
@@ -60,39 +57,12 @@ def test_a_rule_has_a_producer_of_a_release(key: tuple[str, str]) -> None:
 
 
 def test_every_operator_that_is_known_has_a_rule() -> None:
-    assert CONTRIB_SCHEMAS.keys() == CONTRIB_RULES.keys()
+    assert set(contrib_operators()) == CONTRIB_RULES.keys()
 
 
-READ_OFF = pytest.mark.skipif(RELEASE != (1, 32), reason="the lists are those of onnxruntime 1.32")
-
-
-def registered() -> set[OperatorName]:
-    """Return the operators of onnxruntime that ONNX has not, but for those of layouts."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    names = {(schema.domain, schema.name) for schema in state.get_all_operator_schema()}
-    standard = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == ""}
-    return {
-        (domain, name)
-        for domain, name in names
-        if domain == DOMAIN or (domain == "" and name not in standard)
-    }
-
-
-@READ_OFF
 def test_every_operator_of_onnxruntime_has_a_rule_or_a_reason() -> None:
-    # ONNX has LayerNormalization from opset 17 on; the rule is for what stands below.
-    ruled = CONTRIB_RULES.keys() - {("", "LayerNormalization")}
-    assert not ruled & WITHOUT_A_RULE.keys()
-    assert ruled | WITHOUT_A_RULE.keys() == registered()
-
-
-@READ_OFF
-def test_the_page_knows_what_has_no_kernel_for_cpus() -> None:
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    kernels = {(kernel.domain, kernel.op_name) for kernel in state.get_all_opkernel_def()}
-    assert registered() - kernels == NOT_ON_CPUS
+    assert not CONTRIB_RULES.keys() & WITHOUT_A_RULE.keys()
+    assert CONTRIB_RULES.keys() | WITHOUT_A_RULE.keys() == published().keys()
 
 
 def of_one(domain: str, op_type: str, opset: int) -> onnx.ModelProto:
