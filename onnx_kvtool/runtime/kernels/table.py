@@ -16,6 +16,7 @@ from onnx_kvtool.runtime.kernels import (
     linear,
     movement,
     normalization,
+    picture,
     reduction,
     scatter,
     sequence,
@@ -38,6 +39,7 @@ FAMILIES = (
     attention,
     control,
     sequence,
+    picture,
 )
 """The families, each a package whose `LINES` are lines of the table."""
 

@@ -42,6 +42,51 @@ def is_same(found: list[Any], expected: list[Any]) -> bool:
 
 
 GOTTEN_WRONG: dict[str, tuple[str, int, dict[str, Any], list[Any]]] = {
+    "AveragePool: a window that reaches out does not see the last": (
+        (
+            "g (float[1, 1, 2] x) => (float[1, 1, 1] y)"
+            "{ y = AveragePool <kernel_shape = [4], strides = [3], ceil_mode = 1> (x) }"
+        ),
+        22,
+        {"x": f32([[[3, 5]]])},
+        [f32([[[4]]])],
+    ),
+    "GlobalLpPool: there is no such operator": (
+        "g (float[1, 1, 2] x) => (float[1, 1, 1] y) { y = GlobalLpPool (x) }",
+        22,
+        {"x": f32([[[3, 4]]])},
+        [f32([[[5]]])],
+    ),
+    "GlobalMaxPool: channels of a line are mixed": (
+        "g (float[1, 2, 2] x) => (float[1, 2, 1] y) { y = GlobalMaxPool (x) }",
+        22,
+        {"x": f32([[[3, 5], [1, 2]]])},
+        [f32([[[5], [2]]])],
+    ),
+    "LpPool: a window that reaches out counts more than it sees": (
+        (
+            "g (float[1, 1, 3] x) => (float[1, 1, 2] y)"
+            "{ y = LpPool <kernel_shape = [2], strides = [2], p = 1, ceil_mode = 1> (x) }"
+        ),
+        22,
+        {"x": f32([[[1, 2, 5]]])},
+        [f32([[[3, 5]]])],
+    ),
+    "MaxPool: positions count along the last axis whatever is asked for": (
+        (
+            "g (float[1, 1, 2, 3] x) => (float[1, 1, 1, 2] y, int64[1, 1, 1, 2] i)"
+            "{ y, i = MaxPool <kernel_shape = [2, 2], storage_order = 1> (x) }"
+        ),
+        22,
+        {"x": f32(np.arange(6)).reshape(1, 1, 2, 3)},
+        [f32([4, 5]).reshape(1, 1, 1, 2), np.array([3, 5]).reshape(1, 1, 1, 2)],
+    ),
+    "Upsample: nothing linear": (
+        'g (float[2] x, float[1] s) => (float[4] y) { y = Upsample <mode = "linear"> (x, s) }',
+        9,
+        {"x": f32([1, 2]), "s": f32([2])},
+        [f32([1, 1.5, 2, 2])],
+    ),
     "LRN: the channels beyond the size of the batch are left out": (
         (
             "g (float[1, 2, 1, 1] x) => (float[1, 2, 1, 1] y) "

@@ -26,13 +26,13 @@ from onnx_kvtool.runtime.kernels.activation import (
 )
 from onnx_kvtool.runtime.kernels.contrib.fused_mat_mul import fused_mat_mul
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.contrib.windows import Sliding, convolved
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.elementwise.unary import dropout_12
 from onnx_kvtool.runtime.kernels.kernel import Array, Context, KernelFunction
 from onnx_kvtool.runtime.kernels.linear import gemm_7
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 from onnx_kvtool.runtime.kernels.normalization.softmax import softmax_1
+from onnx_kvtool.runtime.kernels.windows import Sliding, convolved
 
 __all__ = [
     "bias_dropout",

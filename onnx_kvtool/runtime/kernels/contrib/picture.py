@@ -10,16 +10,16 @@ import numpy as np
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.activation import sigmoid_of
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
-from onnx_kvtool.runtime.kernels.contrib.windows import (
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
+from onnx_kvtool.runtime.kernels.windows import (
     Sliding,
     convolved,
     in_front,
     max_pooled,
     to_the_end,
 )
-from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
-from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.layer import Reals, check_shape
 
 __all__ = ["bias_add", "group_norm", "nhwc_conv", "nhwc_max_pool", "skip_group_norm"]
 
@@ -154,4 +154,4 @@ def nhwc_max_pool(
 ) -> tuple[Array]:
     """Return the greatest code of each window of (N, ..., C)."""
     sliding = Sliding(auto_pad, dilations, pads, strides, ceil_mode != 0)
-    return (to_the_end(max_pooled(in_front(x), kernel_shape, sliding)),)
+    return (to_the_end(max_pooled(in_front(x), kernel_shape, sliding)[0]),)

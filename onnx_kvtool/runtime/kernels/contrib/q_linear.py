@@ -12,15 +12,15 @@ from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.activation import sigmoid_of
 from onnx_kvtool.runtime.kernels.axes import count_axis
 from onnx_kvtool.runtime.kernels.contrib.codes import codes_of, numbers_of
-from onnx_kvtool.runtime.kernels.contrib.windows import (
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.softmax import softmax_1, softmax_13
+from onnx_kvtool.runtime.kernels.windows import (
     Sliding,
     average_pooled,
     convolved,
     in_front,
     to_the_end,
 )
-from onnx_kvtool.runtime.kernels.kernel import Array
-from onnx_kvtool.runtime.kernels.normalization.softmax import softmax_1, softmax_13
 
 __all__ = [
     "q_linear_add",

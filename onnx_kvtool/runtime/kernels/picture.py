@@ -1,0 +1,243 @@
+"""Operators of pictures: windows that slide, and sizes that change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import require_room
+from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
+from onnx_kvtool.runtime.kernels.kernel import Array, Kernel
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
+from onnx_kvtool.runtime.kernels.windows import (
+    Sliding,
+    average_pooled,
+    max_pooled,
+    sum_pooled,
+)
+
+__all__ = [
+    "LINES",
+    "average_pool",
+    "global_lp_pool",
+    "global_max_pool",
+    "lp_pool",
+    "max_pool",
+    "upsample_1",
+    "upsample_7",
+    "upsample_9",
+]
+
+_Ints = tuple[int, ...] | None
+_SINGLE = np.float32
+
+
+def average_pool(
+    X: Array,
+    *,
+    auto_pad: str,
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: _Ints = None,
+    kernel_shape: tuple[int, ...],
+    pads: _Ints,
+    strides: _Ints,
+) -> tuple[Array]:
+    """Compute AveragePool of every version: the mean of each window.
+
+    With `ceil_mode` the last window may reach out behind the padding, which counts nothing there.
+    It does so with VALID too, as in onnx's inference and in onnxruntime 1.32, against the text.
+
+    Args:
+        X: (N, C, sizes...).
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        ceil_mode: Whether the number of windows is rounded up.
+        count_include_pad: Whether padding, of 0, counts.
+        dilations: For each axis; 1 if absent.
+        kernel_shape: For each axis.
+        pads: Those in front, then those behind; 0 if absent.
+        strides: For each axis; 1 if absent.
+
+    Returns:
+        (N, C, places...).
+
+    Raises:
+        KernelError: If attributes are not those of the rank, nothing fits, or a window sees
+            padding alone, which does not count.
+    """
+    sliding = Sliding(auto_pad, dilations, pads, strides, ceil_mode != 0)
+    with np.errstate(all="ignore"):
+        mean = average_pooled(
+            widened(X), kernel_shape, sliding, counts_padding=count_include_pad != 0
+        )
+    return (narrowed(mean, X.dtype),)
+
+
+def lp_pool(
+    X: Array,
+    *,
+    auto_pad: str,
+    ceil_mode: int = 0,
+    dilations: _Ints = None,
+    kernel_shape: _Ints,
+    p: float | None,
+    pads: _Ints,
+    strides: _Ints,
+) -> tuple[Array]:
+    """Compute LpPool of every version: the norm of order `p` of each window.
+
+    As `average_pool`; padding is 0. Powers are taken in float64.
+
+    Raises:
+        KernelError: As `average_pool`; if `p` is not above 0, or version 1 has no `kernel_shape`.
+    """
+    if kernel_shape is None:
+        raise KernelError("`kernel_shape` is missing, expected one size for each axis")
+    sliding = Sliding(auto_pad, dilations, pads, strides, ceil_mode != 0)
+    return (_norm(X, kernel_shape, sliding, 2 if p is None else p),)
+
+
+def global_lp_pool(X: Array, *, p: float | None) -> tuple[Array]:
+    """Compute GlobalLpPool of every version: `lp_pool` of one window for each channel."""
+    return (_norm(X, X.shape[2:], Sliding("VALID", None, None, None), 2 if p is None else p),)
+
+
+def _norm(x: Array, kernel: tuple[int, ...], sliding: Sliding, p: float) -> Array:
+    if not p > 0:
+        raise KernelError(f"`p` is {p}, expected a number above 0")
+    with np.errstate(all="ignore"):
+        powers: Reals = np.abs(x.astype(np.float64)) ** p
+        return narrowed(np.asarray(sum_pooled(powers, kernel, sliding) ** (1 / p)), x.dtype)
+
+
+def max_pool(
+    X: Array,
+    *,
+    auto_pad: str,
+    ceil_mode: int = 0,
+    dilations: _Ints = None,
+    kernel_shape: tuple[int, ...],
+    pads: _Ints,
+    storage_order: int = 0,
+    strides: _Ints,
+) -> tuple[Array, Array]:
+    """Compute MaxPool of every version: the greatest element of each window, and where it is.
+
+    As `average_pool`, of any padding none counts. Of equal elements the first is taken, and NaN,
+    which the text does not mention, where there is nothing else.
+
+    Args:
+        X: (N, C, sizes...).
+        auto_pad: See `average_pool`, as the rest.
+        ceil_mode: Likewise.
+        dilations: Likewise.
+        kernel_shape: Likewise.
+        pads: Likewise.
+        storage_order: Whether positions in a channel count along the first of its axes first.
+        strides: Likewise.
+
+    Returns:
+        Values, and positions in `X` laid flat, int64; both (N, C, places...).
+
+    Raises:
+        KernelError: As `average_pool`.
+    """
+    sliding = Sliding(auto_pad, dilations, pads, strides, ceil_mode != 0)
+    values, found = max_pooled(X, kernel_shape, sliding)
+    sizes = X.shape[2:]
+    if storage_order and found.size:
+        found = np.ravel_multi_index(np.unravel_index(found, sizes), sizes, order="F")
+    channels = np.arange(X.shape[0] * X.shape[1]).reshape(*X.shape[:2], *[1] * len(sizes))
+    return values, np.asarray(found + channels * int(np.prod(sizes)), np.int64)
+
+
+def global_max_pool(X: Array) -> tuple[Array]:
+    """Compute GlobalMaxPool of every version: `max_pool` of one window for each channel."""
+    return max_pooled(X, X.shape[2:], Sliding("VALID", None, None, None))[:1]
+
+
+def upsample_1(X: Array, *, height_scale: float, mode: str, width_scale: float) -> tuple[Array]:
+    """Compute Upsample-1: as `upsample_9`, along the last two of four axes."""
+    if X.ndim != 4:
+        raise KernelError(f"`X` has shape {X.shape}, expected four dimensions")
+    return (_upsampled(X, [1, 1, height_scale, width_scale], mode),)
+
+
+def upsample_7(X: Array, *, mode: str, scales: Sequence[float]) -> tuple[Array]:
+    """Compute Upsample-7: as `upsample_9`, with `scales` as an attribute."""
+    return (_upsampled(X, scales, mode),)
+
+
+def upsample_9(X: Array, scales: Array, *, mode: str) -> tuple[Array]:
+    """Compute Upsample-9: make axes longer.
+
+    An element of the result lies at its position divided by the scale, both float32. What is
+    nearest is the element before; what is linear stands between that and the next one, the last
+    one being its own. The text says no more; onnxruntime 1.32 does the same.
+
+    Args:
+        X: Of any shape; linear ones are numbers.
+        scales: (rank,), float32, each 1 or more.
+        mode: `nearest`, or `linear`, in version 1 `bilinear`.
+
+    Returns:
+        Each size times its scale, in float32, rounded down. Integers are truncated.
+
+    Raises:
+        KernelError: If there is not one scale for each axis, one is below 1, or `mode` is another
+            one or not for elements of this type.
+    """
+    if scales.ndim != 1:
+        raise KernelError(f"`scales` has shape {scales.shape}, expected one dimension")
+    return (_upsampled(X, scales.tolist(), mode),)
+
+
+def _upsampled(x: Array, scales: Sequence[float], mode: str) -> Array:
+    if mode not in ("nearest", "linear", "bilinear"):
+        raise KernelError(f"`mode` is `{mode}`, expected `nearest` or `linear`")
+    if mode != "nearest" and x.dtype.kind in "bO":
+        raise KernelError(f"`mode` is `{mode}`, expected `nearest` for elements of {x.dtype}")
+    if len(scales) != x.ndim:
+        raise KernelError(f"`scales` has {len(scales)} elements, expected {x.ndim}, one per axis")
+    for axis, scale in enumerate(scales):
+        if not 1 <= scale < np.inf:
+            raise KernelError(f"`scales[{axis}]` is {scale}, expected 1 or more")
+    with np.errstate(over="ignore"):
+        products = [_SINGLE(n) * _SINGLE(s) for n, s in zip(x.shape, scales, strict=True)]
+    sizes = [int(min(product, _SINGLE(2**63))) for product in products]
+    require_room(sizes, x.dtype)
+    given, numbers = x.dtype, widened(x)
+    if mode != "nearest" and given.kind in "iu":
+        numbers = x.astype(np.float64 if given.itemsize > 4 else _SINGLE)
+    for axis, (size, scale) in enumerate(zip(sizes, scales, strict=True)):
+        if scale == 1:
+            continue
+        place = np.arange(size, dtype=_SINGLE) / _SINGLE(scale)
+        before = np.minimum(place.astype(np.int64), numbers.shape[axis] - 1)
+        near = np.take(numbers, before, axis)
+        if mode != "nearest":
+            after = np.minimum(before + 1, numbers.shape[axis] - 1)
+            between = (place - before.astype(_SINGLE)).reshape(-1, *[1] * (x.ndim - 1 - axis))
+            near = _between(near, np.take(numbers, after, axis), between)
+        numbers = near
+    return narrowed(numbers, given)
+
+
+def _between(one: Reals, other: Reals, part: Reals) -> Reals:
+    """Return what lies between, `one` itself where the part is 0."""
+    with np.errstate(all="ignore"):
+        mixed = one * (1 - part) + other * part
+    return np.where(part == 0, one, mixed).astype(one.dtype, copy=False)
+
+
+LINES: tuple[tuple[str, tuple[Kernel, ...]], ...] = (
+    ("AveragePool", (Kernel(1, average_pool),)),
+    ("GlobalLpPool", (Kernel(1, global_lp_pool),)),
+    ("GlobalMaxPool", (Kernel(1, global_max_pool),)),
+    ("LpPool", (Kernel(1, lp_pool),)),
+    ("MaxPool", (Kernel(1, max_pool),)),
+    ("Upsample", (Kernel(1, upsample_1), Kernel(7, upsample_7), Kernel(9, upsample_9))),
+)
+"""Operators of this family with their kernels, oldest first."""

@@ -1,0 +1,277 @@
+"""Windows that slide over the last axes: convolutions and pooling, channels at axis 1.
+
+Pooling joins windows of 1, 2, 4, ... elements to those of the size asked for, axis by axis: it
+takes as many steps as the size has binary digits, no sum is the difference of two others, and what
+comes first is joined from the left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
+
+from onnx_kvtool.runtime.errors import KernelError
+from onnx_kvtool.runtime.kernels.axes import require_room
+from onnx_kvtool.runtime.kernels.kernel import Array
+from onnx_kvtool.runtime.kernels.normalization.layer import Reals
+
+__all__ = [
+    "Sliding",
+    "average_pooled",
+    "convolved",
+    "in_front",
+    "max_pooled",
+    "sum_pooled",
+    "to_the_end",
+]
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a window moves along one axis.
+
+    Attributes:
+        axis: The axis.
+        size: Its size.
+        kernel: How many elements a window sees.
+        dilation: How far apart these are.
+        stride: How far apart the windows are.
+        before: Padding in front.
+        after: Padding behind; the last window may reach out behind it.
+        count: How many windows there are; none where the padded axis is a little too short.
+    """
+
+    axis: int
+    size: int
+    kernel: int
+    dilation: int
+    stride: int
+    before: int
+    after: int
+    count: int
+
+    @property
+    def length(self) -> int:
+        """From the first element of the first window to the last of the last; of one at least."""
+        return max(self.count - 1, 0) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+    def seen(self, *, padding: bool) -> npt.NDArray[np.int64]:
+        """Return how many elements each window sees, with those of the padding or without."""
+        first = np.arange(self.count) * self.stride - self.before
+        start, end = (-self.before, self.size + self.after) if padding else (0, self.size)
+        reached = [-((first - edge) // self.dilation) for edge in (start, end)]
+        below, all_below = (np.clip(number, 0, self.kernel) for number in reached)
+        return np.asarray(all_below - below)
+
+    def padded(self, x: Reals, value: float) -> Reals:
+        """Return `x` from the first element that a window sees to the last."""
+        behind = self.length - self.size - self.before
+        x = x[self._along(slice(0, self.size + min(behind, 0)))]
+        if not self.before and behind <= 0:
+            return x
+        widths = [(0, 0)] * x.ndim
+        widths[self.axis] = (self.before, max(behind, 0))
+        shape = list(x.shape)
+        shape[self.axis] = self.length
+        require_room(shape, x.dtype, "the padded input")
+        return np.pad(x, widths, constant_values=x.dtype.type(value))
+
+    def slid(self, x: Reals, join: Callable[[Reals, Reals], Reals]) -> Reals:
+        """Return what `join` makes of each window of a padded array; it is associative."""
+        found: Reals | None = None
+        at, width = 0, 1
+        while True:
+            if self.kernel & width:
+                start = at * self.dilation
+                end = start + self.count * self.stride
+                part = x[self._along(slice(start, end, self.stride))]
+                found = part if found is None else join(found, part)
+                at += width
+            if at == self.kernel and found is not None:
+                return found
+            step = width * self.dilation
+            front, behind = slice(None, x.shape[self.axis] - step), slice(step, None)
+            x = join(x[self._along(front)], x[self._along(behind)])
+            width *= 2
+
+    def _along(self, which: slice) -> tuple[slice, ...]:
+        return (*[slice(None)] * self.axis, which)
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """How a window moves, as the attributes of Conv and its kin say.
+
+    Attributes:
+        auto_pad: NOTSET, VALID, SAME_UPPER or SAME_LOWER.
+        dilations: One for each axis; None for 1.
+        pads: Those in front of all axes, then those behind; None for 0.
+        strides: One for each axis; None for 1.
+        is_ceiled: Whether the last window may reach out behind.
+    """
+
+    auto_pad: str
+    dilations: Sequence[int] | None
+    pads: Sequence[int] | None
+    strides: Sequence[int] | None
+    is_ceiled: bool = False
+
+    def ways(self, shape: Sequence[int], kernel: Sequence[int]) -> list[_Way]:
+        """Return how a window moves along each axis.
+
+        Args:
+            shape: (N, C, sizes...).
+            kernel: The size of the window.
+
+        Raises:
+            KernelError: If attributes are not those of the rank, or below what they may be, or
+                nothing fits.
+        """
+        rank = len(shape) - 2
+        if rank < 0:
+            raise KernelError(f"the data have shape {tuple(shape)}, expected two axes or more")
+        strides, dilations = list(self.strides or (1,) * rank), list(self.dilations or (1,) * rank)
+        pads = list(self.pads or (0,) * 2 * rank)
+        if [len(kernel), len(strides), len(dilations), len(pads)] != [rank, rank, rank, 2 * rank]:
+            raise KernelError(f"the attributes are not those of {rank} axes behind the channels")
+        given = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+        for name, numbers in given.items():
+            least = 0 if name == "pads" else 1
+            if min(numbers, default=least) < least:
+                raise KernelError(f"`{name}` is {list(numbers)}, expected {least} or more each")
+        ways = []
+        for axis, size in enumerate(shape[2:]):
+            extent = (kernel[axis] - 1) * dilations[axis] + 1
+            before, after, count = self._along(size, extent, strides[axis], pads[axis::rank])
+            if count < 0:
+                raise KernelError(f"a window of {extent} does not fit in axis {axis + 2}, {size}")
+            along = (size, kernel[axis], dilations[axis], strides[axis], before, after, count)
+            ways.append(_Way(axis + 2, *along))
+        return ways
+
+    def _along(
+        self, size: int, extent: int, stride: int, pads: Sequence[int]
+    ) -> tuple[int, int, int]:
+        """Return the padding in front and behind, and how many places there are."""
+        if self.auto_pad.startswith("SAME"):
+            count = -(-size // stride)
+            total = max((count - 1) * stride + extent - size, 0)
+            first = total // 2 if self.auto_pad == "SAME_UPPER" else -(-total // 2)
+            return first, total - first, count
+        before, after = (0, 0) if self.auto_pad == "VALID" else (pads[0], pads[1])
+        way = size + before + after - extent
+        if not self.is_ceiled:
+            return before, after, way // stride + 1
+        count = -(-way // stride) + 1
+        return before, after, count - ((count - 1) * stride >= size + before)
+
+
+def convolved(x: Reals, w: Reals, sliding: Sliding, group: int) -> Reals:
+    """Return a convolution.
+
+    Args:
+        x: (N, C, sizes...).
+        w: (M, C / group, kernel...).
+        sliding: How the window moves.
+        group: Groups of channels that do not see each other.
+
+    Returns:
+        (N, M, places...).
+
+    Raises:
+        KernelError: If the channels do not fit.
+    """
+    if x.ndim != w.ndim or group < 1 or x.shape[1] != w.shape[1] * group or w.shape[0] % group:
+        raise KernelError(f"filters {w.shape} of {group} groups do not fit data {x.shape}")
+    rank = x.ndim - 2
+    ways = sliding.ways(x.shape, w.shape[2:])
+    extents = [(way.kernel - 1) * way.dilation + 1 for way in ways]
+    steps = [slice(None, way.count * way.stride, way.stride) for way in ways]
+    steps += [slice(None, None, way.dilation) for way in ways]
+    for way in ways:
+        x = way.padded(x, 0)
+    parts = []
+    for data, filters in zip(np.split(x, group, 1), np.split(w, group, 0), strict=True):
+        windows = sliding_window_view(data, extents, axis=tuple(range(2, x.ndim)))
+        along = ([1, *range(2 + rank, 2 + 2 * rank)], [1, *range(2, 2 + rank)])
+        seen = windows[(slice(None), slice(None), *steps)]
+        parts.append(np.moveaxis(np.tensordot(seen, filters, along), -1, 1))
+    return np.concatenate(parts, axis=1)
+
+
+def max_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> tuple[Reals, Positions]:
+    """Return the greatest element of each window, and where it is; padding is none.
+
+    The first of equals is taken, and NaN where there is nothing else.
+
+    Returns:
+        (N, C, places...), and positions in each channel, in row-major order, of the same shape.
+
+    Raises:
+        KernelError: See `Sliding.ways`; if a window sees padding alone.
+    """
+    ways = sliding.ways(x.shape, kernel)
+    size = math.prod(x.shape[2:])
+    values = x.reshape(*x.shape[:2], size)
+    places = np.arange(size, dtype=np.int64).reshape(1, 1, *x.shape[2:])
+    found: Positions = np.broadcast_to(places, x.shape)
+
+    def at(positions: Positions) -> Reals:
+        flat = positions.reshape(*values.shape[:2], math.prod(positions.shape[2:]))
+        return np.take_along_axis(values, flat, axis=2).reshape(positions.shape)
+
+    def greater(one: Reals, other: Reals) -> Reals:
+        a, b = at(one), at(other)
+        better = (b > a) | ((a != a) & (b == b))  # NaN is not itself
+        return np.where((other >= 0) & ((one < 0) | better), other, one)
+
+    for way in reversed(ways):
+        _demand_data(way)
+        found = way.slid(way.padded(found, -1), greater)
+    return at(found), found
+
+
+def sum_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> Reals:
+    """Return the sum of each window; padding is 0."""
+    for way in reversed(sliding.ways(x.shape, kernel)):
+        x = way.slid(way.padded(x, 0), np.add)
+    return x
+
+
+def average_pooled(
+    x: Reals, kernel: Sequence[int], sliding: Sliding, *, counts_padding: bool
+) -> Reals:
+    """Return the mean of each window, of which padding is a part or not.
+
+    Raises:
+        KernelError: See `Sliding.ways`; if a window sees padding alone, which is no part.
+    """
+    total = np.ones((), x.dtype)
+    for way in sliding.ways(x.shape, kernel):
+        if not counts_padding:
+            _demand_data(way)
+        total = np.multiply.outer(total, way.seen(padding=counts_padding).astype(x.dtype))
+    return np.asarray(sum_pooled(x, kernel, sliding) / total)
+
+
+def _demand_data(way: _Way) -> None:
+    empty = np.flatnonzero(way.seen(padding=False) == 0)
+    if len(empty):
+        raise KernelError(f"window {empty[0]} along axis {way.axis} sees padding alone")
+
+
+def in_front(x: Array) -> Array:
+    """Return channels of the last axis at axis 1."""
+    return np.moveaxis(x, -1, 1)
+
+
+def to_the_end(x: Array) -> Array:
+    """Return channels of axis 1 at the last axis, laid out so."""
+    return np.ascontiguousarray(np.moveaxis(x, 1, -1))
