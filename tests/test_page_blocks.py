@@ -13,7 +13,8 @@ import yaml  # comes with pre-commit
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.lint.settings.config import load
 from tests.grids import each
-from tests.page_examples import ROOT, SHELLS, Block, blocks
+from tests.page_examples import SHELLS, Block, blocks
+from tests.pages.table import documents
 from tests.test_page_examples import help_examples
 
 if sys.version_info >= (3, 11):
@@ -21,10 +22,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-DOCUMENTS = {
-    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-}
+DOCUMENTS = documents()
 PROGRAMS = r"(?:\$ |kvtool |pip |python3? |mkdocs |pytest|\.venv/)"
 
 

@@ -12,12 +12,9 @@ import pytest
 from onnx_kvtool.cli.app import COMMANDS
 from tests.grids import each, rest
 from tests.page_examples import ROOT, Example, examples, matches, run, stage
+from tests.pages.table import documents
 
-PAGES = {
-    path.relative_to(ROOT).as_posix(): path
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-    if list(examples(path.read_text(encoding="utf-8")))
-}
+PAGES = {name: text for name, text in documents().items() if list(examples(text))}
 
 NOT_RUN = {
     ("README.md", "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/kvtool"): (
@@ -69,7 +66,7 @@ def test_examples_of_a_page(
 ) -> None:
     stage(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for example in examples(PAGES[page].read_text(encoding="utf-8")):
+    for example in examples(PAGES[page]):
         if not is_run(page, example):
             continue
         code, printed = run(example, tmp_path)
@@ -84,7 +81,7 @@ def test_examples_of_a_page(
 @pytest.mark.parametrize("page", ["README.md", "docs/commands/index.md"])
 def test_the_line_for_bash_registers_a_completion(page: str, tmp_path: Path) -> None:
     stage(tmp_path)
-    (line,) = (one for one in examples(PAGES[page].read_text("utf-8")) if one.language == "bash")
+    (line,) = (one for one in examples(PAGES[page]) if one.language == "bash")
     code, printed = run(Example("bash", f"{line.code}complete -p kvtool\n"), tmp_path)
     assert code == 0, printed
     assert printed.startswith("complete -o nosort -F _kvtool_completion kvtool")
@@ -148,9 +145,7 @@ def test_files_are_opened_as_a_shell_does(
 def test_what_is_not_run_is_there() -> None:
     for page, start in NOT_RUN:
         found = [
-            example
-            for example in examples(PAGES[page].read_text(encoding="utf-8"))
-            if example.first_line.startswith(start)
+            example for example in examples(PAGES[page]) if example.first_line.startswith(start)
         ]
         assert len(found) == 1, (page, start)
 

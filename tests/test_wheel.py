@@ -19,6 +19,7 @@ import pytest
 
 from onnx_kvtool import __version__
 from onnx_kvtool.cli.app import COMMANDS
+from onnx_kvtool.lint.table import RULES
 from tests.page_examples import stage
 
 pytestmark = pytest.mark.slow
@@ -127,6 +128,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(root: Path, wheel: Path) -
         f"{NAME}/py.typed",
         f"{NAME}/ops/contrib_schemas.json",
         f"{NAME}/targets/runtimes.toml",
+        *(f"{NAME}/lint/rules/pages/{code}.md" for code in RULES),
     }
 
 

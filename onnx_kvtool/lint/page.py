@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.rule import Rule
 
-__all__ = ["facts", "index", "markdown", "plain"]
+__all__ = ["facts", "markdown", "plain"]
 
 _BASIS = {
     "constant": "values in the file",
     "symbolic": "shapes and ranges that hold for every input",
     "heuristic": "names and habits, so that it is never an error",
-}
-_GROUPS = {
-    "KV0": "The contract of TensorScatter",
-    "KV1": "Structure of caches",
-    "KV2": "Scatters, and what could be native operators",
-    "KV3": "Runtimes, with `--target` alone",
-    "MD4": "The model as a file",
-    "XD5": "External data",
-    "ON6": "How operators are used",
 }
 
 
@@ -76,23 +65,3 @@ def plain(rule: Rule) -> str:
         else:
             lines.append(line)
     return "\n".join(lines)
-
-
-def index(rules: Iterable[Rule]) -> str:
-    """Return the page that lists rules, with a table for each group."""
-    groups: dict[str, list[Rule]] = {}
-    for rule in rules:
-        groups.setdefault(rule.code[:3], []).append(rule)
-    parts = [
-        "# Rules",
-        "What [`kvtool check`](../commands/check.md) looks for. `kvtool rule CODE` prints a page.",
-    ]
-    for group, members in groups.items():
-        rows = ["| code | name | severity | fix | |", "| --- | --- | --- | --- | --- |"]
-        for rule in members:
-            code = f"[{rule.code}]({rule.code}.md)"
-            rows.append(
-                f"| {code} | {rule.name} | {rule.severity} | {rule.fix or '-'} | {rule.summary} |"
-            )
-        parts += [f"## {group}: {_GROUPS[group]}", "\n".join(rows)]
-    return "\n\n".join(parts)

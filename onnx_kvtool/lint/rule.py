@@ -42,7 +42,7 @@ Basis = Literal["constant", "symbolic", "heuristic"]
 Check = Callable[..., "Iterator[Finding]"]
 Marked = TypeVar("Marked", bound=Check)
 
-_PAGES = "docs/rules/"
+_PAGES = "onnx_kvtool/lint/rules/pages/"
 _MARK = "_checks"
 
 

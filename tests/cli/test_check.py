@@ -11,6 +11,7 @@ import pytest
 
 from onnx_kvtool.lint.table import RULES
 from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
+from tests.pages.table import MADE
 
 ROUND = ("--isolated", "--select", "KV001,KV003,MD400,MD410")
 UNUSED = scatter('mode: string = "linear"', ', metadata_props: ["kvtool.ignore": "KV003"]')
@@ -197,8 +198,8 @@ class TestRule:
         assert result.exit_code == 0
         assert result.stdout.startswith("KV003 bad-mode\n\nThe mode of a TensorScatter is neither")
 
-    def test_markdown_is_the_page(self, kvtool, root: Path) -> None:
-        page = (root / "docs" / "rules" / "KV003.md").read_text(encoding="utf-8")
+    def test_markdown_is_the_page(self, kvtool) -> None:
+        page = MADE["rules"]()["KV003.md"]
         assert kvtool("rule", "KV003", "--format", "markdown").stdout == page
 
     def test_all_is_a_line_for_each(self, kvtool) -> None:
@@ -210,7 +211,7 @@ class TestRule:
         assert [line["code"] for line in data["rules"]] == list(RULES)
         line = data["rules"][list(RULES).index("MD410")]
         assert line["name"] == "unused-suppression" and line["severity"] == "warning"
-        assert line["fix"] == "safe" and line["url"] == "docs/rules/MD410.md"
+        assert line["fix"] == "safe" and line["url"] == "onnx_kvtool/lint/rules/pages/MD410.md"
         assert line["summary"] == "A suppression in the model suppresses nothing"
         assert line["documentation"].startswith("# MD410 unused-suppression\n")
         (one,) = json.loads(kvtool("rule", "MD410", "--format", "json").stdout)["rules"]

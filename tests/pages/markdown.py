@@ -7,11 +7,19 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-__all__ = ["contract", "element_type", "joined", "prose", "table"]
+__all__ = ["DOCS", "contract", "element_type", "head", "joined", "prose", "table"]
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 _SECTION = re.compile(r"^(?:Args|Attributes|Returns|Raises|Yields|Examples):$", re.MULTILINE)
+
+
+def head(name: str) -> str:
+    """Return what is written by hand of a page of docs that the site adds tables to."""
+    return (DOCS / name).read_text(encoding="utf-8")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

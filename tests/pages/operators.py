@@ -1,4 +1,4 @@
-"""The pages under docs/operators: an index, and a page for each operator of the default domain."""
+"""The pages of the operators: an index, and a page for each operator of the default domain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from onnx_kvtool.commands.ops import OpsRequest, run
@@ -22,7 +21,7 @@ from onnx_kvtool.symbolic.rules.table import element_rule, shape_rule
 from onnx_kvtool.targets.release import Limit
 from onnx_kvtool.targets.releases import releases
 from tests.pages import contrib
-from tests.pages.markdown import contract, joined, prose, table
+from tests.pages.markdown import contract, head, joined, prose, table
 from tests.pages.operator_facts import (
     attributes,
     changes,
@@ -35,30 +34,6 @@ from tests.pages.targets import span
 
 __all__ = ["pages"]
 
-CONFORMANCE = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
-
-_INDEX = """\
-# Operators
-
-Every operator of the default domain, and what kvtool has of its own for it. `kvtool ops OP` prints
-the facts of one.
-
-- **kernel**: the versions from which on a kernel of the
-  [reference runtime](../reference-runtime.md) computes it; onnx's reference implementation runs
-  those without one.
-- **lowering**: the rule that takes it to older opsets, and the opset below which it does;
-  *on request* where `kvtool lower --only` and `--target` can ask for it at any opset; *function
-  body* for those whose schema has one and that need no rule.
-- **upgrade**: the rule that takes it to later opsets, and the changes that it answers.
-- **raising**: the form of cache update that [`kvtool raise`](../commands/raise.md) reads off it.
-- **rules**: the rules of [`kvtool check`](../commands/check.md) about it.
-- **limits**: how many limits [releases of runtimes](../targets/index.md) have with it.
-
-What onnxruntime has beside them stands on [a page of its own](contrib.md).
-
-`python -m tests.pages` writes these pages.
-"""
-
 _HEADER = ("operator", "kernel", "lowering", "upgrade", "raising", "rules", "limits")
 _MADE = "TensorScatter"
 """What every raising makes of an update."""
@@ -66,13 +41,11 @@ _MADE = "TensorScatter"
 
 def pages() -> dict[str, str]:
     """Return the content of each page, by the name of its file."""
-    refused = set(
-        re.findall(r"^\| (\w+) \|", CONFORMANCE.read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    refused = set(re.findall(r"^\| (\w+) \|", head("conformance.md"), re.MULTILINE))
     known = [_about(op) for op in sorted({*operators(), *UPGRADES}) if versions(op)]
     return {
         "contrib.md": contrib.page(),
-        "index.md": f"{_INDEX}\n{table(_HEADER, map(_row, known))}\n",
+        "index.md": f"{head('operators/index.md')}\n{table(_HEADER, map(_row, known))}\n",
         **{f"{one.op}.md": "\n\n".join(_page(one, refused)) + "\n" for one in known},
     }
 

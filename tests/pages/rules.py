@@ -1,14 +1,31 @@
-"""The pages under docs/rules, made of the docstrings and examples of the rules."""
+"""The pages of the rules: an index with a table for each group, and the page of each."""
 
 from __future__ import annotations
 
-from onnx_kvtool.lint.page import index, markdown
+import re
+
+from onnx_kvtool.lint.page import markdown
 from onnx_kvtool.lint.table import RULES
+from tests.pages.markdown import head, table
 
 __all__ = ["pages"]
+
+_GROUP = re.compile(r"^\| ([A-Z]{2}\d) \| (.*) \|$", re.MULTILINE)
+"""A line of the table in `docs/rules/index.md`, which gives the groups their headings."""
 
 
 def pages() -> dict[str, str]:
     """Return the content of each page, by the name of its file."""
+    text = head("rules/index.md")
+    parts = [part for group in _GROUP.findall(text) for part in _group(*group)]
     files = {f"{rule.code}.md": f"{markdown(rule)}\n" for rule in RULES.values()}
-    return {"index.md": f"{index(RULES.values())}\n", **files}
+    return {"index.md": "\n".join([text, *parts]), **files}
+
+
+def _group(prefix: str, title: str) -> tuple[str, str]:
+    rows = [
+        (f"[{r.code}]({r.code}.md)", r.name, r.severity, r.fix or "-", r.summary)
+        for r in RULES.values()
+        if r.code.startswith(prefix)
+    ]
+    return f"## {prefix}: {title}\n", f"{table(('code', 'name', 'severity', 'fix', ''), rows)}\n"

@@ -1,4 +1,4 @@
-"""The pages under docs/targets: an index, and a page for each runtime of `runtimes.toml`."""
+"""The pages of the targets: an index, and a page for each runtime of `runtimes.toml`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,9 @@ from onnx_kvtool.rewrite.engine.remedies import REMEDIES
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
 from onnx_kvtool.targets.release import Limit, Release
 from onnx_kvtool.targets.releases import releases
-from tests.pages.markdown import element_type, joined, table
+from tests.pages.markdown import element_type, head, joined, table
 
 __all__ = ["pages", "span"]
-
-_INDEX = """\
-# Targets
-
-The runtimes, and their releases, that `--target RUNTIME[@VERSION]` can name.
-[`kvtool lower --target`](../commands/lower.md) writes a model for a release,
-[`kvtool check --target`](../commands/check.md) holds a model against it, and
-[`kvtool targets`](../commands/targets.md) prints this list. [Compatibility](../compatibility.md)
-shows models that were lowered and then run in the releases.
-
-Without a version the newest known release is meant. `1.17` means the lowest known one that begins
-so. A version that is not known has the limits of the next known one below it.
-
-`measured` means that models were loaded in the release and, where results are concerned, also run;
-`documented` that it was read in its documentation or source. `-` stands for what is not known.
-
-`python -m tests.pages` writes these pages, from `onnx_kvtool/targets/runtimes.toml`.
-"""
 
 _EXAMPLES = Path(__file__).with_name("target_examples")
 """A session for each runtime, which the test of the examples in the pages runs."""
@@ -52,7 +34,8 @@ def pages() -> dict[str, str]:
     """Return the content of each page, by the name of its file."""
     runtimes = dict.fromkeys(release.runtime for release in releases())
     return {
-        "index.md": _INDEX + "".join(f"\n{part}\n" for part in _index(list(runtimes))),
+        "index.md": head("targets/index.md")
+        + "".join(f"\n{part}\n" for part in _index(list(runtimes))),
         **{f"{one}.md": "\n\n".join(_page(one)) + "\n" for one in runtimes},
     }
 

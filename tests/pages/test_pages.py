@@ -1,51 +1,79 @@
-"""The generated pages are those that would be generated now, and no others."""
+"""The committed pages are those that would be generated now; the made ones lead somewhere."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 import pytest
 
 from onnx_kvtool.cli.app import COMMANDS
 from onnx_kvtool.targets.target import find_target
-from tests.pages.markdown import prose
+from tests.pages.markdown import DOCS, prose
 from tests.pages.operator_facts import element_types, fates, versions
-from tests.pages.table import DOCS, GENERATORS
+from tests.pages.table import COMMITTED, MADE, documents, made
 from tests.pages.targets import span
 
 REMEDY = "run `python -m tests.pages`"
 
 
-@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("name", COMMITTED)
 def test_there_is_each_page_and_no_other(name: str) -> None:
     assert {path.name for path in (DOCS / name).iterdir() if path.is_file()} == set(
-        GENERATORS[name]()
+        COMMITTED[name]()
     ), REMEDY
 
 
-@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("name", COMMITTED)
 def test_pages_are_current(name: str) -> None:
     stale = [
         file
-        for file, text in GENERATORS[name]().items()
+        for file, text in COMMITTED[name]().items()
         if (DOCS / name / file).read_text(encoding="utf-8") != text
     ]
     assert stale == [], REMEDY
 
 
+@pytest.mark.parametrize("name", MADE)
+def test_no_page_that_is_made_is_committed_but_for_what_it_begins_with(name: str) -> None:
+    pages = MADE[name]()
+    assert "index.md" in pages
+    for path in (DOCS / name).iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert pages[path.name].startswith(text) and len(pages[path.name]) > len(text)
+
+
+def test_every_page_that_is_made_has_a_title_and_leads_somewhere() -> None:
+    there = {*documents(), "onnx_kvtool/lint/rules/pages"}
+    for name, text in made().items():
+        assert re.match(r"# \S", text) and text.endswith("\n")
+        assert len(re.findall(r"^```", text, re.MULTILINE)) % 2 == 0
+        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            if "://" not in link:
+                assert posixpath.normpath(f"docs/{name}/../{link}") in there, f"{name}: {link}"
+
+
+def test_links_to_the_source_of_a_rule_lead_to_its_page() -> None:
+    hook = pytest.importorskip("tests.pages.hook", reason="needs mkdocs, of the group `docs`")
+    source = "../../onnx_kvtool/lint/rules/pages"
+    assert hook.on_page_markdown(f"[a]({source}/KV001.md) [b]({source}) [c](../x.md)") == (
+        "[a](../rules/KV001.md) [b](../rules/index.md) [c](../x.md)"
+    )
+
+
 def test_every_command_has_a_page() -> None:
-    assert {f"{name}.md" for name in COMMANDS} < set(GENERATORS["commands"]())
+    assert {f"{name}.md" for name in COMMANDS} < set(COMMITTED["commands"]())
 
 
 def test_the_index_of_the_operators_leads_to_each() -> None:
-    pages = GENERATORS["operators"]()
+    pages = MADE["operators"]()
     linked = re.findall(r"^\| \[\w+\]\((\w+\.md)\)", pages["index.md"], re.MULTILINE)
     assert sorted(linked) == sorted(set(pages) - {"index.md", "contrib.md"})
     assert "(contrib.md)" in pages["index.md"]
 
 
 def test_every_target_of_the_pages_can_be_asked_for() -> None:
-    named = re.findall(r"`(\w+@[\d.]+)`", GENERATORS["targets"]()["index.md"])
+    named = re.findall(r"`(\w+@[\d.]+)`", MADE["targets"]()["index.md"])
     assert len(named) > 25
     named.remove("opencv@4.12.0")  # is listed with the reason why it is none
     # One whose highest opset is not known has the limits of the one below it.
