@@ -94,8 +94,7 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     op = Builder(em, _type(words, view))
     places = view.input("position_ids")
     if places is None:
-        dims = dims_of(ids)
-        places = positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
+        places = _places(view, em, ids)
     total = op("Gather", words, ids)
     total = op("Add", total, op("Gather", view.required("position_embedding"), places))
     segments, table = _segments(view)
@@ -112,6 +111,17 @@ def embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     return Replacement((y, count, total)[: len(view.node.outputs)])
 
 
+def _places(view: NodeView, em: Emitter, ids: ir.Value) -> ir.Value:
+    """Return the places of the tokens of (B, L), from 0 on: (1, L)."""
+    dims = dims_of(ids)
+    if dims is not None and len(dims) != 2:
+        raise Refusal(
+            "contrib-form",
+            f"`{ids.name}` of `{view.node.op_type}` has {len(dims)} dimensions, expected 2",
+        )
+    return positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
+
+
 def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
     """Write QEmbedLayerNormalization as that of DequantizeLinear of what is gathered."""
     ids, op = view.required("input_ids"), Builder(em, _D.FLOAT)
@@ -124,8 +134,7 @@ def q_embed_layer_normalization(view: NodeView, em: Emitter) -> Replacement:
         scale, zero = view.required(f"{short}_scale"), view.required(f"{short}_zero_point")
         return op("DequantizeLinear", codes, scale, zero)
 
-    dims, (segments, _) = dims_of(ids), _segments(view)
-    places = positions(em, None if dims is None else dims[1], ids, 1, place=1, rank=2)
+    places, (segments, _) = _places(view, em, ids), _segments(view)
     total = numbers("word_embedding_quant", ids)
     total = op("Add", total, numbers("position_embedding_quant", places))
     if segments is not None:

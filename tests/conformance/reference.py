@@ -13,7 +13,6 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.ops.schema import op_history
 from onnx_kvtool.runtime.comparison.compare import bits_differ
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.kernels import table
@@ -112,20 +111,11 @@ def reference_page(found: Mapping[str, Runs]) -> str:
         cases=len(found),
         onnx=onnx.__version__,
         operators=len(KERNELS),
-        contrib="\n".join(_contrib_line(*name) for name in CONTRIB_KERNELS),
+        contrib="\n".join(f"- `{domain}::{op_type}`" for domain, op_type in CONTRIB_KERNELS),
         rows="\n".join(rows),
         random=", ".join(f"`{name}`" for name in sorted(RANDOM)),
         missed="\n".join(missed) or "None.",
     )
-
-
-def _contrib_line(domain: str, op_type: str) -> str:
-    if domain:
-        return f"- `{domain}::{op_type}`"
-    versions = op_history(op_type)
-    # onnx took some of them over.
-    below = f" below opset {versions[-1].since_version}" if versions else ""
-    return f"- `{op_type}` in the default domain{below}"
 
 
 def _row(family: str, group: list[Runs]) -> str:
@@ -161,9 +151,9 @@ Of {random} only types and shapes are compared, because their outputs are random
 ## Operators of onnxruntime
 
 Models that onnxruntime's optimiser or model builder wrote have operators that onnx does not define.
-There are kernels for these as well. They compute what the documentation of onnxruntime says, and
-where it is silent what onnxruntime 1.31.1 does on a CPU, against which they are tested. What they
-do not cover, such as quantized caches, fails with the reason.
+Each runs as [its standard form](operators/contrib.md) says, which is tested against the kernel of
+onnxruntime 1.32 for CPUs. What has no standard form, such as a quantized cache, fails with the
+reason. A few have kernels of their own, because a form does not say all that they do:
 
 {contrib}
 """

@@ -140,16 +140,20 @@ class Compiler:
         opset = frame.opsets.get(node.domain)
         if opset is None:
             raise RuntimeUnavailable(f"the domain `{node.domain}` of the operator is not imported")
-        facts = _facts(node, opset)
+        facts, contrib = _facts(node, opset), False
         if facts is not None:
             kernel = find_kernel(node.op_type, facts.since_version)
         else:
             facts = contrib_facts(node.domain, node.op_type)
+            contrib = facts is not None
             kernel = CONTRIB_KERNELS.get((node.domain, node.op_type))
         if facts is not None and kernel is not None:
             self._prepare_kernel(step, kernel, facts, attributes, frame, slots, opset)
             if Trait.UPDATES in traits(node):
                 step.in_place = 0
+            return
+        if facts is not None and contrib:
+            step.action = self._derived(step, node, facts, attributes, slots)
             return
         self.borrowed[step.location] = None
         step.runtime = "onnx.reference"
@@ -157,6 +161,27 @@ class Compiler:
         step.action = _borrowed(
             BorrowedNode(node, attributes, frame.opsets), node.op_type, facts, bound
         )
+
+    def _derived(
+        self,
+        step: Step,
+        node: ir.Node,
+        facts: OpFacts,
+        attributes: Mapping[str, ir.Attr],
+        slots: Slots,
+    ) -> Action:
+        """Return an action that runs the standard form of an operator of onnxruntime."""
+        from onnx_kvtool.runtime.engine.derived import Derived
+
+        bound_attributes(facts, attributes, _refuse_body)
+        constants = {
+            position: value.const_value
+            for position, value in enumerate(node.inputs)
+            if value is not None
+            and value.const_value is not None
+            and slots.template[step.inputs[position]] is not None
+        }
+        return Derived(node, step, facts, attributes, constants, self)
 
     def _prepare_kernel(
         self,

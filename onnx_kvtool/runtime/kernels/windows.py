@@ -13,21 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.axes import require_room
-from onnx_kvtool.runtime.kernels.kernel import Array
 from onnx_kvtool.runtime.kernels.normalization.layer import Reals
 
 __all__ = [
     "Sliding",
     "average_pooled",
-    "convolved",
-    "in_front",
     "max_pooled",
     "sum_pooled",
-    "to_the_end",
 ]
 
 Positions = npt.NDArray[np.int64]
@@ -173,39 +168,6 @@ class Sliding:
         return before, after, count - ((count - 1) * stride >= size + before)
 
 
-def convolved(x: Reals, w: Reals, sliding: Sliding, group: int) -> Reals:
-    """Return a convolution.
-
-    Args:
-        x: (N, C, sizes...).
-        w: (M, C / group, kernel...).
-        sliding: How the window moves.
-        group: Groups of channels that do not see each other.
-
-    Returns:
-        (N, M, places...).
-
-    Raises:
-        KernelError: If the channels do not fit.
-    """
-    if x.ndim != w.ndim or group < 1 or x.shape[1] != w.shape[1] * group or w.shape[0] % group:
-        raise KernelError(f"filters {w.shape} of {group} groups do not fit data {x.shape}")
-    rank = x.ndim - 2
-    ways = sliding.ways(x.shape, w.shape[2:])
-    extents = [(way.kernel - 1) * way.dilation + 1 for way in ways]
-    steps = [slice(None, way.count * way.stride, way.stride) for way in ways]
-    steps += [slice(None, None, way.dilation) for way in ways]
-    for way in ways:
-        x = way.padded(x, 0)
-    parts = []
-    for data, filters in zip(np.split(x, group, 1), np.split(w, group, 0), strict=True):
-        windows = sliding_window_view(data, extents, axis=tuple(range(2, x.ndim)))
-        along = ([1, *range(2 + rank, 2 + 2 * rank)], [1, *range(2, 2 + rank)])
-        seen = windows[(slice(None), slice(None), *steps)]
-        parts.append(np.moveaxis(np.tensordot(seen, filters, along), -1, 1))
-    return np.concatenate(parts, axis=1)
-
-
 def max_pooled(x: Reals, kernel: Sequence[int], sliding: Sliding) -> tuple[Reals, Positions]:
     """Return the greatest element of each window, and where it is; padding is none.
 
@@ -265,13 +227,3 @@ def _demand_data(way: _Way) -> None:
     empty = np.flatnonzero(way.seen(padding=False) == 0)
     if len(empty):
         raise KernelError(f"window {empty[0]} along axis {way.axis} sees padding alone")
-
-
-def in_front(x: Array) -> Array:
-    """Return channels of the last axis at axis 1."""
-    return np.moveaxis(x, -1, 1)
-
-
-def to_the_end(x: Array) -> Array:
-    """Return channels of axis 1 at the last axis, laid out so."""
-    return np.ascontiguousarray(np.moveaxis(x, 1, -1))

@@ -450,6 +450,20 @@ REFUSED = {
         {"activation": "Swish"},
         "Swish",
     ),
+    "a flat sentence": (
+        "EmbedLayerNormalization",
+        {
+            "input_ids": np.zeros(S, np.int32),
+            "segment_ids": None,
+            "words": normal(11, D),
+            "places": normal(S, D),
+            "segments": None,
+            "gamma": normal(D),
+            "beta": normal(D),
+        },
+        {},
+        "input_ids",
+    ),
     "an operator without a rule": ("SampleOp", {"X": normal(3, 3)}, {}, "com.microsoft::SampleOp"),
 }
 
@@ -457,7 +471,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_standard_form_is_refused_by_name(name: str) -> None:
     op, inputs, attributes, word = REFUSED[name]
-    assert f"`{word}`" in refusal(op, inputs, **attributes)
+    outputs = ("y", "mask_index")[: 1 + op.startswith("Embed")]
+    assert f"`{word}`" in refusal(op, inputs, outputs, **attributes)
 
 
 def test_statistics_of_training_are_refused() -> None:

@@ -40,7 +40,10 @@ def test_trilu(opset: int, dtype: Any, k: int | None, one: bool, upper: int | No
     }
     constants = ["k"] if k is not None and opset < 14 else []
     attributes = {} if upper is None else {"upper": upper}
-    demand_same("Trilu", inputs, at=opset, constants=constants, **attributes)
+    expected = None  # onnxruntime has no kernel of the others
+    if dtype not in (np.float32, np.float64, np.int64):
+        expected = {"y": (np.tril if upper == 0 else np.triu)(inputs["X"], k or 0)}
+    demand_same("Trilu", inputs, at=opset, constants=constants, expected=expected, **attributes)
 
 
 @some

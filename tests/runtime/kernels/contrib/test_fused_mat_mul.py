@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.errors import KvtoolError
 from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -63,33 +62,3 @@ def test_the_factor_is_applied_before_the_only_rounding(dtype: Any, tolerance: f
     np.testing.assert_allclose(
         found.astype(np.float64), 0.125 * (a @ b.swapaxes(1, 2)), rtol=tolerance, atol=tolerance
     )
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "attributes", "message"),
-    [
-        pytest.param((M, K), (N, K), {}, "axis -1 of `A`", id="inner sizes that differ"),
-        pytest.param(
-            (M, K),
-            (K, N),
-            {"transBatchA": 1},
-            "expected the same rank, 3 or more, to transpose a batch",
-            id="a batch of matrices",
-        ),
-        pytest.param(
-            (M, B, K),
-            (1, B, K, N),
-            {"transBatchA": 1},
-            "expected the same rank, 3 or more, to transpose a batch",
-            id="ranks that differ",
-        ),
-        pytest.param((), (K,), {}, "`A` is a scalar", id="a scalar"),
-    ],
-)
-def test_shapes_that_are_refused(
-    a: tuple[int, ...], b: tuple[int, ...], attributes: dict[str, int], message: str
-) -> None:
-    inputs = {"A": normal(a, np.float32, 1), "B": normal(b, np.float32, 2)}
-    inputs = {name: np.asarray(value) for name, value in inputs.items()}
-    with pytest.raises(KvtoolError, match=message):
-        ours("FusedMatMul", inputs, **attributes)

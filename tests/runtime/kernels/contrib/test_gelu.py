@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.errors import KvtoolError
 from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -69,13 +68,3 @@ def test_against_the_formula(
     assert found.dtype == dtype
     expected = formula(op_type, np.asarray(total), alpha)
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(("op_type", "name"), [("BiasGelu", "B"), ("FastGelu", "bias")])
-@pytest.mark.parametrize("shape", [(1,), (5,), (5, 7), ()], ids=str)
-def test_a_bias_of_another_shape_is_refused(
-    op_type: str, name: str, shape: tuple[int, ...]
-) -> None:
-    inputs = inputs_of(op_type, True, np.float32) | {name: np.ones(shape, np.float32)}
-    with pytest.raises(KvtoolError, match=f"`{name}` has shape .* expected one dimension"):
-        ours(op_type, inputs)

@@ -6,9 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 
-from onnx_kvtool.core.errors import KvtoolError
 from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -109,36 +107,3 @@ def test_every_accuracy_level_is_the_exact_one() -> None:
         assert np.array_equal(
             ours("MatMulNBits", inputs, accuracy_level=level, **SIZES)["y"], expected
         )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        pytest.param({"bits": 3}, "`bits` is `3`, expected `2` or `4` or `8`", id="three bits"),
-        pytest.param({"block_size": 8}, "`block_size` is 8", id="a block of 8"),
-        pytest.param({"block_size": 24}, "`block_size` is 24, expected a power of two", id="of 24"),
-        pytest.param({"K": 39}, "`A` has shape .* expected 39 as the last dimension", id="K"),
-        pytest.param({"N": 5}, r"`B` has shape .* expected \(5, 3, 8\)", id="N"),
-        pytest.param({"N": 0}, "`N` is 0", id="no columns"),
-        pytest.param({"weight_prepacked": 1}, "`weight_prepacked` is `1`", id="prepacked weights"),
-        pytest.param({"accuracy_level": 5}, "`accuracy_level` is `5`", id="an unknown level"),
-        pytest.param(
-            {"g_idx": np.zeros(K, np.int32), "zero_points": np.zeros((N, 2), np.uint8)},
-            "`g_idx` is given, which is not",
-            id="g_idx beside packed zero points",
-        ),
-        pytest.param({"g_idx": np.full(K, 9, np.int32)}, "`g_idx` has 9", id="g_idx of no block"),
-        pytest.param({"bias": np.zeros(5, np.float32)}, "`bias` has shape", id="a short bias"),
-        pytest.param({"scales": np.zeros((N, 2), np.float32)}, "`scales` has shape", id="scales"),
-        pytest.param(
-            {"zero_points": np.zeros((N, BLOCKS), np.uint8)},
-            r"`zero_points` has shape \(6, 3\), expected \(6, 2\)",
-            id="zero points that are not packed",
-        ),
-    ],
-)
-def test_refusals(changes: dict[str, Any], message: str) -> None:
-    arrays = {n: v for n, v in changes.items() if isinstance(v, np.ndarray)}
-    attributes = SIZES | {n: v for n, v in changes.items() if n not in arrays}
-    with pytest.raises(KvtoolError, match=message):
-        ours("MatMulNBits", inputs_of(4) | arrays, **attributes)

@@ -8,7 +8,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.errors import KvtoolError
 from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -112,7 +111,7 @@ def test_a_normalization_with_a_residual(
         inputs["beta"] = normal(7, dtype=dtype, seed=6) if op_type != "without beta" else None
         op_type = "SkipLayerNormalization"
     inputs["bias"] = normal(7, dtype=dtype, seed=7) if bias else None
-    arguments = (op_type, inputs, ("y", "mean", "inverse", "sum"))
+    arguments = (op_type, inputs, ("y", "", "", "sum"))
     demand_close(ours(*arguments, epsilon=1e-2), theirs(*arguments, epsilon=1e-2))
 
 
@@ -129,14 +128,6 @@ def test_the_formula_of_the_simplified_one(dtype: Any) -> None:
     )
 
 
-def test_the_sum_is_normalized_before_it_is_rounded() -> None:
-    x, skip = np.array([[2052.0, 2052.0]], np.float16), np.array([[0.75, -0.75]], np.float16)
-    inputs = {"input": x, "skip": skip, "gamma": np.ones(2, np.float16)}
-    found = ours("SkipLayerNormalization", inputs, ("y", "", "", "sum"))
-    assert found["sum"].tolist() == [[2052.0, 2052.0]]
-    np.testing.assert_allclose(found["y"], [[1.0, -1.0]], rtol=1e-3)
-
-
 def test_a_large_mean_does_not_cancel() -> None:
     x = normal(2, 7) + 1e4
     expected = (x - x.mean(-1, keepdims=True, dtype=np.float64)).astype(np.float64)
@@ -144,48 +135,3 @@ def test_a_large_mean_does_not_cancel() -> None:
     inputs = {"input": x, "skip": np.zeros_like(x), "gamma": np.ones(7, np.float32)}
     found = ours("SkipLayerNormalization", inputs)["y"]
     np.testing.assert_allclose(found, expected, rtol=1e-2, atol=1e-2)
-
-
-@pytest.mark.parametrize("op_type", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        pytest.param(
-            {"input": (2, 2, 3, 7)},
-            r"`input` has shape \(2, 2, 3, 7\), expected two or three dimensions",
-            id="four dimensions",
-        ),
-        pytest.param(
-            {"skip": (1, 1, 7)},
-            r"`skip` has shape \(1, 1, 7\), expected \(2, 3, 7\) as `input`",
-            id="a residual of one row",
-        ),
-        pytest.param({"gamma": (5,)}, r"`gamma` has shape \(5,\), expected \(7,\)", id="gamma"),
-        pytest.param({"bias": (1,)}, r"`bias` has shape \(1,\), expected \(7,\)", id="bias"),
-    ],
-)
-def test_shapes_that_are_refused(
-    op_type: str, shapes: dict[str, tuple[int, ...]], message: str
-) -> None:
-    given = {"input": (2, 3, 7), "skip": (2, 3, 7), "gamma": (7,)} | shapes
-    inputs: dict[str, np.ndarray[Any, Any] | None] = {n: normal(*s) for n, s in given.items()}
-    if op_type == "SkipLayerNormalization" and "bias" in inputs:
-        inputs["bias"] = inputs.pop("bias", None)
-        inputs = {k: inputs.get(k) for k in ("input", "skip", "gamma", "beta", "bias")}
-    with pytest.raises(KvtoolError, match=message):
-        ours(op_type, inputs)
-
-
-@pytest.mark.parametrize(
-    ("attributes", "message"),
-    [
-        pytest.param(
-            {"stash_type": 16}, "`stash_type` is 16, expected 1", id="a stash of bfloat16"
-        ),
-        pytest.param({"axis": 2}, "`axis` is 2", id="an axis beyond the rank"),
-    ],
-)
-def test_attributes_that_are_refused(attributes: dict[str, int], message: str) -> None:
-    inputs = {"X": normal(3, 7), "scale": normal(7)}
-    with pytest.raises(KvtoolError, match=message):
-        ours("SimplifiedLayerNormalization", inputs, domain="", **attributes)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.errors import KvtoolError
 from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -71,37 +70,3 @@ def test_mat_mul_integer_to_float(
         "bias": reals((N,)),
     }
     demand_same_bits("MatMulIntegerToFloat", inputs)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        pytest.param({"b_scale": reals((M,))}, "`b_scale` has shape", id="scales of rows"),
-        pytest.param(
-            {"b_zero_point": codes((K,), np.int8)}, "`b_zero_point` has", id="zero points"
-        ),
-        pytest.param({"bias": reals((1,))}, "`bias` has shape", id="one bias"),
-        pytest.param({"B": codes((N, K), np.int8)}, "axis -1 of `A`", id="another K"),
-    ],
-)
-def test_shapes_that_are_refused(changes: Arrays, message: str) -> None:
-    inputs: Arrays = {
-        "A": reals((B, M, K)),
-        "B": codes((K, N), np.int8),
-        "b_scale": np.ones((), np.float32),
-        "b_zero_point": None,
-        "bias": None,
-    }
-    with pytest.raises(KvtoolError, match=message):
-        ours("DynamicQuantizeMatMul", inputs | changes)
-
-
-def test_a_left_factor_of_several_scales_is_refused() -> None:
-    inputs: Arrays = {
-        "A": codes((M, K), np.uint8),
-        "B": codes((K, N), np.int8),
-        "a_scale": np.ones(M, np.float32),
-        "b_scale": np.ones((), np.float32),
-    }
-    with pytest.raises(KvtoolError, match=r"`a_scale` has shape \(5,\), expected one element"):
-        ours("MatMulIntegerToFloat", inputs)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onnx_kvtool.core.errors import KvtoolError
 from tests.grids import each
 from tests.runtime.kernels.contrib.node import needs_onnxruntime, ours, theirs
 
@@ -68,47 +67,3 @@ def test_a_single_position_counts_on() -> None:
     counted = np.broadcast_to(2 + np.arange(L), (B, L))
     found = ours("RotaryEmbedding", inputs_of(positions=[2]))["y"]
     assert np.array_equal(found, ours("RotaryEmbedding", inputs_of(positions=counted))["y"])
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attributes", "message"),
-    [
-        pytest.param(inputs_of(), {"scale": 2.0}, "`scale` is `2.0`, expected `1.0`", id="a scale"),
-        pytest.param(inputs_of(), {"is_packed_batching": 1}, "`is_packed_batching`", id="packed"),
-        pytest.param(
-            inputs_of(width=4),
-            {"rotary_embedding_dim": 4},
-            "`rotary_embedding_dim` is 4, but `num_heads` is missing",
-            id="a part of heads that nobody counted",
-        ),
-        pytest.param(
-            inputs_of(width=10),
-            {},
-            "heads of 10 elements, which do not divide 24",
-            id="heads that do not divide the width",
-        ),
-        pytest.param(
-            inputs_of(width=4), {"num_heads": H}, "`cos_cache` has shape", id="half of a cache"
-        ),
-        pytest.param(
-            inputs_of(positions=POSITIONS + 2),
-            {},
-            r"`position_ids`\[1, 0\] is 11, expected 0 to 10",
-            id="a position beyond the cache",
-        ),
-        pytest.param(
-            inputs_of(positions=[7]),
-            {},
-            r"`position_ids`\[0, 4\] is 11, expected 0 to 10",
-            id="a position that counts on beyond the cache",
-        ),
-        pytest.param(
-            inputs_of(positions=POSITIONS[:1]), {}, "`position_ids` has shape", id="one batch row"
-        ),
-    ],
-)
-def test_refusals(
-    inputs: dict[str, np.ndarray[Any, Any] | None], attributes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(KvtoolError, match=message):
-        ours("RotaryEmbedding", inputs, **attributes)

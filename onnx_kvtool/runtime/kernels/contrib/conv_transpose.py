@@ -1,20 +1,18 @@
-"""Pictures that are cut as an input says: CropAndResize, ConvTransposeWithDynamicPads."""
+"""ConvTransposeWithDynamicPads, with the groups that onnx.reference cannot compute."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onnx_kvtool.runtime.errors import KernelError
 from onnx_kvtool.runtime.kernels.contrib.refusal import refuse_value
 from onnx_kvtool.runtime.kernels.elementwise.binary import narrowed, widened
 from onnx_kvtool.runtime.kernels.kernel import Array
 
-__all__ = ["conv_transpose_with_dynamic_pads", "crop_and_resize"]
+__all__ = ["conv_transpose_with_dynamic_pads"]
 
 _Ints = Sequence[int] | None
 
@@ -87,62 +85,3 @@ def conv_transpose_with_dynamic_pads(
     if 0 in y.shape[2:]:
         raise KernelError(f"`Pads` {bounds} leave nothing of {sizes}")
     return (narrowed(y if B is None else y + widened(B).reshape(-1, *ones), X.dtype),)
-
-
-def crop_and_resize(
-    X: Array,
-    rois: Array,
-    batch_indices: Array,
-    crop_size: Array,
-    *,
-    extrapolation_value: float,
-    mode: str,
-) -> tuple[Array]:
-    """Cut boxes out of pictures and bring them to one size.
-
-    Args:
-        X: (N, C, H, W).
-        rois: (R, 4): y1, x1, y2, x2, 0 and 1 being the first and last pixel.
-        batch_indices: (R,): which picture.
-        crop_size: Height and width of the result.
-        extrapolation_value: Of points outside, and such as are no numbers.
-        mode: `bilinear` or `nearest`, of two the second.
-
-    Returns:
-        (R, C, h, w).
-
-    Raises:
-        KernelError: For another mode, shape, picture, or a size below 1.
-    """
-    refuse_value("mode", mode, "bilinear", "nearest")
-    if X.ndim != 4 or rois.shape != (len(batch_indices), 4) or crop_size.shape != (2,):
-        raise KernelError(f"`X` and `rois` have shapes {X.shape} and {rois.shape}")
-    height, width = (int(size) for size in crop_size)
-    if not all(0 <= int(n) < len(X) for n in batch_indices) or min(height, width) < 1:
-        raise KernelError("`batch_indices` name no picture, or `crop_size` is below 1")
-    found = np.full((len(rois), X.shape[1], height, width), extrapolation_value, np.float64)
-    x = widened(X).astype(np.float64)
-    for number, (box, picture) in enumerate(zip(widened(rois), batch_indices, strict=True)):
-        places = [
-            _places(box[way], box[way + 2], size, count)
-            for way, (size, count) in enumerate(zip(X.shape[2:], (height, width), strict=True))
-        ]
-        for (i, y), (j, z) in itertools.product(*map(enumerate, places)):
-            if 0 <= y <= X.shape[2] - 1 and 0 <= z <= X.shape[3] - 1:
-                found[number, :, i, j] = _point(x[picture], float(y), float(z), mode)
-    return (narrowed(found, X.dtype),)
-
-
-def _places(start: Any, end: Any, size: int, count: int) -> npt.NDArray[np.float64]:
-    """Return `count` points from one pixel to another, or the one in the middle."""
-    first, last = float(start) * (size - 1), float(end) * (size - 1)
-    return np.linspace(first, last, count) if count > 1 else np.array([(first + last) / 2])
-
-
-def _point(picture: npt.NDArray[np.float64], y: float, x: float, mode: str) -> Array:
-    """Return all channels of (C, H, W) at a point."""
-    if mode == "nearest":
-        return np.asarray(picture[:, int(y + 0.5), int(x + 0.5)])
-    (y0, y1), (x0, x1) = ((int(np.floor(at)), int(np.ceil(at))) for at in (y, x))
-    rows = np.array([1 - (y - y0), y - y0]) @ picture[:, [y0, y1]][:, :, [x0, x1]]
-    return np.asarray(rows @ np.array([1 - (x - x0), x - x0]))
