@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, cast
@@ -24,8 +24,10 @@ def releases() -> tuple[Release, ...]:
     """Return every known release, runtime by runtime, each in ascending order."""
     text = files("onnx_kvtool.targets").joinpath("runtimes.toml").read_text(encoding="utf-8")
     data = tomllib.loads(text)
-    limits = Table("limit", ((line["name"], _limit(line)) for line in data["limit"]))
-    lines = [_release(line, limits, data["contrib"]) for line in data["release"]]
+    limits = Table(
+        "limit", ((line["name"], (line["releases"], _limit(line))) for line in data["limit"])
+    )
+    lines = [_release(line, limits.values(), data) for line in data["release"]]
     return tuple(Table("release", ((str(release), release) for release in lines)).values())
 
 
@@ -87,29 +89,45 @@ def _known(line: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> dict[
     """Return what a release knows of operators to which onnxruntime added something."""
     found: dict[str, Known] = {}
     for step in steps:
-        if step["runtime"] == line.get("kernels", line["runtime"]) and _number(step) <= _number(
-            line
-        ):
+        if _number(step["version"]) <= _number(line["version"]):
             values = {name: tuple(these) for name, these in step.get("values", {}).items()}
             without, errs = frozenset(step.get("without", ())), frozenset(step.get("errs", ()))
             found[step["operator"]] = Known(step["inputs"], without, values, errs)
     return found
 
 
-def _number(line: Mapping[str, Any]) -> Number:
-    return tuple(int(part) for part in line["version"].split("."))
+def _number(version: str) -> Number:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _holds(line: Mapping[str, Any], releases: str) -> bool:
+    """Return whether a release, or that whose kernels it has, is one of `tract 0.23.9+, ...`."""
+    number = _number(line["version"])
+    for span in releases.split(", "):
+        runtime, _, versions = span.partition(" ")
+        first, _, last = versions.partition(" to ")
+        is_after = _number(first.rstrip("+")) <= number
+        is_before = first.endswith("+") or number <= _number(last or first)
+        if runtime in (line["runtime"], line.get("kernels")) and is_after and is_before:
+            return True
+    return False
 
 
 def _release(
-    line: Mapping[str, Any], limits: Mapping[str, Limit], steps: Sequence[Mapping[str, Any]]
+    line: Mapping[str, Any], limits: Iterable[tuple[str, Limit]], data: Mapping[str, Any]
 ) -> Release:
+    def listed(key: str, entries: str) -> list[str]:
+        groups = [group for group in data[key] if _holds(line, group["releases"])]
+        return sorted(entry for group in groups for entry in group[entries])
+
     explicit = [attribute.partition(".") for attribute in line.get("explicit", ())]
-    lacks = [_whole(line, "lacks", op, f"computes no {op}") for op in line.get("lacks", ())]
+    own = [limit for those, limit in limits if _holds(line, those)]
+    lacks = [_whole(line, "lacks", op, f"computes no {op}") for op in listed("lacks", "operators")]
     errs = [
         _whole(line, "errs", op, f"computes some forms of {op} wrongly")
-        for op in line.get("errs", ())
+        for op in listed("errs", "operators")
     ]
-    constants = [_constant(line, entry) for entry in line.get("constants", ())]
+    constants = [_constant(line, entry) for entry in listed("constants", "inputs")]
     return Release(
         runtime=line["runtime"],
         version=line["version"],
@@ -119,7 +137,7 @@ def _release(
         evidence=_evidence(line),
         source=line["source"],
         native=tuple(line["native"]),
-        limits=(*(limits[name] for name in line.get("limits", ())), *lacks, *errs, *constants),
+        limits=(*own, *lacks, *errs, *constants),
         explicit=frozenset((operator, name) for operator, _, name in explicit),
         contrib=frozenset(line["contrib"]) if "contrib" in line else None,
         notes=line["notes"],
@@ -127,7 +145,7 @@ def _release(
         bare=line.get("bare", False),
         static=line.get("static"),
         functions=line.get("functions", True),
-        narrower=_known(line, steps),
+        narrower=_known(line, data["contrib"].get(line.get("kernels", line["runtime"]), ())),
         plugins=line.get("plugins", True),
         named=line.get("named", False),
         types=frozenset(line["types"]) if "types" in line else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from itertools import pairwise
 
 import pytest
@@ -175,6 +177,17 @@ def test_every_native_operator_exists_at_an_opset_that_the_release_loads(release
         facts = op_facts(op_type, int(since))
         assert facts is not None and facts.since_version == int(since)
         assert release.max_opset is None or int(since) <= release.max_opset
+
+
+def test_every_limit_names_releases_that_are_known() -> None:
+    text = files("onnx_kvtool.targets").joinpath("runtimes.toml").read_text(encoding="utf-8")
+    known = {str(release) for release in releases()}
+    for spans in re.findall(r'(?m)^releases = "(.*)"$', text):
+        for span in spans.split(", "):
+            runtime, first, last = re.fullmatch(
+                r"(\S+) ([\d.]+)(?:\+| to ([\d.]+))?", span
+            ).groups()
+            assert {f"{runtime} {first}", f"{runtime} {last or first}"} <= known, span
 
 
 def test_no_release_has_and_lacks_an_operator() -> None:

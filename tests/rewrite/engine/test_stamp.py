@@ -81,12 +81,12 @@ def test_a_constant_of_such_a_type_is_refused() -> None:
 def test_a_constant_beside_the_inputs_raises_an_ir_version_without_such(
     opset: int, declared: int
 ) -> None:
-    node = helper.make_node("Scale", ["x"], ["y"], scale=2.0)
+    node = helper.make_node("QuickGelu", ["x"], ["y"], domain="com.microsoft")
     ends = [value(name, T.FLOAT, [2, 3]) for name in "xy"]
     graph = helper.make_graph([node], "g", ends[:1], ends[1:])
-    imports = [helper.make_opsetid("", opset)]
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     proto = helper.make_model(graph, opset_imports=imports, ir_version=declared)
     result, report = lower(ir.from_proto(proto), opset=17, contrib="standard")
     assert (result.ir_version, result.opset_imports[""]) == (4, opset)
-    assert [n.op_type for n in result.graph] == ["Mul"]
+    assert [n.op_type for n in result.graph] == ["Mul", "Sigmoid", "Mul"]
     assert ("IR version 4 instead of 3" in " ".join(report.notes)) == (declared == 3)
