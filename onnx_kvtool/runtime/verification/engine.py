@@ -374,6 +374,12 @@ class _Comparison:
                 notes.append("the earliest value may differ in rows of padding alone")
         if detail is None and (rounding := self._rounding()) is not None:
             notes.append(rounding)
+        if detail is None and self._runtime == "reference":
+            notes += [
+                f"the reference runs `{op}` as the standard form that kvtool writes of it, so that "
+                "these runs cannot notice a mistake in the form"
+                for op in sorted(self._a.derived ^ self._b.derived)
+            ]
         return VerifyReport(
             status="equal" if detail is None else "different",
             runtime=runtime,

@@ -14,11 +14,13 @@ from onnx_kvtool.core.walk import tensors
 from onnx_kvtool.guard.negative_sizes import slices_negative_size
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.ops.contrib_schema import is_contrib
 from onnx_kvtool.runtime.comparison.movement import Arithmetic, Coarse, arithmetic, coarser
 from onnx_kvtool.runtime.comparison.randomness import random_values
 from onnx_kvtool.runtime.errors import CannotDraw, RuntimeUnavailable
 from onnx_kvtool.runtime.inputs.interface import Interface, interface_of, narrowed
 from onnx_kvtool.runtime.inputs.plan import InputPlan, plan
+from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
 from onnx_kvtool.runtime.sessions import RUNTIMES, RuntimeName, Session, open_session
 from onnx_kvtool.runtime.verification.hosting import Host, Hosted, NearestHost, WideHost
 from onnx_kvtool.runtime.verification.twins import twin
@@ -44,6 +46,7 @@ class Subject:
         casts: Nodes at the front of its main graph that widen weights and are not the user's.
         host: What stands between the inputs of a comparison and its own; None for nothing.
         random: Values of its main graph that random numbers go into, by name.
+        derived: Operators of onnxruntime that the reference runs as their standard form.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Subject:
     casts: int = 0
     host: Host | None = field(default=None, repr=False)
     random: frozenset[str] = field(default=frozenset(), repr=False)
+    derived: frozenset[str] = frozenset()
     _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
         default_factory=dict, repr=False
     )
@@ -160,6 +164,12 @@ def capture(model: ir.Model, name: str) -> Subject:
         undrawable=undrawable,
         arithmetic=arithmetic(model),
         random=random_values(model),
+        derived=frozenset(
+            node.op_type
+            for node in model.graph.all_nodes()
+            if is_contrib(node, model.opset_imports.get("", 1))
+            and (node.domain, node.op_type) not in CONTRIB_KERNELS
+        ),
         weights=_weights(model.graph.initializers.values()),
         operators=tuple(node.op_type for node in model.graph),
         refusals=_refusals(model, data),
