@@ -13,7 +13,7 @@ from onnx_kvtool.cli.command import KvtoolCommand, offers, option
 from onnx_kvtool.cli.output import report_place, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import DiffFormat, DiffWeights, words
-from onnx_kvtool.core.files.places import check_source
+from onnx_kvtool.core.files.places import NOTHING, check_source
 
 if TYPE_CHECKING:
     from onnx_kvtool.review.report import DiffReport
@@ -47,7 +47,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _GIT = "onnx_kvtool.git"
 _HEX = re.compile(r"\.|[0-9a-f]{4,64}")
 _MODE = re.compile(r"\.|[0-7]{6}")
-_NOTHING = "/dev/null"
 
 
 class _DiffCommand(KvtoolCommand):
@@ -84,7 +83,7 @@ def _are_from_git(given: list[str]) -> bool:
 
 def _from_git(path: str) -> str:
     """Return the path of a file, or the one name for no file, which is another on Windows."""
-    return _NOTHING if path.lower() in (_NOTHING, os.devnull) else path
+    return NOTHING if path.lower() in (NOTHING, os.devnull) else path
 
 
 def _model(name: str) -> Callable[[F], F]:
@@ -135,28 +134,20 @@ def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -
 
     Weights are compared by digest, those that differ once more for how much they do, some megabytes
     at a time. As the external diff driver of git (`git config diff.onnx.command "kvtool diff"`), it
-    takes git's arguments, and exits with 0 when models differ.
+    takes git's arguments, tells a version that is no model, and exits with 0.
     """
     names = context.meta.get(_GIT)
-    for model in (options["old"], options["new"]):
-        if not names or model != _NOTHING:
-            check_source(model, remote=True)
+    for model in () if names else (options["old"], options["new"]):
+        check_source(model, remote=True)
     name = f"kvtool-diff{_SUFFIXES[output_format]}"
     options["output"] = report_place(options["output"], None, name)
 
     from onnx_kvtool.cli.progress import shown_progress
-    from onnx_kvtool.commands.diff import DiffRequest, added_or_removed, run
+    from onnx_kvtool.commands.diff import DiffRequest, run, run_for_git
 
     request = DiffRequest(**options)
     with shown_progress() as progress:
-        if names and _NOTHING in (request.old, request.new):
-            is_added = request.old == _NOTHING
-            there = request.new if is_added else request.old
-            report = added_or_removed(there, is_added=is_added)
-        else:
-            report = run(request, progress, may_lack_data=names is not None)
-    if names:
-        report.old, report.new = names
+        report = run_for_git(request, names, progress) if names else run(request, progress)
     _show(context, report, output_format, request.output)
     context.exit(0 if names or report.status == "same" else 1)
 

@@ -52,6 +52,11 @@ See also:
     metavar="FILE",
     help="Where to write the text, in a directory as `<stem>.txt`; standard output unless given.",
 )
+@option(
+    "--textconv",
+    is_flag=True,
+    help="For git: say in a comment why a file is no model, and exit with 0.",
+)
 @click.pass_context
 def print_(context: click.Context, /, **options: Any) -> None:
     """Print MODEL as text that `git diff` can compare, in onnx's own syntax.
@@ -61,11 +66,13 @@ def print_(context: click.Context, /, **options: Any) -> None:
     are ordered. Nodes stay in the order of the file. Large weights are shown by a digest, and are
     read some megabytes at a time; one whose data file is missing is shown by the place of its data.
 
-    With `*.onnx diff=onnx` in .gitattributes and `git config diff.onnx.textconv "kvtool print"`,
-    git shows what changed in a model.
+    With `*.onnx diff=onnx` in .gitattributes and `kvtool print --textconv` as the value of
+    `diff.onnx.textconv` in git's configuration, git shows what changed in a model, and goes on
+    where one is damaged.
     """
     model = options["model"]
-    check_source(model, remote=True)
+    if not options["textconv"]:
+        check_source(model, remote=True)
     options["output"] = report_place(options["output"], model, f"{stem_of(model)}.txt")
 
     from onnx_kvtool.cli.progress import shown_progress

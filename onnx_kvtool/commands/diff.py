@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx
 import onnx_ir as ir
@@ -15,6 +15,7 @@ from onnx_kvtool.core.choices import DiffWeights, PrintedWeights, words
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.files.external_data import external_files
+from onnx_kvtool.core.files.places import NOTHING
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -23,7 +24,7 @@ from onnx_kvtool.review.compare import Reviewed, compare_models
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.report import DiffReport
 
-__all__ = ["DiffRequest", "diff", "run"]
+__all__ = ["DiffRequest", "diff", "run", "run_for_git"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,46 @@ def run(
     return _diff(*models, weights)
 
 
-def added_or_removed(model: str, *, is_added: bool) -> DiffReport:
-    """Return the report of a model that one side does not have, as git's /dev/null says it.
+def run_for_git(
+    request: DiffRequest, names: tuple[str, str], progress: Progress = silent
+) -> DiffReport:
+    """Carry out `kvtool diff` for git, which would stop at the first failure.
 
-    Raises:
-        UnreadableModel: If the model cannot be read.
+    A model that one side does not have was added or removed. A version that is no model is told
+    instead of compared.
+
+    Args:
+        request: What to do; a side that is not there is `NOTHING`.
+        names: Path of the file in both versions; the model may lie elsewhere meanwhile.
+        progress: Told of what is begun.
     """
+    try:
+        if NOTHING in (request.old, request.new):
+            report = _added_or_removed(request)
+        else:
+            report = run(request, progress, may_lack_data=True)
+    except UnreadableModel as error:
+        told = error.message.replace(f"`{request.new}`", f"`{names[1]}`")
+        told = told.replace(f"`{request.old}`", f"the old version of `{names[0]}`")
+        report = DiffReport("", "", file="unreadable", notes=[told])
+    report.old, report.new = names
+    return report
+
+
+def _added_or_removed(request: DiffRequest) -> DiffReport:
     nothing = onnx.ModelProto(ir_version=1)
     nothing.graph.name = "main_graph"
-    there = read(model)
     empty = held(nothing)
-    return _diff(empty, there, "none") if is_added else _diff(there, empty, "none")
+    is_added = request.old == NOTHING
+    there = read(request.new if is_added else request.old)
+    report = _diff(*((empty, there) if is_added else (there, empty)), "none")
+    report.file = "added" if is_added else "removed"
+    report.renamed = []  # the graph
+    report.metadata = [
+        replace(change, old=None) if is_added else replace(change, new=None)
+        for change in report.metadata
+    ]
+    return report
 
 
 def _diff(old: ir.Model, new: ir.Model, weights: DiffWeights) -> DiffReport:

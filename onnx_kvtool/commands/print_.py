@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -10,6 +12,8 @@ from onnx_kvtool.commands.arguments import check_choice, spare_model
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel
+from onnx_kvtool.core.escape import escape
+from onnx_kvtool.core.files.digests import digest, file_pieces
 from onnx_kvtool.core.files.remote import shown
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
@@ -30,11 +34,13 @@ class PrintRequest:
         model: Path of the model, or `-` for standard input.
         weights: Which weights are read for a digest; see `print`.
         output: Path to write the text to, `-` or None for standard output.
+        textconv: Whether a file that is no model has a text as well, as git needs one.
     """
 
     model: str
     weights: PrintedWeights = "digest"
     output: str | None = None
+    textconv: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,25 @@ def run(request: PrintRequest, progress: Progress = silent) -> Printed:
         progress: Told of what is begun.
 
     Raises:
-        UnreadableModel: If the model or its data cannot be read.
+        UnreadableModel: If the model or its data cannot be read, but for `textconv`.
         UsageError: If the text would overwrite the model.
     """
+    try:
+        return _run(request, progress)
+    except UnreadableModel as error:
+        if not request.textconv:
+            raise
+        return Printed("\n".join(f"# {line}" for line in _of_no_model(request.model, error)))
+
+
+def _of_no_model(path: str, error: UnreadableModel) -> Iterator[str]:
+    """Yield lines about a file that is no model, the same for the same file at any path."""
+    yield escape(error.message.replace(f"`{path}`", f"`{os.path.basename(path)}`"))
+    if os.path.isfile(path):
+        yield f"{os.path.getsize(path):,} bytes, sha256 {digest(file_pieces(path))}"
+
+
+def _run(request: PrintRequest, progress: Progress) -> Printed:
     progress("reading the model")
     model = read(request.model)
     if request.output is not None and request.output != "-":

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.report.alike import groups_alike
 from onnx_kvtool.report.blocks import Grid, named
@@ -26,8 +27,10 @@ __all__ = ["ARROW", "Section", "sections", "verdict"]
 
 ARROW = " -> "
 _NUMBER = re.compile(r"\d+")
+_SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _MOST_OPS, _MOST_NAMES = 24, 3
-_MOST_RENAMES = 10
+_MOST_ROWS = 10
+"""Rows up to which changes are alike that differ in numbers alone; of more, those of one kind."""
 _LONGEST = 120
 """Characters of a text, such as a stack trace, that are shown."""
 _T = TypeVar("_T")
@@ -50,6 +53,8 @@ class Section:
 
 def verdict(report: DiffReport) -> str:
     """Return what was compared."""
+    if report.file != "changed" and report.old == report.new:
+        return named(report.new)
     return f"{named(report.old)} and {named(report.new)}"
 
 
@@ -58,15 +63,15 @@ def sections(report: DiffReport) -> Iterator[Section]:
 
     What has not changed is told of the caches alone: they are what the tool is about.
     """
+    if report.file in ("added", "removed"):
+        yield from _whole(report)
+        return
     if report.opsets:
         yield Section("opsets", "; ".join(map(_opset, report.opsets)))
     yield from _facts("model", report.metadata, ("graph", "what"))
     yield from _facts("interface", report.interface, ("side", "name", "what"))
     yield from _caches(report)
-    if report.ops:
-        shown = [f"{op} {a}{ARROW}{b}" for op, (a, b) in report.ops.items()]
-        more = f" and {len(shown) - _MOST_OPS} more" if len(shown) > _MOST_OPS else ""
-        yield Section("operators", ", ".join(shown[:_MOST_OPS]) + more)
+    yield from _operators(f"{op} {a}{ARROW}{b}" for op, (a, b) in report.ops.items())
     yield from _replaced(report.replaced)
     yield from _nodes("removed", report.removed)
     yield from _nodes("added", report.added)
@@ -80,6 +85,24 @@ def sections(report: DiffReport) -> Iterator[Section]:
         yield Section("external data", f"{'; '.join(moved)} (weights that are the same stay so)")
     for note in report.notes:
         yield Section("note", note)
+
+
+def _whole(report: DiffReport) -> Iterator[Section]:
+    """Yield what a model has that came or went as a whole."""
+    has = [f"{change.name or 'opset'} {change.old or change.new}" for change in report.opsets]
+    nodes = report.added or report.removed
+    has += [counted(len(nodes), "node"), counted(len(report.weights), "weight")]
+    yield Section("model", ", ".join(has))
+    yield from _facts("interface", report.interface, ("side", "name", "what"))
+    yield from _caches(report)
+    yield from _operators(f"{op} {a or b}" for op, (a, b) in report.ops.items())
+
+
+def _operators(each: Iterable[str]) -> Iterator[Section]:
+    shown = list(each)
+    more = f" and {len(shown) - _MOST_OPS} more" if len(shown) > _MOST_OPS else ""
+    if shown:
+        yield Section("operators", ", ".join(shown[:_MOST_OPS]) + more)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -128,8 +151,36 @@ def _facts(label: str, changes: Sequence[Change], header: Sequence[str]) -> Iter
 
 def _alike_facts(label: str, changes: Sequence[Change]) -> list[list[Change]]:
     if label == "values":  # of which there are as many as nodes
-        return groups_alike(changes, lambda c: (c.what, str(c.old), str(c.new)))
+        return _few(changes, lambda c: (c.what, _shape(c.old), _shape(c.new)), _was_declared)
     return _folded(changes, lambda c: (c.place, c.what, c.old, c.new), lambda c: c.name)
+
+
+def _shape(value: Any) -> str:
+    """Return a shape or type; names that inference made up count as one."""
+    return _SYMBOL.sub(lambda name: _NUMBER.sub("#", name[0]), str(value))
+
+
+def _was_declared(change: Change) -> Hashable:
+    if change.old is None or change.new is None:
+        return change.what, change.old is None
+    return change.what, _shape(change.old), _shape(change.new)
+
+
+def _few(
+    items: Sequence[_T], fine: Callable[[_T], Hashable], coarse: Callable[[_T], Hashable]
+) -> list[list[_T]]:
+    """Gather items that are alike; those of one kind where that leaves too many to look at."""
+    groups = groups_alike(items, fine)
+    return groups if len(groups) <= _MOST_ROWS else groups_alike(items, coarse)
+
+
+def _place(location: Location) -> str:
+    """Return the name of a node; with the path to it unless it stands in the main graph."""
+    label = location.node_label or ""
+    if "::" in location.graph:  # a function
+        return f"{location.graph}/{label}"
+    _, _, path = location.graph.partition("/")
+    return f"{path}/{label}" if path else label
 
 
 def _old_new(group: Sequence[Change | NodeChange | WeightChange]) -> tuple[str, str]:
@@ -203,7 +254,7 @@ def _replaced(found: Sequence[Replacement]) -> Iterator[Section]:
         if first.is_shared:
             at = "read by several of them"
         else:
-            at = _name([r.removed[-1].location.node_label or "" for r in group])
+            at = _name([_place(r.removed[-1].location) for r in group])
         rows.append((_ops(first.removed) or "-", _ops(first.added) or "-", str(len(group)), at))
     removed = sum(len(r.removed) for r in found)
     added = sum(len(r.added) for r in found)
@@ -220,13 +271,13 @@ def _nodes(label: str, nodes: Sequence[NodeFacts]) -> Iterator[Section]:
     if not nodes:
         return
     rows = []
-    for group in groups_alike(nodes, _reads_alike):
+    for group in _few(nodes, _reads_alike, lambda n: (n.location.graph, n.location.op)):
         first = group[0]
         rows.append(
             (
                 first.location.op or "",
                 str(len(group)),
-                _name([n.location.node_label or "" for n in group]),
+                _name([_place(n.location) for n in group]),
                 _names([n.inputs for n in group]),
                 _names([n.outputs for n in group]),
             )
@@ -251,11 +302,11 @@ def _changed(changes: Sequence[NodeChange]) -> Iterator[Section]:
     if not changes:
         return
     rows = []
-    for group in groups_alike(changes, _alike):
+    for group in _few(changes, _alike, lambda c: (c.location.op, c.what)):
         first = group[0]
         ops = list(dict.fromkeys(c.location.op or "" for c in group))
         op = ops[0] if len(ops) == 1 else f"{ops[0]} and {counted(len(ops) - 1, 'other')}"
-        name = _name([c.location.node_label or "" for c in group])
+        name = _name([_place(c.location) for c in group])
         rows.append((op, str(len(group)), name, first.what, *_old_new(group)))
     count = len({c.location for c in changes})
     header = ("operator", "nodes", "name", "what", "old", "new")
@@ -273,7 +324,7 @@ def _weights(report: DiffReport) -> Iterator[Section]:
     if not report.weights:
         return
     rows = []
-    for group in groups_alike(report.weights, _weight_key):
+    for group in _few(report.weights, _weight_key, _weight_kind):
         first = group[0]
         largest = [w.max_abs_diff for w in group if w.max_abs_diff is not None]
         touched = sum(w.changed or 0 for w in group)
@@ -303,7 +354,18 @@ def _weight_key(change: WeightChange) -> Hashable:
     pattern = _pattern(change.name)
     if change.what == "values" and not (change.old or "").startswith("{"):
         return change.graph, change.what, pattern
-    return change.graph, change.what, pattern, change.old, change.new
+    return change.graph, change.what, pattern, *(_type(t) for t in (change.old, change.new))
+
+
+def _weight_kind(change: WeightChange) -> Hashable:
+    """Return what weights have in common that were quantized, or stored in another type."""
+    dtypes = (_type(text).split("[")[0].split(" ")[0] for text in (change.old, change.new))
+    return change.graph, change.what, *dtypes
+
+
+def _type(text: str | None) -> str:
+    """Return what is shown of a weight, without the digest of its values."""
+    return (text or "").partition(" sha256 ")[0]
 
 
 def _renamed(renames: Sequence[Rename]) -> Iterator[Section]:
@@ -311,7 +373,7 @@ def _renamed(renames: Sequence[Rename]) -> Iterator[Section]:
         return
     rows = []
     groups = _folded(renames, lambda r: (r.kind, r.graph), lambda r: f"{r.old}\n{r.new}")
-    if len(groups) > _MOST_RENAMES:
+    if len(groups) > _MOST_ROWS:
         groups = groups_alike(renames, lambda r: r.kind)
     for group in groups:
         old, new = _common([r.old for r in group]), _common([r.new for r in group])

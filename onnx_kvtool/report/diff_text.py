@@ -22,7 +22,7 @@ _MOST_ROWS = 60
 
 def blocks(report: DiffReport) -> Iterator[Block]:
     """Yield the lines and tables that the command prints."""
-    yield Line(report.status, verdict(report), _STYLES[report.status])
+    yield Line(report.outcome, verdict(report), _STYLES[report.status])
     for section in sections(report):
         yield Line(section.label, section.text, "yellow" if section.label == "note" else "bold")
         if section.grid is not None:
@@ -32,7 +32,7 @@ def blocks(report: DiffReport) -> Iterator[Block]:
 def to_markdown(report: DiffReport) -> str:
     """Return a report as Markdown of GitHub's kind: a heading, a list, and tables to unfold."""
     title = " and ".join(map(_code, _names(report)))
-    lines = [f"### {title}: {report.status}", ""]
+    lines = [f"### {title}: {report.outcome}", ""]
     for section in sections(report):
         lines += _markdown(section)
     return "\n".join(lines).rstrip("\n")
@@ -89,8 +89,8 @@ def _plain(text: str) -> str:
 def to_html(report: DiffReport) -> str:
     """Return a report as one page that loads nothing."""
     title = " and ".join(_names(report))
-    status = escaped(report.status)
-    body = [f'<h1>{escaped(title)}: <span class="status {status}">{status}</span></h1>']
+    status = f'<span class="status {report.status}">{report.outcome}</span>'
+    body = [f"<h1>{escaped(title)}: {status}</h1>"]
     if verdict(report) != title:
         body.append(f'<p class="soft">{escaped(verdict(report))}</p>')
     return whole_page(f"{title} - kvtool diff", (*body, *_page(report)))

@@ -253,6 +253,8 @@ class DiffReport(Shown):
         values: What is declared of values within graphs.
         renamed: New names of what is otherwise the same.
         storage: Where weights lie that are the same; this makes no model different.
+        file: What became of the file as a whole, where git says so: `unreadable` if a version of it
+            is no model, so that nothing was compared.
         caches_same: How many caches are the same in every fact.
         notes: What was not compared, and why.
 
@@ -281,6 +283,7 @@ class DiffReport(Shown):
     renamed: list[Rename] = field(default_factory=list)
     storage: list[Change] = field(default_factory=list)
     caches_same: int = 0
+    file: Literal["changed", "added", "removed", "unreadable"] = "changed"
     notes: list[str] = field(default_factory=list)
 
     JSON = (
@@ -299,13 +302,20 @@ class DiffReport(Shown):
         "renamed",
         Key("storage", form=_section("Storage", "graph", "name")),
         "caches_same",
+        "file",
         "notes",
     )
 
     @property
     def status(self) -> Literal["same", "different"]:
         """`same` when nothing but the storage of weights changed."""
-        return "different" if any(self._differences()) else "same"
+        is_same = self.file == "changed" and not any(self._differences())
+        return "same" if is_same else "different"
+
+    @property
+    def outcome(self) -> str:
+        """The status in one word; what became of the file where that is more."""
+        return self.status if self.file == "changed" else self.file
 
     def _differences(self) -> tuple[Any, ...]:
         return (

@@ -255,3 +255,31 @@ def test_a_digest_is_of_values_whatever_field_holds_them(dtype: str) -> None:
         proto.graph.initializer[-1].name = "packed"
         texts.append(kv.print(proto))
     assert texts[0] == texts[1] and '[35] packed = ["sha256"' in texts[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(b"\x08\x0bdamaged", "`m.onnx` ", id="no model"),
+        pytest.param(b"", "`m.onnx` is empty", id="an empty file"),
+        pytest.param(
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
+            "`m.onnx` is a Git LFS pointer",
+            id="a pointer",
+        ),
+    ],
+)
+def test_git_has_a_text_of_what_is_no_model(
+    kvtool, tmp_path: Path, content: bytes, said: str
+) -> None:
+    texts = []
+    for directory in (tmp_path / "a", tmp_path / "b"):
+        directory.mkdir()
+        (directory / "m.onnx").write_bytes(content)
+        assert kvtool("print", directory / "m.onnx").exit_code == 3
+        result = kvtool("print", "--textconv", directory / "m.onnx")
+        assert result.exit_code == 0, result.output
+        texts.append(result.stdout)
+    assert texts[0] == texts[1] and said in texts[0]
+    assert f"\n# {len(content)} bytes, sha256 " in texts[0]
+    assert all(line.startswith("# ") for line in texts[0].splitlines())

@@ -29,6 +29,7 @@ _QUIET = {
     "ops",
     "notes",
     "caches_same",
+    "file",
 }
 
 

@@ -20,6 +20,7 @@ from onnx_kvtool.core.files.remote import is_remote, shown
 from onnx_kvtool.core.suggestion import missing_file_help
 
 __all__ = [
+    "NOTHING",
     "REPLACING",
     "check_holds_no_data",
     "check_output",
@@ -32,6 +33,9 @@ __all__ = [
     "reading",
     "spoken_name",
 ]
+
+NOTHING = "/dev/null"
+"""What git calls a version of a file that is not there."""
 
 REPLACING = "use `--in-place` to replace the input"
 
