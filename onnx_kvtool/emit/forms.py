@@ -13,6 +13,7 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 __all__ = [
     "cast",
     "covers",
+    "one_number",
     "one_shape",
     "reduce",
     "scaled_queries",
@@ -61,6 +62,14 @@ def where(
         wide = ir.DataType.FLOAT
     operands = cast(em, yes, wide), cast(em, no, wide)
     return cast(em, em.op("Where", condition, *operands, dtype=wide, hint=hint), dtype)
+
+
+def one_number(em: Emitter, value: ir.Value, x: ir.Value) -> ir.Value:
+    """Return one number, a scalar where a vector would give an `x` that may have no axis one."""
+    if dims_of(x) or dims_of(value) == ():
+        return value
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    return em.op("Reshape", value, em.constant([], "scalar"), dtype=dtype)
 
 
 def one_shape(

@@ -45,12 +45,6 @@ KNOWN = (
         # Measured in onnxruntime 1.31: (0, 32) over the last axis without keepdims is (0, 32).
         "onnxruntime gives a ReduceSum of nothing the shape of its input",
     ),
-    Known(
-        r"lower to 9: full_check: .*differ in rank: \(1\) vs \(0\)",
-        None,
-        # Operators that follow are given a vector, which the declared shapes contradict.
-        "DequantizeLinear of a scalar becomes a vector where its scale is one of one element",
-    ),
 )
 """What is known to be wrong and not mended yet, or is so elsewhere."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import covers, one_shape, where
+from onnx_kvtool.emit.forms import covers, one_number, one_shape, where
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
@@ -68,8 +68,9 @@ def lower_clip_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
 def bounded(em: Emitter, x: ir.Value, low: ir.Value | None, high: ir.Value | None) -> ir.Value:
     """Return integers or floats within bounds of one element; what is no number stays."""
     result = x
-    for bound, compare in ((low, "Less"), (high, "Greater")):
-        if bound is not None:
+    for given, compare in ((low, "Less"), (high, "Greater")):
+        if given is not None:
+            bound = one_number(em, given, x)
             is_beyond = em.op(compare, result, bound, dtype=_D.BOOL, hint="is_beyond")
             result = where(em, is_beyond, bound, result, "bounded")
     return em.op("Identity", x, dtype=x.dtype or _D.UNDEFINED) if result is x else result

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import unsqueeze
+from onnx_kvtool.emit.forms import one_number, unsqueeze
 from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.quantization import scale_misfit
@@ -55,10 +55,7 @@ class Layout:
         """Return a scale or a zero point in a shape that broadcasts against `grouped`."""
         dtype = values.dtype or ir.DataType.UNDEFINED
         if self.axis is None:
-            if dims_of(self.x) or dims_of(values) == ():
-                return values
-            # One number in a vector would make a vector of an input that is, or may be, a scalar.
-            return self.em.op("Reshape", values, self.em.constant([], "scalar"), dtype=dtype)
+            return one_number(self.em, values, self.x)
         if self.split is not None:
             return unsqueeze(self.em, values, [self.axis + 1])
         dims = dims_of(self.x) or ()

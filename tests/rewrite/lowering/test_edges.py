@@ -68,6 +68,66 @@ def test_a_shared_constant_that_only_the_second_node_reads(
     lowers(_TWO_CACHES.replace("N", length), 24, target, feeds, via=via)
 
 
+_ONE_NUMBER = {
+    "DequantizeLinear of a scalar": (
+        "g (int8 x, float[1] s, int8[1] z) => (float y) { y = DequantizeLinear (x, s, z) }",
+        13,
+    ),
+    "DequantizeLinear of an unknown rank": (
+        (
+            "g (int8[n] v, float[1] s, int8[1] z, int64[0] none) => (float y)"
+            "{ x = Reshape (v, none) y = DequantizeLinear (x, s, z) }"
+        ),
+        10,
+    ),
+    "QuantizeLinear of a scalar": (
+        "g (float s, float[1] t, int8[1] z) => (int8 y) { y = QuantizeLinear (s, t, z) }",
+        13,
+    ),
+    "Clip of a scalar": (
+        "g (int64 i, int64[1] k) => (int64 y) { y = Clip (i, , k) }",
+        15,
+    ),
+    "GatherND of one row, from the back": (
+        "g (float[5,3] d, int64[1] k) => (float[3] y) { y = GatherND (d, k) }",
+        15,
+    ),
+    "QLinearMatMul of vectors": (
+        (
+            "g (int8[3] v, float[1] s, int8[1] z) => (int8 y)"
+            "{ y = QLinearMatMul (v, s, z, v, s, z, s, z) }"
+        ),
+        10,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _ONE_NUMBER)
+def test_one_number_in_a_vector_adds_no_axis(name: str) -> None:
+    text, source = _ONE_NUMBER[name]
+    given = {
+        "x": np.array(5, np.int8),
+        "v": np.array([5], np.int8) if "none" in text else np.array([5, 2, 3], np.int8),
+        "s": np.float32([0.5]) if "float[1] s" in text else np.array(1.25, np.float32),
+        "t": np.float32([0.5]),
+        "i": np.array(5),
+        "k": np.array([-2]),
+        "d": array((5, 3)),
+        "z": np.array([1], np.int8),
+        "none": np.zeros(0, np.int64),
+    }
+    inputs = {value.name for value in onnx.parser.parse_graph(text).input}
+    feeds = {name: given[name] for name in inputs}
+    lowers(text, source, 9, feeds, in_onnxruntime=False)  # which has no opset 9 of some types
+
+
+def test_top_k_of_nothing() -> None:
+    text = """g (float[5,3] x) => (float[0,3] y, int64[0,3] i) <int64[1] k = {0}> {
+        y, i = TopK <axis = 0> (x, k)
+    }"""
+    lowers(text, 13, 9, {"x": array((5, 3))})
+
+
 _BODIES: dict[str, tuple[str, int, Feeds]] = {
     "a Loop that carries nothing": (
         """g (float[2,3] x, int64 n) => (float[T,2,3] y) <bool go = {1}> {

@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.forms import cast, one_number, where
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
@@ -58,20 +58,27 @@ def lower_thresholded_relu_10(context: LoweringContext, node: ir.Node, em: Emitt
 
 
 def lower_dequantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
-    """Multiply the distance from the zero point, in int32, with the scale."""
+    """Multiply the distance from the zero point, in int32, with the scale.
+
+    One number in a vector becomes a scalar where the input is one, or may be.
+    """
     view = NodeView(node, context.opset_of(node))
-    far = distance(em, view.required("x"), view.input("x_zero_point"))
-    wide = cast(em, far, _FLOAT)
-    return Replacement((em.op("Mul", wide, view.required("x_scale"), dtype=_FLOAT),))
+    x = view.required("x")
+    zero_point, scale = view.input("x_zero_point"), one_number(em, view.required("x_scale"), x)
+    far = distance(em, x, None if zero_point is None else one_number(em, zero_point, x))
+    return Replacement((em.op("Mul", cast(em, far, _FLOAT), scale, dtype=_FLOAT),))
 
 
 def lower_quantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Round the quotient to the nearest even number, add the zero point and clip to the type."""
     view = NodeView(node, context.opset_of(node))
-    x, zero_point = view.required("x"), view.input("y_zero_point")
+    x = view.required("x")
+    zero_point = view.input("y_zero_point")
     dtype = _D.UINT8 if zero_point is None else element_type(zero_point, "QuantizeLinear", 10)
     wide = cast(em, x, _FLOAT)
-    quotient = em.op("Div", wide, view.required("y_scale"), dtype=_FLOAT, hint="quotient")
+    scale = one_number(em, view.required("y_scale"), x)
+    quotient = em.op("Div", wide, scale, dtype=_FLOAT, hint="quotient")
+    zero_point = None if zero_point is None else one_number(em, zero_point, x)
     return Replacement((quantized(em, quotient, zero_point, dtype),))
 
 

@@ -284,7 +284,9 @@ def _numbers(
     if outside is None:
         return number
     is_outside = em.op("ReduceMax", outside, attributes=attributes, hint="is_outside")
-    return _or_none(em, number, is_outside, product(em, data, dims, range(length)))
+    found = _or_none(em, number, is_outside, product(em, data, dims, range(length)))
+    # The count is a vector of one number, the row of a single tuple is a scalar.
+    return found if last else em.op("Reshape", found, em.constant([], "scalar"))
 
 
 def _outside(em: Emitter, index: ir.Value, length: ir.Value) -> ir.Value:

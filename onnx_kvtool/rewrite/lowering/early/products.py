@@ -56,9 +56,15 @@ def lower_q_linear_mat_mul_10(context: LoweringContext, node: ir.Node, em: Emitt
     """
     view = NodeView(node, context.opset_of(node))
     zero_points = view.required("a_zero_point"), view.required("b_zero_point")
-    total = _product(em, view.required("a"), view.required("b"), *zero_points)
+    a, b = view.required("a"), view.required("b")
+    total = _product(em, a, b, *zero_points)
     scales = _per_row(em, view.required("a_scale")), view.required("b_scale")
-    return Replacement((_requantized(em, view, total, *scales),))
+    result = _requantized(em, view, total, *scales)
+    if all(len(dims_of(value) or (1, 1)) == 1 for value in (a, b)):
+        # Scales in vectors made one of the product of vectors, which is a scalar.
+        scalar = em.constant([], "scalar")
+        result = em.op("Reshape", result, scalar, dtype=result.dtype or _D.UNDEFINED)
+    return Replacement((result,))
 
 
 def lower_conv_integer_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:

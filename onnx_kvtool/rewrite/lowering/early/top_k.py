@@ -87,6 +87,8 @@ def _top(em: Emitter, value: ir.Value, count: ir.Value, axis: int) -> tuple[ir.V
 def lower_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
     """Write a constant number as an attribute; take the first of all elements for another one.
 
+    Version 1 takes no 0, which is none of all.
+
     Refuses a number that is known at run time only where the size of the axis is not known.
     """
     view = NodeView(node, context.opset_of(node))
@@ -94,16 +96,16 @@ def lower_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Repl
     axis = view.integer("axis")
     if axis < 0:
         axis = counted_axis(axis, len(known_rank(data, "TopK with a negative axis", 10)))
-    if known is not None and known.size == 1:
-        attributes = {"axis": axis, "k": int(known.ravel()[0])}
+    if known is not None and known.size == 1 and known.item() > 0:
+        attributes = {"axis": axis, "k": known.item()}
         return again(em, node, inputs=[data], attributes=attributes)
     dims = dims_of(data)
     size = None if dims is None else dims[axis]
-    if not isinstance(size, int):
+    if not isinstance(size, int) or not size:
         raise Refusal(
             "dynamic-input",
-            "TopK cannot be written before opset 10 where neither `K` is constant nor the size of "
-            "the axis known",
+            "TopK cannot be written before opset 10 where neither `K` is a constant above 0 nor "
+            "the size of the axis known and above 0",
             help="fix the sizes of the input with `--dim`",
             lowest_opset=10,
         )
