@@ -120,13 +120,27 @@ def scatter(cache: int = T.FLOAT) -> onnx.ModelProto:
     return _model(nodes, {"past": [B, H, KEYS, D], "new": [B, H, 2, D]}, ["Y"], 24, [at])
 
 
-def half(op_type: str) -> onnx.ModelProto:
+def mean_variance() -> onnx.ModelProto:
+    """Return MeanVarianceNormalization over the axes of its default, in a function."""
+    inner = helper.make_node("MeanVarianceNormalization", ["x"], ["y"], name="op")
+    imports = [helper.make_opsetid("", 18)]
+    body = helper.make_function("local", "F", ["x"], ["y"], [inner], imports)
+    call = helper.make_node("F", ["X"], ["Y"], domain="local")
+    model = _model([call], {"X": [B, H, KEYS, D]}, ["Y"], 18, [])
+    model.functions.append(body)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    return model
+
+
+def half(op_type: str, **attributes: object) -> onnx.ModelProto:
     """Return an operator in float16 at opset 18, between Casts from and to float."""
     scale = onnx.numpy_helper.from_array(np.linspace(1, 2, D, dtype=np.float16), "scale")
     weighted = op_type == "LayerNormalization"
     nodes = [
         helper.make_node("Cast", ["X"], ["x"], to=T.FLOAT16),
-        helper.make_node(op_type, ["x", "scale"] if weighted else ["x"], ["y"], name="op"),
+        helper.make_node(
+            op_type, ["x", "scale"] if weighted else ["x"], ["y"], name="op", **attributes
+        ),
         helper.make_node("Cast", ["y"], ["Y"], to=T.FLOAT),
     ]
     return _model(nodes, {"X": [B, H, D]}, ["Y"], 18, [scale] if weighted else [])
@@ -263,6 +277,8 @@ STRUCK: dict[str, Callable[[], onnx.ModelProto]] = {
     "tensor-scatter-types": lambda: scatter(T.FLOAT8E4M3FN),
     "softmax-body": lambda: half("Softmax"),
     "log-softmax-body": lambda: half("LogSoftmax"),
+    "mean-variance-types": lambda: half("MeanVarianceNormalization", axes=[1]),
+    "mean-variance-unsaid-axes": mean_variance,
     "layer-normalization-body": lambda: half("LayerNormalization"),
     "attention-nonpad-ignored": lambda: attention(1, 24, nonpad=[4, 2]),
     "attention-causal-nonpad": lambda: attention(2, 24, nonpad=[4, 3], is_causal=1),

@@ -112,6 +112,11 @@ def _absent(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     return NodeView(node, opset).input(limit.operand) is None and type_of(node) not in limit.types
 
 
+def _unsaid(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
+    """Whether an attribute is left to its default."""
+    return limit.attribute not in node.attributes
+
+
 def _present(node: ir.Node, opset: int, limit: Limit, folder: Folder) -> bool:
     """Whether an optional input is given."""
     assert limit.operand is not None
@@ -234,6 +239,7 @@ CONDITIONS: Mapping[str, Condition] = Table(
         ("absent-bound", _absent_bound),
         ("absent", _absent),
         ("present", _present),
+        ("unsaid", _unsaid),
         ("vector-batches", _vector_batches),
         ("several-inputs", _several_inputs),
         ("behind", _behind),

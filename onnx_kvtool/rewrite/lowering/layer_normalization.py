@@ -1,4 +1,4 @@
-"""LayerNormalization-17, for opsets below 17."""
+"""LayerNormalization-17 for opsets below 17, and MeanVarianceNormalization in arithmetic."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from onnx_kvtool.emit.forms import cast, reduce
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dimensions import contradict, dims_of, product
 
-__all__ = ["lower_layer_normalization_17"]
+__all__ = ["lower_layer_normalization_17", "lower_mean_variance_normalization_13"]
 
 
 def lower_layer_normalization_17(
@@ -78,6 +79,36 @@ def lower_layer_normalization_17(
     if len(outputs) > 2 and node.outputs[2].name:
         outputs[2] = op("Reciprocal", deviation, hint="inverse")
     return Replacement(tuple(outputs))
+
+
+def lower_mean_variance_normalization_13(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Write the axes out; where there is no such operator, (X - mean) / (deviation + 1e-9).
+
+    16-bit floats are computed in float32. The body of the schema is not used: its constants are
+    float32 whatever X is, and its E[X * X] - E[X] * E[X] cancels where the mean is large. onnx's
+    inference and onnxruntime need the axes, although they have a default.
+
+    Refuses types that are no float type.
+    """
+    view = NodeView(node, context.opset_of(node))
+    x, given = view.required("X"), view.attribute("axes")
+    if x.dtype not in FLOAT_TYPES or not isinstance(given, tuple):
+        name = "an unknown type" if x.dtype is None else x.dtype.name
+        raise Refusal("element-type", f"`MeanVarianceNormalization` of {name} cannot be written")
+    dtype, axes = x.dtype, [int(axis) for axis in given]
+    if context.keep_fused and takes(node.op_type, 0, dtype, em.opset):
+        return Replacement((em.op(node.op_type, x, attributes={"axes": axes}, dtype=dtype),))
+    stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    wide = cast(em, x, stash)
+    centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"), dtype=stash)
+    squared = em.op("Mul", centred, centred, dtype=stash, hint="squared")
+    variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
+    tiny = em.constant(np.array(1e-9, stash.numpy()), "tiny")
+    deviation = em.op("Add", em.op("Sqrt", variance, dtype=stash), tiny, dtype=stash)
+    result = em.op("Div", centred, deviation, dtype=stash, hint="normalized")
+    return Replacement((cast(em, result, dtype),))
 
 
 def _axes(view: NodeView, x: ir.Value) -> list[int]:

@@ -26,7 +26,10 @@ from onnx_kvtool.rewrite.lowering.equal import lower_equal_19
 from onnx_kvtool.rewrite.lowering.gather_nd import lower_gather_nd_12
 from onnx_kvtool.rewrite.lowering.grid_sample import lower_grid_sample_20
 from onnx_kvtool.rewrite.lowering.identity import lower_identity_14
-from onnx_kvtool.rewrite.lowering.layer_normalization import lower_layer_normalization_17
+from onnx_kvtool.rewrite.lowering.layer_normalization import (
+    lower_layer_normalization_17,
+    lower_mean_variance_normalization_13,
+)
 from onnx_kvtool.rewrite.lowering.max_min import (
     lower_clip_12,
     lower_max_min_12,
@@ -152,6 +155,12 @@ LOWERINGS: Mapping[str, Lowering] = Table(
         ("LpPool", Lowering("pool", 18, lower_pool_22)),
         ("Max", Lowering("max_min", 12, lower_max_min_12)),
         ("MaxPool", Lowering("pool", 22, lower_pool_22, reads=10)),
+        (
+            "MeanVarianceNormalization",
+            Lowering(
+                "mean_variance_normalization", 13, lower_mean_variance_normalization_13, True, 9
+            ),
+        ),
         (
             "MelWeightMatrix",
             Lowering("mel_weight_matrix", 17, lower_mel_weight_matrix_17, removes=True),

@@ -121,6 +121,30 @@ def test_one_number_in_a_vector_adds_no_axis(name: str) -> None:
     lowers(text, source, 9, feeds, in_onnxruntime=False)  # which has no opset 9 of some types
 
 
+@pytest.mark.parametrize(
+    "options", [{"only": ["MeanVarianceNormalization"]}, {"target": "onnxruntime"}]
+)
+@pytest.mark.parametrize("axes", ["", "<axes = [1, -1]>"])
+@pytest.mark.parametrize("dtype", ["float", "float16", "double"])
+def test_a_mean_variance_normalization_in_a_function_loads(
+    dtype: str, axes: str, options: dict[str, Any]
+) -> None:
+    text = f"""<ir_version: 8, opset_import: ["": 18, "local": 1]>
+    g ({dtype}[2,3,5,7] x) => ({dtype}[2,3,5,7] y) {{ y = local.F (x) }}
+    <opset_import: ["": 18], domain: "local">
+    F (a) => (b) {{ b = MeanVarianceNormalization {axes} (a) }}"""
+    model = onnx.parser.parse_model(text)
+    kind = {"float": np.float32, "float16": np.float16, "double": np.float64}[dtype]
+    feeds = {"x": np.random.default_rng(7).normal(9, 2, (2, 3, 5, 7)).astype(kind)}
+    (expected,) = ReferenceEvaluator(model).run(None, feeds)
+    lowered, _ = lower(model, verify=False, **options)
+    onnx.checker.check_model(ir.to_proto(lowered), full_check=True)
+    (found,) = Session(serialize(lowered), "").run(feeds).values()
+    np.testing.assert_allclose(
+        found, expected, rtol=1e-2 if dtype == "float16" else 1e-4, atol=1e-4
+    )
+
+
 def test_top_k_of_nothing() -> None:
     text = """g (float[5,3] x) => (float[0,3] y, int64[0,3] i) <int64[1] k = {0}> {
         y, i = TopK <axis = 0> (x, k)
