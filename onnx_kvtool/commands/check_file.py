@@ -25,9 +25,9 @@ from onnx_kvtool.core.model import read, write
 from onnx_kvtool.core.origin import origin
 from onnx_kvtool.core.shortage import as_shortage
 from onnx_kvtool.core.walk import tensors
-from onnx_kvtool.lint.binding import bound
+from onnx_kvtool.lint.context import bound
 from onnx_kvtool.lint.engine import look
-from onnx_kvtool.lint.facts.name_templates import GENAI_CONFIG
+from onnx_kvtool.lint.facts.layers import GENAI_CONFIG
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.lint.fixing import apply_fixes, fixable
 from onnx_kvtool.lint.onnx_text import changes, snapshot

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -21,15 +22,21 @@ from onnx_kvtool.core.walk import (
     step_path,
     subgraphs,
     tensors,
+    values,
 )
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.targets.target import Target
 
 if TYPE_CHECKING:
     from onnx_kvtool.lint.facts.misuse import Misuse
 
-__all__ = ["Context", "Site"]
+__all__ = [
+    "Context",
+    "Site",
+    "bound",
+]
 
 View = TypeVar("View", bound=NodeView)
 Fact = TypeVar("Fact")
@@ -192,3 +199,36 @@ def _sites(graph: ir.Graph, path: str, root: ir.Graph, opsets: dict[str, int]) -
         if node.attributes.data:
             for name, body in subgraphs(node):
                 yield from _sites(body, step_path(path, node.name, index, name), root, opsets)
+
+
+@contextlib.contextmanager
+def bound(model: ir.Model, dims: Mapping[str, int]) -> Iterator[None]:
+    """Put sizes in the place of names, in the shapes of all values, for the block.
+
+    After the block, values that still have the shape they got here have the one they had before.
+
+    Args:
+        model: The model.
+        dims: Sizes by name, each at least 1.
+    """
+    changed: list[tuple[ir.Value, ir.Shape, ir.Shape]] = []
+    if dims:
+        for value in values(model):
+            if value.shape is not None and (shape := _bind(value.shape, dims)) is not None:
+                changed.append((value, value.shape, shape))
+                value.shape = shape
+    try:
+        yield
+    finally:
+        for value, before, during in changed:
+            if value.shape is during:
+                value.shape = before
+
+
+def _bind(shape: ir.Shape, dims: Mapping[str, int]) -> ir.Shape | None:
+    """Return a shape with sizes for names; None when it has none of the names."""
+    found = [d.value if isinstance(d, ir.SymbolicDim) else d for d in shape]
+    sizes = [bind_dim(d, dims) for d in found]
+    if sizes == found:
+        return None
+    return ir.Shape(sizes, denotations=[shape.get_denotation(i) for i in range(len(shape))])

@@ -12,10 +12,10 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.commands.check import CheckRequest, run
-from onnx_kvtool.lint.example import example_message
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule
 from onnx_kvtool.lint.table import RULES
+from tests.lint.example import example_message
 
 TARGETED = [rule for rule in RULES.values() if rule.example_target]
 NOT_BY_LOWERING = {

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from onnx_kvtool.commands.check import check
-from onnx_kvtool.lint.example import example_message
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, checks_in
 from onnx_kvtool.lint.table import RULES
 from tests.grids import each
 from tests.lint.cases import Case, findings
+from tests.lint.example import example_message
 from tests.lint.models import CLEAN, save
 
 CODES = list(RULES)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.lint.binding import bound
+from onnx_kvtool.lint.context import bound
 from onnx_kvtool.runtime.inputs.layout import Layout
 from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities

@@ -12,8 +12,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.release import runtime_words
-from onnx_kvtool.lint.facts.strangers import STRANGERS
+from onnx_kvtool.lint.facts.release import IN_DEFAULT_DOMAIN, runtime_words
 from onnx_kvtool.ops.attribute_values import STRINGS, unlisted
 from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.equation import terms
@@ -62,7 +61,7 @@ def misuses(context: Context) -> Iterator[Misuse]:
     """
     functions = {(f.domain, f.name) for f in context.model.functions.values()}
     unimported: dict[tuple[int, str], list[Site]] = {}
-    strangers: dict[tuple[int, str], list[Site]] = {}
+    unknown: dict[tuple[int, str], list[Site]] = {}
     sound: set[Hashable] = set()
     for site in context.sites:
         node = site.node
@@ -81,15 +80,15 @@ def misuses(context: Context) -> Iterator[Misuse]:
                         # What is wrong with a value of an update is left to another rule if a
                         # certain input has its name.
                         sound.add(key)
-            elif facts is None and not node.domain and node.op_type in STRANGERS:
-                strangers.setdefault((id(site.root), node.op_type), []).append(site)
+            elif facts is None and not node.domain and node.op_type in IN_DEFAULT_DOMAIN:
+                unknown.setdefault((id(site.root), node.op_type), []).append(site)
             elif node.domain or node.op_type != "TensorScatter":  # KV012
                 yield _unknown(site, site.opset, facts)
             if facts is not None:
                 yield from _axes(site)
         elif node.attributes.data and (facts := contrib_facts(node.domain, node.op_type)):
             yield from _contrib_attributes(site, facts, context)
-    for sites in strangers.values():
+    for sites in unknown.values():
         yield _stranger(sites, context)
     is_reported = any(d.code == "missing-opset-import" for d in context.origin.defects)
     for (_, domain), sites in unimported.items():
@@ -308,7 +307,7 @@ def _stranger(sites: list[Site], context: Context) -> Misuse:
     return Misuse(
         "unknown-operator",
         first.location(),
-        f"`{op}` is no operator of ONNX at opset {first.opset}: {STRANGERS[op]}{refused}"
+        f"`{op}` is no operator of ONNX at opset {first.opset}: {IN_DEFAULT_DOMAIN[op]}{refused}"
         + _more(sites),
         remedy if others else f"use the model with onnxruntime only, or {remedy}",
         None if others else "info",

@@ -6,13 +6,12 @@ of such a node still want to be heard.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
@@ -20,7 +19,30 @@ from onnx_kvtool.symbolic.expressions import Expr, integer
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.simplification import Facts, substitute
 
-__all__ = ["FIRST_OPSET", "Operands", "Start", "declared", "operands", "rows"]
+__all__ = [
+    "FIRST_OPSET",
+    "Operands",
+    "Start",
+    "declared",
+    "node_words",
+    "operands",
+    "rows",
+    "shape_words",
+]
+
+
+def node_words(node: ir.Node) -> str:
+    """Return what messages call a node: its operator, and its name if it has one."""
+    op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+    return f"`{op}` node `{node.name}`" if node.name else f"an unnamed `{op}` node"
+
+
+def shape_words(dims: Sequence[int | str | None] | None) -> str:
+    """Return a shape as messages show it, a dimension that is not known as `?`."""
+    if dims is None:
+        return "of unknown rank"
+    return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"
+
 
 FIRST_OPSET = 24
 """The opset that brought TensorScatter."""

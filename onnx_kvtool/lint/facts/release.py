@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.core.table import Table
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -16,14 +17,37 @@ if TYPE_CHECKING:
     from onnx_kvtool.targets.target import Target
 
 __all__ = [
+    "IN_DEFAULT_DOMAIN",
     "dtype_word",
     "has_operator",
     "limited",
     "limits_named",
     "lowering_command",
     "runtime_words",
-    "strangers",
+    "unknown_operators",
 ]
+
+_FUSED = "onnxruntime's optimiser and model builder put it there, and onnxruntime alone runs it"
+_RETIRED = "it was an experiment of early releases, and onnxruntime alone still runs it"
+
+IN_DEFAULT_DOMAIN: Mapping[str, str] = Table(
+    "operator that onnxruntime has in the default domain",
+    [
+        # Opset 17 made this one of ONNX; below, it is one of onnxruntime's.
+        ("LayerNormalization", _FUSED),
+        ("SimplifiedLayerNormalization", _FUSED),
+        ("Affine", _RETIRED),
+        ("Crop", _RETIRED),
+        ("DynamicSlice", _RETIRED),
+        ("GRUUnit", _RETIRED),
+        ("GivenTensorFill", _RETIRED),
+        ("ImageScaler", _RETIRED),
+        ("ParametricSoftplus", _RETIRED),
+        ("Scale", _RETIRED),
+        ("ScaledTanh", _RETIRED),
+    ],
+)
+"""What is known of each, a clause."""
 
 
 def runtime_words(target: Target) -> str:
@@ -73,7 +97,7 @@ def limited(context: Context, target: Target) -> Iterator[tuple[Site, Limit]]:
                 yield site, limit
 
 
-def strangers(context: Context, target: Target) -> Iterator[tuple[Location, str]]:
+def unknown_operators(context: Context, target: Target) -> Iterator[tuple[Location, str]]:
     """Yield each node whose operator ONNX does not define and a release cannot load, and why.
 
     Calls of the model's own functions are none.

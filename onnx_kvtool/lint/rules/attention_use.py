@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.updates import AxisMap, compose, inverted, link, map_axis
+from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.quantity import counted, enumerated
+from onnx_kvtool.core.walk import values
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.decomposed import first_attention
 from onnx_kvtool.lint.facts.past import scatter_behind
 from onnx_kvtool.lint.facts.release import has_operator
 from onnx_kvtool.lint.finding import Finding
@@ -17,6 +19,7 @@ from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
+from onnx_kvtool.shapes.attention import prove_each
 
 __all__ = [
     "axis_differs_from_layout",
@@ -117,7 +120,7 @@ def decomposed_attention(rule: Rule, context: Context) -> Iterator[Finding]:
     """Ask of each Softmax between two products what `raise` asks."""
     if not all(has_operator(target, "Attention-24") for target in context.targets):
         return
-    found = first_attention(context)
+    found = _first_attention(context)
     if found is not None:
         site, fusion, count = found
         queries, keys, values = (operand.value.name for operand in fusion.operands)
@@ -128,3 +131,55 @@ def decomposed_attention(rule: Rule, context: Context) -> Iterator[Finding]:
             f"Attention does{more}",
             help="run `kvtool raise`: it proves that both are equal and writes the Attention",
         )
+
+
+_MOST_ASKED = 2
+"""Candidates that are asked: an encoder may have one of another kind before its layers."""
+
+_FURTHEST = 4
+"""Nodes behind a Softmax that may belong to its attention: the product, heads put together."""
+
+
+def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
+    """Return the first Softmax that an Attention could stand for, and the number of candidates.
+
+    Sizes are inferred of the nodes that it needs alone: the layers of a model are alike, and what
+    `raise` proves of all of them takes longer than a check. Nothing stays on the values of the
+    model.
+    """
+    model = context.model
+    sites = [
+        site
+        for site in context.sites_of("Softmax")
+        if site.root is model.graph and is_candidate(site.node)
+    ]
+    if not sites or "" not in model.opset_imports:
+        return None
+    before = [(value, value.type) for value in values(model)]
+    try:
+        for site in sites[:_MOST_ASKED]:
+            only = _needed(site.node) if site.node.graph is model.graph else None
+            (found,) = prove_each(model, [site.node], "auto", only=only)
+            if isinstance(found, Fusion):
+                return site, found, len(sites)
+    except KvtoolError:  # of a model that contradicts itself nothing is known
+        return None
+    finally:
+        for value, type_ in before:
+            value.type = type_
+    return None
+
+
+def _needed(softmax: ir.Node) -> set[ir.Node]:
+    """Return the nodes a few steps behind a Softmax, with all that they are computed from."""
+    stack = reached = [softmax]
+    for _ in range(_FURTHEST):
+        reached = [use.node for node in reached for v in node.outputs for use in v.uses()]
+        stack = [*stack, *reached]
+    needed: set[ir.Node] = set()
+    while stack:
+        node = stack.pop()
+        if node not in needed and node.graph is softmax.graph:
+            needed.add(node)
+            stack += [made for v in node.inputs if v is not None and (made := v.producer())]
+    return needed

@@ -13,15 +13,17 @@ from onnx_kvtool.analysis.caches.positions import rolling
 from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.walk import graphs, values
 from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.facts.layers import key_value_pairs, layered, place_of
-from onnx_kvtool.lint.facts.name_templates import (
+from onnx_kvtool.lint.facts.layers import (
     TEMPLATES,
     Template,
     configured_templates,
     counterpart,
+    key_value_pairs,
+    layered,
+    place_of,
     same_but_direction,
 )
-from onnx_kvtool.lint.facts.words import shape_words
+from onnx_kvtool.lint.facts.operands import shape_words
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in

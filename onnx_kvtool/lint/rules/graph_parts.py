@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import graphlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
@@ -11,8 +12,7 @@ from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.storage import tensor_bytes
 from onnx_kvtool.core.walk import function_path, graph_path
-from onnx_kvtool.lint.context import Context
-from onnx_kvtool.lint.facts.liveness import DeadEnd, dead_ends, unused_initializers
+from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 
@@ -34,7 +34,7 @@ _MOST_FUNCTIONS = 10_000
 @check("MD403")
 def unused_initializer(rule: Rule, context: Context) -> Iterator[Finding]:
     """Ask each initializer for its readers."""
-    for path, graph, value in unused_initializers(context):
+    for path, graph, value in _unused_initializers(context):
         tensor = value.const_value
         size = "" if tensor is None else f" ({tensor_bytes(tensor):,} bytes)"
         yield rule.found(
@@ -79,8 +79,8 @@ def unused_input_or_dead_node(rule: Rule, context: Context) -> Iterator[Finding]
             help="remove it, or connect what it was meant for",
             fix=Fix("unsafe", f"remove the input {name}", _removing_inputs(graph, unused)),
         )
-    dead: dict[str, list[DeadEnd]] = {}
-    for end in dead_ends(context):
+    dead: dict[str, list[_DeadEnd]] = {}
+    for end in _dead_ends(context):
         dead.setdefault(end.site.location().graph, []).append(end)
     for ends in dead.values():
         first, before = ends[0], len(ends[0].feeding)
@@ -105,7 +105,7 @@ def _removing_inputs(graph: ir.Graph, unused: Sequence[ir.Value]) -> Callable[[]
     return apply
 
 
-def _removing_nodes(ends: Sequence[DeadEnd]) -> Callable[[], None]:
+def _removing_nodes(ends: Sequence[_DeadEnd]) -> Callable[[], None]:
     def apply() -> None:
         # Each time readers before what they read, so that nothing is removed that is needed now.
         for node in (node for end in ends for node in (end.site.node, *end.feeding)):
@@ -258,3 +258,94 @@ def deep_call_chain(rule: Rule, context: Context) -> Iterator[Finding]:
             "allowed",
             help="inline the functions that are called once",
         )
+
+
+_QUANTIZATION = "quant_parameter_tensor_names"
+"""Where onnx_ir keeps the names that the quantization annotation of a value refers to."""
+
+_KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+
+
+@dataclass(frozen=True, slots=True)
+class _DeadEnd:
+    """A node whose results nobody reads.
+
+    Attributes:
+        site: The node.
+        feeding: Nodes of the same graph that compute something for it, or for such nodes, alone.
+    """
+
+    site: Site
+    feeding: list[ir.Node] = field(default_factory=list)
+
+
+def _named_elsewhere(context: Context) -> frozenset[str]:
+    """Return names by which values are used that no node reads.
+
+    These are the scales and zero points of quantization annotations.
+    """
+    names: set[str] = set()
+    for _, graph in context.graphs:
+        outputs = (value for node in graph for value in node.outputs)
+        for value in (*graph.inputs, *graph.initializers.values(), *outputs):
+            if value.meta and (found := value.meta.get(_QUANTIZATION)):
+                names.update(found.values())
+    return frozenset(names)
+
+
+def _unused_initializers(context: Context) -> Iterator[tuple[str, ir.Graph, ir.Value]]:
+    """Yield each initializer that no node reads, bodies included, and no graph returns.
+
+    With the path of its graph. A model with training information, which names values of its own,
+    has none.
+    """
+    if context.origin.training:
+        return
+    named: frozenset[str] | None = None
+    for path, graph in context.graphs:
+        for value in graph.initializers.values():
+            if value.uses() or value.is_graph_output():
+                continue
+            if named is None:
+                named = _named_elsewhere(context)
+            if value.name not in named:
+                yield path, graph, value
+
+
+def _dead_ends(context: Context) -> Iterator[_DeadEnd]:
+    """Yield the nodes whose outputs nobody reads and no graph returns, in the order of the model.
+
+    Nodes of unknown domains may have effects outside the model and count as needed; so does every
+    node of a model with training information. Linear in the number of nodes.
+    """
+    if context.origin.training:
+        return
+    claimed: set[ir.Node] = set()
+    ends = [site for site in context.sites if _is_dead(site.node, context, claimed)]
+    claimed.update(site.node for site in ends)
+    for site in ends:
+        end = _DeadEnd(site)
+        stack = [site.node]
+        while stack:
+            for value in stack.pop().inputs:
+                node = None if value is None else value.producer()
+                if node is None or node in claimed or node.graph is not site.node.graph:
+                    continue
+                if _is_dead(node, context, claimed):
+                    claimed.add(node)
+                    end.feeding.append(node)
+                    stack.append(node)
+        yield end
+
+
+def _is_dead(node: ir.Node, context: Context, dead: set[ir.Node]) -> bool:
+    # In the order that leaves soonest where a node is needed, as nearly all are.
+    for value in node.outputs:
+        if value.is_graph_output():
+            return False
+        for reader, _ in value.uses():
+            if reader not in dead:
+                return False
+    if not node.outputs:
+        return False
+    return node.domain in _KNOWN_DOMAINS or node.op_identifier() in context.model.functions

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.guard.nested_calls import MOST_NODES, expanded_nodes
+from onnx_kvtool.guard.weightless import weightless
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.inference import contradictions
 from onnx_kvtool.lint.facts.operands import declared
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
 from onnx_kvtool.ops.view import MalformedNode, NodeView
-from onnx_kvtool.shapes.complaints import CONSEQUENCE, DECLARED
+from onnx_kvtool.shapes.complaints import CONSEQUENCE, DECLARED, complaints, unknown_nodes
+from onnx_kvtool.shapes.infer import importing_all
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["misused", "scale_shape", "shape_conflict", "unbound_parameter"]
+__all__ = [
+    "misused",
+    "scale_shape",
+    "shape_conflict",
+    "unbound_parameter",
+]
 
 
 @check(*(f"ON{number}" for number in range(601, 613)))
@@ -32,7 +42,7 @@ def shape_conflict(rule: Rule, context: Context) -> Iterator[Finding]:
     """Hand on what the inference says of nodes that are legal otherwise."""
     known = {misuse.location for found in context.misuses.values() for misuse in found}
     reported = {(place.graph, place.index) for place in known}
-    for site, text in contradictions(context):
+    for site, text in _contradictions(context):
         node = site.node
         if site.opset is None or (not node.domain and node.op_type == "TensorScatter"):
             continue
@@ -101,3 +111,41 @@ def unbound_parameter(rule: Rule, context: Context) -> Iterator[Finding]:
                 if known is None
                 else "declare the parameter, or write the value",
             )
+
+
+def _contradictions(context: Context) -> Iterator[tuple[Site, str]]:
+    """Yield each node about which onnx's strict inference complains, with what it says.
+
+    What `complaints` says of types and shapes as the file declares them.
+    """
+    model = context.model
+    if model.functions and expanded_nodes(model) > MOST_NODES:
+        return
+    unknown = unknown_nodes(model)
+    if context.inference_agrees and not unknown:
+        return
+    try:
+        with _as_declared(context):
+            message = importing_all(weightless(model))
+    except KvtoolError:
+        return
+    sites = {site.node: site for site in context.sites}
+    for node, text in complaints(model, message, unknown):
+        yield sites[node], text
+
+
+@contextlib.contextmanager
+def _as_declared(context: Context) -> Iterator[None]:
+    """Take away for a while what inference wrote on values, which may follow from a wrong claim.
+
+    Constants keep the type and shape that they have.
+    """
+    written = [(v, v.type, v.shape) for v, _, _ in context.completed]
+    for value, type_, shape in context.completed:
+        if held(value) is None:
+            value.type, value.shape = type_, shape
+    try:
+        yield
+    finally:
+        for value, type_, shape in written:
+            value.type, value.shape = type_, shape

@@ -18,7 +18,7 @@ from onnx_kvtool.lint.facts.release import (
     limits_named,
     lowering_command,
     runtime_words,
-    strangers,
+    unknown_operators,
 )
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
@@ -137,7 +137,7 @@ def no_kernel(rule: Rule, context: Context, target: Target) -> Iterator[Finding]
             f"{runtime_words(target)} {why}",
             help="export the model with another type",
         )
-    for place, why in strangers(context, target):
+    for place, why in unknown_operators(context, target):
         yield rule.found(
             place,
             f"{runtime_words(target)} {why}",

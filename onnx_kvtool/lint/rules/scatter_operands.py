@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.scatter_indices import Scatter, components, constant, corners, scatter
-from onnx_kvtool.lint.facts.words import shape_words
+from onnx_kvtool.lint.facts.operands import shape_words
 from onnx_kvtool.lint.finding import Finding
 from onnx_kvtool.lint.rule import Rule, check
-from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.ops.element_type import SIZE_TYPES, dtype_name
 from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
 from onnx_kvtool.ops.schema import NEWEST, op_facts, type_name
 from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.symbolic.contents import IndexMap, elements
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of
-from onnx_kvtool.symbolic.simplification import Facts, at_least, below, interval
+from onnx_kvtool.symbolic.expressions import Expr, integer
+from onnx_kvtool.symbolic.simplification import Facts, at_least, below, interval, substitute
 
 __all__ = [
     "scatter_dtype_unsupported",
@@ -140,10 +143,10 @@ def _elements_problem(
 @check("KV203")
 def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
     """Compare constant indices with each other, others by what they depend on."""
-    view = scatter(site)
+    view = _scatter(site)
     if view is None or view.reduction != "none":
         return
-    indices = constant(context, view.indices)
+    indices = _constant(context, view.indices)
     if indices is not None:
         twice = _constant_twice(view, indices)
         if twice is not None:
@@ -164,7 +167,7 @@ def scatter_duplicate_indices(rule: Rule, site: Site, context: Context) -> Itera
         )
 
 
-def _constant_twice(view: Scatter, indices: NDArray[np.int64]) -> str | None:
+def _constant_twice(view: _Scatter, indices: NDArray[np.int64]) -> str | None:
     sizes = dims_of(view.data)
     if indices.ndim == 0 or indices.size == 0:
         return None
@@ -212,7 +215,7 @@ def _element_twice(indices: NDArray[np.int64], axis: int, size: object) -> str |
     )
 
 
-def _repeated_axis(context: Context, site: Site, view: Scatter) -> int | None:
+def _repeated_axis(context: Context, site: Site, view: _Scatter) -> int | None:
     """Return a dimension of the indices along which nothing changes and that has two or more."""
     maps = context.index_maps(site)
     described = maps.of(view.indices)
@@ -237,10 +240,10 @@ def _repeated_axis(context: Context, site: Site, view: Scatter) -> int | None:
 @check("KV204")
 def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Iterator[Finding]:
     """Compare the indices with the sizes of the data."""
-    view = scatter(site)
+    view = _scatter(site)
     if view is None:
         return
-    indices = constant(context, view.indices)
+    indices = _constant(context, view.indices)
     if indices is not None:
         outside = _constant_outside(view, indices)
     else:
@@ -253,7 +256,7 @@ def scatter_index_out_of_bounds(rule: Rule, site: Site, context: Context) -> Ite
         )
 
 
-def _constant_outside(view: Scatter, indices: NDArray[np.int64]) -> str | None:
+def _constant_outside(view: _Scatter, indices: NDArray[np.int64]) -> str | None:
     sizes = dims_of(view.data)
     if sizes is None or indices.ndim == 0:
         return None
@@ -277,15 +280,15 @@ def _constant_outside(view: Scatter, indices: NDArray[np.int64]) -> str | None:
     return None
 
 
-def _provably_outside(context: Context, site: Site, view: Scatter) -> str | None:
-    for one in components(context, site, view):
-        for index, facts in corners(one.described):
+def _provably_outside(context: Context, site: Site, view: _Scatter) -> str | None:
+    for one in _components(context, site, view):
+        for index, facts in _corners(one.described):
             if at_least(index, one.size, facts) or below(index, -one.size, facts):
                 return _words(str(index), one.axis, str(one.size), view)
     return None
 
 
-def _words(index: str, axis: int, size: str, view: Scatter) -> str:
+def _words(index: str, axis: int, size: str, view: _Scatter) -> str:
     if size.isdigit():
         bounds = f"expected {-int(size)} to {int(size) - 1}"
     else:
@@ -321,3 +324,95 @@ def _later(op_type: str, name: str, given: str, opset: int) -> str:
         if facts is not None and any(f.name == name and given in f.types for f in facts.inputs):
             return f", only from opset {later} on"
     return ""
+
+
+_MOST = 2**18
+"""Most indices of a constant that are read; so many take 2 MiB."""
+
+
+_Scatter = ScatterElements | ScatterND
+
+
+def _scatter(site: Site) -> _Scatter | None:
+    """Return the view of a scatter; None for one that its schema does not allow."""
+    if site.node.op_type == "ScatterND":
+        return site.view(ScatterND)
+    return site.view(ScatterElements)
+
+
+def _constant(context: Context, value: ir.Value) -> NDArray[np.int64] | None:
+    """Return constant indices; None where they are computed from inputs, external or too many."""
+    known = context.folder.integers(value)
+    if known is not None:
+        return known
+    tensor = value.const_value
+    node = value.producer()
+    if node is not None:
+        given = node.attributes.get("value") if node.op_type == "Constant" else None
+        if node.domain or given is None or given.type is not ir.AttributeType.TENSOR:
+            return None
+        tensor = None if given.is_ref() else given.value
+    elif not value.is_initializer() or value.is_graph_input():
+        return None
+    if tensor is None or tensor.dtype not in SIZE_TYPES or isinstance(tensor, ir.ExternalTensor):
+        return None
+    if any(size < 0 for size in tensor.shape.numpy()) or tensor.size > _MOST:
+        return None
+    found = elements(tensor)
+    return None if found is None else found.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Component:
+    """What the indices hold that count along one axis of the data.
+
+    Attributes:
+        axis: The axis of the data.
+        size: Its size.
+        described: The indices, over the coordinates of the grid on which they lie.
+    """
+
+    axis: int
+    size: Expr
+    described: IndexMap
+
+
+def _components(context: Context, site: Site, view: _Scatter) -> Iterator[_Component]:
+    """Yield the components of the index tuples, or the one of ScatterElements, that are known."""
+    maps = context.index_maps(site)
+    sizes, described = maps.shape(view.data), maps.of(view.indices)
+    if sizes is None or not described.shape or not described.known:
+        return
+    if isinstance(view, ScatterElements):
+        if -len(sizes) <= view.axis < len(sizes):
+            axis = view.axis % len(sizes)
+            yield _Component(axis, sizes[axis], described)
+        return
+    depth = described.shape[-1].number
+    if depth is None or depth > len(sizes):
+        return
+    for axis in range(depth):
+        one = described.component(axis)
+        if one is not None and one.known:
+            yield _Component(axis, sizes[axis], one)
+
+
+def _corners(described: IndexMap) -> Iterator[tuple[Expr, Facts]]:
+    """Yield what the first and the last element hold, and what each part of the elements holds.
+
+    A bound of an index that counts along an axis is reached at one of its ends. Nothing is yielded
+    for indices that certainly have no element.
+    """
+    shape = described.shape or ()
+    if any(size.number == 0 for size in shape):
+        return
+    for part in described.parts:
+        yield part, described.facts
+        if part.axes:
+            for ends in _ends(sorted(part.axes), shape):
+                yield substitute(part, ends, described.facts), described.facts
+
+
+def _ends(axes: Sequence[int], shape: Sequence[Expr]) -> Iterator[dict[int, Expr]]:
+    yield dict.fromkeys(axes, integer(0))
+    yield {axis: shape[axis] - 1 for axis in axes}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
+from onnx_kvtool.lint.facts.operands import shape_words
 from onnx_kvtool.lint.facts.release import (
     dtype_word,
     has_operator,
@@ -14,7 +15,6 @@ from onnx_kvtool.lint.facts.release import (
     lowering_command,
     runtime_words,
 )
-from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.attention import Attention

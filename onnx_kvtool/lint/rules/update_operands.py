@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.facts.operands import FIRST_OPSET, Operands, declared, operands
-from onnx_kvtool.lint.facts.words import shape_words
+from onnx_kvtool.lint.facts.operands import FIRST_OPSET, Operands, declared, operands, shape_words
 from onnx_kvtool.lint.finding import Applicability, Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.element_type import dtype_name

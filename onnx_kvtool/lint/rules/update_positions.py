@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.caches import Cache
 from onnx_kvtool.analysis.constants import constant_integers, tensor_integers
+from onnx_kvtool.core.walk import subgraphs
 from onnx_kvtool.lint.context import Context, Site
-from onnx_kvtool.lint.edits import convert_input
 from onnx_kvtool.lint.facts.layers import key_value_pairs
-from onnx_kvtool.lint.facts.operands import Operands, operands, rows
+from onnx_kvtool.lint.facts.operands import Operands, operands, rows, shape_words
 from onnx_kvtool.lint.facts.past import through
-from onnx_kvtool.lint.facts.words import shape_words
 from onnx_kvtool.lint.finding import Finding, Fix
 from onnx_kvtool.lint.rule import Rule, check
 from onnx_kvtool.ops.element_type import dtype_name
 from onnx_kvtool.ops.tensor_scatter import TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
-from onnx_kvtool.symbolic.dimensions import dims_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 from onnx_kvtool.symbolic.expressions import Expr, product
 from onnx_kvtool.symbolic.simplification import Facts, below, interval
 
@@ -103,7 +102,7 @@ def _cast(site: Site) -> Fix:
 
     def apply() -> None:
         shape = dims_of(node.inputs[2]) if len(node.inputs) > 2 else None
-        convert_input(site.root, node, 2, "int64", ir.DataType.INT64, shape or dims, cast)
+        _convert_input(site.root, node, 2, "int64", ir.DataType.INT64, shape or dims, cast)
 
     return Fix("safe", "cast `write_indices` to int64", apply)
 
@@ -164,7 +163,7 @@ def _flatten(site: Site, shape: tuple[Expr, ...], batch: Expr | None) -> Fix | N
     def apply() -> None:
         value = node.inputs[2] if len(node.inputs) > 2 else None
         if value is not None:
-            convert_input(site.root, node, 2, "flat", value.dtype, first[:1], flatten)
+            _convert_input(site.root, node, 2, "flat", value.dtype, first[:1], flatten)
 
     return Fix("safe", "flatten `write_indices` to (batch_size,)", apply)
 
@@ -282,13 +281,13 @@ def decode_without_write_indices(rule: Rule, context: Context) -> Iterator[Findi
             continue
         yield rule.found(
             cache.location,
-            f"one row of `{update_name(cache)}` goes to position 0 of `{cache.past}` (size "
+            f"one row of `{_update_name(cache)}` goes to position 0 of `{cache.past}` (size "
             f"{cache.capacity}) at each step, as there are no `write_indices`",
             help="pass the number of valid tokens as `write_indices`",
         )
 
 
-def update_name(cache: Cache) -> str:
+def _update_name(cache: Cache) -> str:
     """Return the name of the value with the new rows."""
     value = cache.node.inputs[1]
     return (value.name if value is not None else None) or "update"
@@ -310,3 +309,79 @@ def _starts_at_zero(cache: Cache, context: Context) -> bool:
             if numbers is not None and bool((numbers == 1).all()):
                 return True
     return False
+
+
+_MADE = "onnx_kvtool.lint.made"
+
+
+def _convert_input(
+    root: ir.Graph,
+    node: ir.Node,
+    index: int,
+    hint: str,
+    dtype: ir.DataType | None,
+    dims: Sequence[Dim],
+    build: Callable[[ir.Value], Sequence[ir.Node]],
+) -> None:
+    """Give a node another value in the place of one of its inputs, computed from it.
+
+    The new nodes stand right behind the node that produces the input, or first in the graph of
+    `node` where none of its nodes does, and serve every node of the graph that asks for the same.
+
+    Args:
+        root: The main graph, or the graph of the function, in which the node stands; the names of
+            what is new are unique in it.
+        node: The node; nothing happens where it is in no graph or lacks the input.
+        index: Which input.
+        hint: What is done to the input; the new value is called after it.
+        dtype: Element type of the new value.
+        dims: Dimensions of the new value.
+        build: Makes the new nodes from the old value; the first output of the last is the new one.
+    """
+    graph = node.graph
+    old = node.inputs[index] if index < len(node.inputs) else None
+    if graph is None or old is None:
+        return
+    for user, _ in old.uses():
+        made_before = user.meta.get(_MADE)
+        if user.graph is graph and made_before is not None and made_before[0] == hint:
+            node.replace_input_with(index, made_before[1])
+            return
+    made = list(build(old))
+    new = made[-1].outputs[0]
+    new.type = None if dtype is None else ir.TensorType(dtype)
+    new.shape = ir.Shape(list(dims))
+    taken = set(_names(root))
+    new.name = _free(f"{old.name}_{hint}", taken)
+    for one in made:
+        one.name = _free(f"{new.name}/{one.op_type}", taken)
+        for output in one.outputs:
+            output.name = output.name or _free(f"{one.name}_output", taken)
+        if old in one.inputs:
+            one.meta[_MADE] = (hint, new)
+    producer = old.producer()
+    if producer is not None and producer.graph is graph:
+        graph.insert_after(producer, made)
+    else:
+        graph.insert_before(graph[0], made)
+    node.replace_input_with(index, new)
+
+
+def _names(graph: ir.Graph) -> Iterator[str | None]:
+    """Yield the names of the nodes and values of a graph and of the graphs inside it."""
+    for value in (*graph.inputs, *graph.initializers.values()):
+        yield value.name
+    for node in graph:
+        yield node.name
+        for output in node.outputs:
+            yield output.name
+        for _, body in subgraphs(node):
+            yield from _names(body)
+
+
+def _free(name: str, taken: set[str | None]) -> str:
+    found, count = name, 1
+    while found in taken:
+        found, count = f"{name}_{count}", count + 1
+    taken.add(found)
+    return found

@@ -8,9 +8,9 @@ from typing import Any
 
 import onnx
 
-from onnx_kvtool.lint.example import example_message
 from tests.grids import each
 from tests.lint.cases import Case
+from tests.lint.example import example_message
 
 __all__ = ["FIRST_KEY", "FIRST_VALUE", "coded", "graph", "node", "planted", "written"]
 

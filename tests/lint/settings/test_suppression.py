@@ -10,9 +10,8 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.model import deserialize
-from onnx_kvtool.lint.engine import look
+from onnx_kvtool.lint.engine import KEY, look
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.settings.suppression import KEY
 from onnx_kvtool.lint.table import RULES
 
 MODEL = """
