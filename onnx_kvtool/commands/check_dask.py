@@ -21,7 +21,9 @@ __all__ = ["run_on_cluster"]
 _AHEAD = 16
 """Files for each thread of the cluster that are submitted ahead of the one that is waited for."""
 
-_PATIENCE = 30  # seconds for which a scheduler is asked for an answer
+_PATIENCE = 30  # seconds for which a cluster is asked for an answer
+_KNOCK = 5  # seconds in which a scheduler takes a connection and greets
+_MOST_FRAMES = 1_000  # of the greeting: its first eight bytes are their number
 
 _LOST = 300  # seconds without any worker after which none is expected to come back
 
@@ -67,14 +69,24 @@ def run_on_cluster(
 
 
 def _knock(address: str) -> None:
-    """Open a connection to a scheduler and close it: Dask asks again for half a minute.
+    """Open a connection to a scheduler, wait for its greeting, and close it.
+
+    Dask asks for half a minute where nobody listens, and waits without end for one who is silent.
 
     Raises:
-        OSError: If nobody listens at an address of TCP; no other is looked at.
+        OSError: If nobody answers at a host and port; no other address is looked at.
     """
-    place = re.fullmatch(r"(?:(?:tcp|tls)://)?\[?([^/]+?)\]?:([0-9]{1,5})/?", address)
-    if place is not None:
-        socket.create_connection((place[1], int(place[2])), timeout=_PATIENCE).close()
+    place = re.fullmatch(r"(?:(tcp|tls|wss?)://)?\[?([^/]+?)\]?:([0-9]{1,5})/?", address)
+    if place is None:
+        return
+    import dask.config
+
+    scheme = place[1] or dask.config.get("distributed.comm.default-scheme", "tcp")
+    with socket.create_connection((place[2], int(place[3])), timeout=_KNOCK) as connection:
+        if scheme == "tcp":  # elsewhere the client speaks first
+            frames = int.from_bytes(connection.recv(8), "little")
+            if not 0 < frames < _MOST_FRAMES:
+                raise ConnectionError("what answers is no scheduler")
 
 
 def _distributed() -> Any:

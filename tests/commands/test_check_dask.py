@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shutil
 import signal
+import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,13 +136,35 @@ def test_a_worker_that_is_killed_in_the_middle_loses_nothing(
     assert CheckReport(tuple(files)).to_json() == expected
 
 
-def test_a_refused_connection_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "greeting"),
+    [
+        ("ws://", None),
+        *itertools.product(("tcp://", ""), (None, b"", b"HTTP/1.0 400 Bad Request\r\n\r\n")),
+    ],
+)
+def test_what_is_no_scheduler_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, greeting: bytes | None
+) -> None:
+    """Nobody listens, or what listens is silent or speaks otherwise."""
+
     def asked(*_: object, **__: object) -> None:
-        raise AssertionError("Dask was asked, which takes half a minute")
+        raise AssertionError("Dask was asked, which takes half a minute or does not end")
+
+    def greet() -> None:
+        with contextlib.suppress(OSError):
+            listener.accept()[0].sendall(greeting or b"")
 
     monkeypatch.setattr("distributed.Client", asked)
-    with (
-        pytest.raises(UsageError, match="no scheduler of Dask answers"),
-        run_on_cluster(small, ["a"], "tcp://127.0.0.1:9", died),
-    ):
-        pass
+    monkeypatch.setattr("onnx_kvtool.commands.check_dask._KNOCK", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        if greeting is None:
+            listener.close()
+        elif greeting:
+            threading.Thread(target=greet, daemon=True).start()
+        with (
+            pytest.raises(UsageError, match="no scheduler of Dask answers"),
+            run_on_cluster(small, ["a"], f"{scheme}127.0.0.1:{port}", died),
+        ):
+            pass
