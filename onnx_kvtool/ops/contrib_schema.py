@@ -31,7 +31,6 @@ __all__ = [
     "DOMAIN",
     "OperatorName",
     "contrib_facts",
-    "contrib_operators",
     "default_of",
     "facts_of",
     "is_contrib",
@@ -64,11 +63,6 @@ def published() -> Mapping[OperatorName, Mapping[str, Any]]:
     lines = {tuple(key.rpartition("::")[::2]): line for key, line in json.loads(text).items()}
     del lines["", ""]  # the release
     return lines
-
-
-def contrib_operators() -> tuple[OperatorName, ...]:
-    """Return the operators of which `contrib_facts` knows something, sorted."""
-    return tuple(name for name, line in published().items() if "inputs" in line)
 
 
 @functools.cache

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from onnx_kvtool.ops.contrib_schema import OperatorName, contrib_facts, contrib_operators, facts_of
+from onnx_kvtool.contrib.table import CONTRIB_RULES
+from onnx_kvtool.ops.contrib_schema import OperatorName, contrib_facts, facts_of
 from tests.grids import each
 from tests.ops.contrib_schemas import PATH, registered, schema_line, text
 from tests.runtime.kernels.contrib.node import RELEASE, needs_onnxruntime
@@ -23,7 +24,7 @@ def test_the_file_is_what_onnxruntime_registers() -> None:
 
 
 @needs_onnxruntime
-@each("name", contrib_operators())
+@each("name", list(CONTRIB_RULES))
 def test_a_release_adds_to_an_operator_and_changes_nothing(name: OperatorName) -> None:
     """onnxruntime adds inputs, attributes and types without a new version of the operator."""
     if name not in registered():

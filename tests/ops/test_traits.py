@@ -17,7 +17,7 @@ import onnx.defs
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from onnx_kvtool.ops.contrib_schema import contrib_operators
+from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.ops.schema import NEWEST, OpFacts, op_facts
 from onnx_kvtool.ops.trait_table import TRAITS
 from onnx_kvtool.ops.traits import OPAQUE, Trait, Traits, having, traits_of
@@ -55,7 +55,7 @@ def standard(*wanted: Trait) -> list[str]:
 
 
 def test_every_operator_has_its_line_and_no_line_is_of_another() -> None:
-    assert set(TRAITS) == {*history(), *contrib_operators()}
+    assert set(TRAITS) == {*history(), *CONTRIB_RULES}
 
 
 def test_what_is_not_in_the_table_is_opaque() -> None:

@@ -7,10 +7,10 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
+from onnx_kvtool.contrib.table import CONTRIB_RULES
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.table import RULES
-from onnx_kvtool.ops.contrib_schema import contrib_operators
 from onnx_kvtool.rewrite.engine.release_limits import highest_opset
 from onnx_kvtool.rewrite.engine.rule import Options
 from onnx_kvtool.rewrite.lower import legalise
@@ -20,7 +20,7 @@ from onnx_kvtool.targets.target import find_target
 from tests.grids import part
 
 STRANGERS = [
-    *contrib_operators(),
+    *CONTRIB_RULES,
     ("com.microsoft", "SampleOp"),
     ("com.microsoft.nchwc", "Conv"),
     ("com.ms.internal.nhwc", "MaxPool"),

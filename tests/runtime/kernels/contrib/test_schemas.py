@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 
 from onnx_kvtool.contrib.table import CONTRIB_RULES
-from onnx_kvtool.ops.contrib_schema import OperatorName, contrib_facts, contrib_operators
+from onnx_kvtool.ops.contrib_schema import OperatorName, contrib_facts
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
 from tests.grids import each
 
 
-def test_every_schema_has_a_form_or_a_kernel() -> None:
-    assert {*CONTRIB_RULES, *CONTRIB_KERNELS} == set(contrib_operators())
+def test_every_kernel_is_of_an_operator_with_a_form() -> None:
+    assert CONTRIB_KERNELS.keys() <= CONTRIB_RULES.keys()
 
 
 @each("name", sorted(CONTRIB_KERNELS))
