@@ -60,7 +60,7 @@ _TORCH = "onnxruntime 1.32: `onnxruntime.tools.pytorch_export_contrib_ops`"
 _BUILDER = "onnxruntime-genai 0.18: its model builder"
 _LATER = "onnxruntime-genai: its model builder after 0.18"
 _TF2ONNX = "tf2onnx 1.17: `--extra_opset com.microsoft:1`"
-_SKL2ONNX = "skl2onnx 1.21: `optim='cdist'`"
+_SKL2ONNX = "skl2onnx 1.19: `optim='cdist'`"
 _PHYSICS = "PhysicsNeMo 2.1"
 _YOBX = "yet-another-onnx-builder 0.1: its optimiser"
 
