@@ -176,6 +176,12 @@ def _optional_codes(
     section="Baseline",
 )
 @option(
+    "--prune-baseline",
+    is_flag=True,
+    help="Drop findings from the baseline that are no longer there.",
+    section="Baseline",
+)
+@option(
     "--fail-on",
     type=Word(words(Severity)),
     help="Least severity of a finding for which the exit code is 1.  [default: error]",

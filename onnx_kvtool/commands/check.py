@@ -25,8 +25,8 @@ from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.suggestion import unknown_name
 from onnx_kvtool.lint.jobs import run_jobs
-from onnx_kvtool.lint.report import CheckReport, FileReport, Tally
-from onnx_kvtool.lint.settings.baseline import NewBaseline
+from onnx_kvtool.lint.report import CheckReport, FileReport, Known, Tally
+from onnx_kvtool.lint.settings.baseline import Baseline, NewBaseline
 from onnx_kvtool.lint.settings.files import find_models, parse_shard, take_shard
 
 __all__ = ["CheckRequest", "check", "run", "stream"]
@@ -48,6 +48,7 @@ class CheckRequest:
         diff: Whether to show what fixes would change, and write nothing.
         baseline: File with findings that are not reported.
         write_baseline: File that gets all findings, none of which is reported then.
+        prune_baseline: Whether to drop from the baseline what is no longer found.
         fail_on: Severity from which on a finding makes the answer no.
         exit_zero: Whether findings leave the exit code at 0.
         statistics: Whether to count findings.
@@ -77,6 +78,7 @@ class CheckRequest:
     diff: bool = False
     baseline: str | None = None
     write_baseline: str | None = None
+    prune_baseline: bool = False
     fail_on: str | None = None
     exit_zero: bool | None = None
     statistics: bool | None = None
@@ -235,6 +237,9 @@ def stream(
         tally.shard = "{}/{}".format(*shard)
     _spare_models(request, paths)
     settings = replace(settings, several=several)
+    known = None if settings.baseline is None else _KnownFiles(settings.baseline, request, paths)
+    if known is not None:
+        settings = replace(settings, baseline=known.baseline)
     sizes = _Sizes()
     baseline = None if request.write_baseline is None else NewBaseline(request.write_baseline)
     for found in _each(paths, settings, progress, may_copy, tally):
@@ -243,6 +248,8 @@ def stream(
         if baseline is not None:
             baseline.add(found)
             file = replace(found, findings=(), baselined=len(found.findings))
+        if known is not None:
+            known.add(file)
         tally.add(file)
         take(file)
     sizes.check_all()
@@ -253,7 +260,42 @@ def stream(
         count = counted(baseline.write(), "finding")
         written = f"{count} written to the baseline `{request.write_baseline}`"
         tally.notes = (*tally.notes, written)
+    if known is not None:
+        tally.notes = (*tally.notes, *known.notes(prune=request.prune_baseline))
     return tally
+
+
+class _KnownFiles:
+    """What of a baseline the files of a run are, and what of it nothing is any more."""
+
+    def __init__(self, baseline: Baseline, request: CheckRequest, paths: Sequence[str]) -> None:
+        self._renamed = baseline.renamed(paths)
+        self.baseline = baseline.with_names(self._renamed)
+        directories = [p for p in request.paths or (os.curdir,) if os.path.isdir(p)]
+        self._gone = self.baseline.gone(directories)
+        self._stale: dict[str, tuple[Known, ...]] = {}
+
+    def add(self, file: FileReport) -> None:
+        if file.stale:
+            self._stale[file.path] = file.stale
+
+    def notes(self, *, prune: bool) -> Iterator[str]:
+        """Yield what is to be said of the baseline, and write it if it is to be pruned.
+
+        Raises:
+            UnwritableOutput: If it cannot be written.
+        """
+        name = f"`{self.baseline.path}`"
+        for path, before in self._renamed.items():
+            yield f"the baseline {name} knows `{path}` as `{before}`, which has the same content"
+        count = sum(map(len, self._stale.values()))
+        count += sum(len(self.baseline.files[gone]) for gone in self._gone)
+        if prune and (count or self._renamed):
+            self.baseline.without(self._stale, self._gone).write()
+            yield f"{counted(count, 'finding')} dropped from the baseline {name}, which is written"
+        elif count:
+            what = counted(count, "finding")
+            yield f"{what} in the baseline {name} no longer there: drop with `--prune-baseline`"
 
 
 def _each(
@@ -312,6 +354,16 @@ def _refuse_nonsense(request: CheckRequest, settings: Settings) -> None:
         raise UsageError(
             "a baseline is written of the models as they are, not of fixed ones",
             help="fix first, then write the baseline",
+        )
+    if request.prune_baseline and (settings.fix != "none" or request.shard is not None):
+        raise UsageError(
+            "a baseline is pruned of what all models no longer have, as they are",
+            help="leave out `--fix`, `--diff` and `--shard`",
+        )
+    if request.prune_baseline and request.write_baseline is not None:
+        raise UsageError(
+            "`--write-baseline` and `--prune-baseline` exclude each other",
+            help="a new baseline holds nothing that is no longer there",
         )
     if settings.dask is not None and settings.fix == "apply":
         raise UsageError(

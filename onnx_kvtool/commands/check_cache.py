@@ -18,7 +18,7 @@ from typing import Any
 from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import stamp
-from onnx_kvtool.core.files.digests import digest, file_pieces
+from onnx_kvtool.core.files.digests import digest, file_digest
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.lint.report import FileReport
 
@@ -114,7 +114,7 @@ class Kept:
         if now is None:
             return False
         is_same = list(now) == row["stamp"] and max(now[2:]) + _SETTLED < row["written"]
-        if not is_same and _digest(path) != row["digest"]:
+        if not is_same and file_digest(path) != row["digest"]:
             return False
         if _beside(path, row["beside"]) != row["beside"]:
             return False
@@ -140,7 +140,7 @@ class Kept:
         That of a file that could not be read or has changed since it was read is not.
         """
         if file.is_read and file.failure is None and file.stamp is not None:
-            content = _digest(file.path)
+            content = file_digest(file.path)
             beside = _beside(file.path, [[name, deep, None] for name, deep in file.beside])
             if stamp(file.path) == file.stamp:
                 row = {
@@ -280,14 +280,6 @@ def _version() -> str:
     return digest(pieces())
 
 
-def _digest(path: str) -> str | None:
-    """Return the digest of the bytes of a file; None where it cannot be read."""
-    try:
-        return digest(file_pieces(path))
-    except OSError:
-        return None
-
-
 def _beside(path: str, files: list[Any]) -> list[Any]:
     """Return name, whether the content counts, and what is to be seen of files beside a model."""
     directory = _directory(path)
@@ -303,7 +295,7 @@ def _seen(path: str, deep: bool) -> list[Any] | None:
     real = os.path.relpath(os.path.realpath(path), os.path.realpath(os.path.dirname(path)))
     seen: list[Any] = [here.st_mode, there.st_mode, there.st_size, there.st_nlink, real]
     if deep:
-        seen.append(_digest(path) if there.st_size <= _SMALL else list(stamp(path) or ()))
+        seen.append(file_digest(path) if there.st_size <= _SMALL else list(stamp(path) or ()))
     return seen
 
 

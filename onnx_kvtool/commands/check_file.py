@@ -31,7 +31,7 @@ from onnx_kvtool.lint.facts.layers import GENAI_CONFIG
 from onnx_kvtool.lint.finding import Applicability, Finding
 from onnx_kvtool.lint.fixing import apply_fixes, fixable
 from onnx_kvtool.lint.onnx_text import changes, snapshot
-from onnx_kvtool.lint.report import Applied, Failure, FileReport
+from onnx_kvtool.lint.report import Applied, Failure, FileReport, Known
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.symbolic.dimensions import dim_names
 from onnx_kvtool.targets.target import find_target
@@ -130,6 +130,7 @@ class _Check:
         self.known = settings.baseline.known(path) if settings.baseline else frozenset[str]()
         self.suppressed = 0
         self.baselined = 0
+        self.stale: tuple[Known, ...] = ()
         self.notes: list[str] = []
 
     def look(self) -> list[Finding]:
@@ -138,7 +139,15 @@ class _Check:
             found, self.suppressed = look(self.model, self.rules, self.targets)
         left = [finding for finding in found if finding.fingerprint not in self.known]
         self.baselined = len(found) - len(left)
+        if self.settings.baseline is not None:
+            marks = {finding.fingerprint for finding in found}
+            self.stale = self.settings.baseline.stale(self.path, marks, self._codes())
         return left
+
+    def _codes(self) -> set[str]:
+        """Return the codes of the rules that look at the model."""
+        on = (r for r in self.rules if not r.runtime or any(map(r.is_about, self.targets)))
+        return {rule.code for rule in on}
 
     def run(self) -> FileReport:
         """Look, and fix what is to be fixed."""
@@ -149,6 +158,7 @@ class _Check:
             _portable(found),
             suppressed=self.suppressed,
             baselined=self.baselined,
+            stale=self.stale,
             unknown_dims=tuple(sorted(self.settings.dims.keys() - names)),
             dims=tuple(sorted(names)),
             impossible_size=impossible_size(self.model, self.settings.dims),
@@ -184,6 +194,7 @@ class _Check:
             written=not show,
             suppressed=self.suppressed,
             baselined=self.baselined,
+            stale=self.stale,
             notes=tuple(self.notes),
         )
 

@@ -166,10 +166,13 @@ def _check_pattern(pattern: str, where: str) -> None:
 def _baseline(request: CheckRequest, config: Config) -> Baseline | None:
     if request.write_baseline is not None:
         return None  # everything that is found goes into the new one
-    if request.baseline is not None:
-        return read_baseline(request.baseline)
     named = config.values.get("baseline")
-    return None if named is None else read_baseline(os.path.join(config.base, named))
+    path = request.baseline or (None if named is None else os.path.join(config.base, named))
+    if path is None and request.prune_baseline:
+        raise UsageError(
+            "`--prune-baseline` has no baseline to prune", help="name one with `--baseline`"
+        )
+    return None if path is None else read_baseline(path)
 
 
 def _cache_dir(request: CheckRequest, config: Config) -> str | None:

@@ -13,7 +13,7 @@ from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.escape import escape
-from onnx_kvtool.core.files.digests import digest, file_pieces
+from onnx_kvtool.core.files.digests import file_digest
 from onnx_kvtool.core.files.remote import shown
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
@@ -117,7 +117,7 @@ def _of_no_model(path: str, error: UnreadableModel) -> Iterator[str]:
     """Yield lines about a file that is no model, the same for the same file at any path."""
     yield escape(error.message.replace(f"`{path}`", f"`{os.path.basename(path)}`"))
     if os.path.isfile(path):
-        yield f"{os.path.getsize(path):,} bytes, sha256 {digest(file_pieces(path))}"
+        yield f"{os.path.getsize(path):,} bytes, sha256 {file_digest(path)}"
 
 
 def _run(request: PrintRequest, progress: Progress) -> Printed:

@@ -61,6 +61,23 @@ class Failure(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Known(Record):
+    """A finding that a baseline holds.
+
+    Attributes:
+        code: Code of its rule.
+        fingerprint: That of the finding.
+        place: Where it was, for people.
+    """
+
+    code: str
+    fingerprint: str
+    place: str
+
+    JSON = ("code", "fingerprint", "place")
+
+
+@dataclass(frozen=True, slots=True)
 class FileReport(Record):
     """What was found in one model.
 
@@ -74,6 +91,7 @@ class FileReport(Record):
         written: Whether the file was replaced.
         suppressed: Number of findings that the model suppresses.
         baselined: Number of findings that are in the baseline.
+        stale: What the baseline holds of the file and is no longer found.
         notes: Remarks for people.
         failure: Why it was not checked to the end; None when it was.
         is_read: Whether the model could be read.
@@ -95,6 +113,7 @@ class FileReport(Record):
     written: bool = False
     suppressed: int = 0
     baselined: int = 0
+    stale: tuple[Known, ...] = ()
     notes: tuple[str, ...] = ()
     failure: Failure | None = None
     is_read: bool = True
@@ -114,6 +133,7 @@ class FileReport(Record):
         Key("written", is_optional=True),
         Key("suppressed", is_optional=True),
         Key("baselined", is_optional=True),
+        Key("stale", is_optional=True),
         Key("notes", is_optional=True),
         Key("reason", "failure", is_optional=True),
         Key("failure", "cause", is_optional=True),

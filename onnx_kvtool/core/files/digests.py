@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 
-__all__ = ["digest", "file_pieces"]
+__all__ = ["digest", "file_digest", "file_pieces"]
 
 _PIECE = 1 << 20
 
@@ -21,6 +21,14 @@ def digest(pieces: Iterable[bytes | memoryview], algorithm: str = "sha256") -> s
     for piece in pieces:
         found.update(piece)
     return found.hexdigest()
+
+
+def file_digest(path: str | os.PathLike[str]) -> str | None:
+    """Return the digest of the bytes of a file; None where it cannot be read."""
+    try:
+        return digest(file_pieces(path))
+    except OSError:
+        return None
 
 
 def file_pieces(

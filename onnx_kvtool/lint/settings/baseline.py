@@ -7,21 +7,22 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx_ir as ir
 
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import write_bytes
+from onnx_kvtool.core.files.digests import file_digest
 from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.files.remote import is_remote
 from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.report import FileReport
+from onnx_kvtool.lint.report import FileReport, Known
 
 __all__ = [
     "Baseline",
@@ -33,21 +34,124 @@ __all__ = [
 _VERSION = 1
 
 
+@dataclass(frozen=True)
 class Baseline:
-    """Fingerprints of known findings, by file.
+    """Known findings, by file.
 
-    Args:
-        files: The fingerprints of each file, by its path relative to `base`, with `/` in it.
+    Attributes:
+        path: The baseline file.
+        files: The findings of each file, by its path relative to the baseline file, with `/` in it.
+        contents: The digest of each file when the baseline was written.
         base: Absolute directory of the baseline file.
     """
 
-    def __init__(self, files: Mapping[str, Iterable[str]], base: str) -> None:
-        self._files = {path: frozenset(known) for path, known in files.items()}
-        self._base = base
+    path: str
+    files: Mapping[str, Sequence[Known]]
+    contents: Mapping[str, str]
+    base: str
 
     def known(self, path: str) -> frozenset[str]:
         """Return the fingerprints of the known findings of a file."""
-        return self._files.get(_relative(path, self._base), frozenset())
+        return frozenset(one.fingerprint for one in self._of(path))
+
+    def stale(self, path: str, found: Collection[str], codes: Collection[str]) -> tuple[Known, ...]:
+        """Return the known findings of a file that rules looked for and did not find.
+
+        Args:
+            path: The file.
+            found: The fingerprints of what was found.
+            codes: The codes of the rules that looked.
+        """
+        return tuple(
+            one for one in self._of(path) if one.code in codes and one.fingerprint not in found
+        )
+
+    def _of(self, path: str) -> Sequence[Known]:
+        return self.files.get(_relative(path, self.base), ())
+
+    def gone(self, paths: Iterable[str]) -> list[str]:
+        """Return the files of the baseline that are no longer there, as it names them.
+
+        Args:
+            paths: Directories; what lay elsewhere is left out.
+        """
+        inside = [os.path.join(os.path.abspath(path), "") for path in paths]
+        return [
+            name
+            for name in self.files
+            if not self._is_there(name) and self._place(name).startswith(tuple(inside))
+        ]
+
+    def _place(self, name: str) -> str:
+        return os.path.normpath(os.path.join(self.base, name))
+
+    def _is_there(self, name: str) -> bool:
+        return name in ("", "-") or is_remote(name) or os.path.lexists(self._place(name))
+
+    def renamed(self, paths: Iterable[str]) -> dict[str, str]:
+        """Return the files that the baseline knows by another name, which nothing has any more.
+
+        Args:
+            paths: Files that are there. Those that the baseline does not know are read where some
+                of its files are gone.
+
+        Returns:
+            The name in the baseline of each that has the content of one that is gone.
+        """
+        lost = {
+            content: name
+            for name, content in self.contents.items()
+            if name in self.files and not self._is_there(name)
+        }
+        new = [path for path in paths if _is_file(path) and not self._of(path)] if lost else []
+        found = {path: file_digest(path) for path in new}
+        return {path: lost[content] for path, content in found.items() if content in lost}
+
+    def with_names(self, renamed: Mapping[str, str]) -> Baseline:
+        """Return the baseline with other names for some of its files.
+
+        Args:
+            renamed: As `renamed` returns it.
+        """
+        files, contents = dict(self.files), dict(self.contents)
+        for path, name in renamed.items():
+            new = _relative(path, self.base)
+            files[new], contents[new] = self.files[name], self.contents[name]
+        for name in set(renamed.values()):
+            del files[name], contents[name]
+        return replace(self, files=files, contents=contents)
+
+    def without(self, stale: Mapping[str, Collection[Known]], gone: Collection[str]) -> Baseline:
+        """Return the baseline without some findings of files, and without some files.
+
+        Args:
+            stale: The findings, by the path of the file.
+            gone: The files, as the baseline names them.
+        """
+        dropped = {_relative(path, self.base): set(each) for path, each in stale.items()}
+        left = {
+            name: [one for one in each if one not in dropped.get(name, ())]
+            for name, each in self.files.items()
+            if name not in gone
+        }
+        return replace(self, files={name: each for name, each in left.items() if each})
+
+    def write(self) -> int:
+        """Write the file, and return how many findings it holds.
+
+        Equal findings give equal bytes; each is a line of its own, so that a diff can be read.
+
+        Raises:
+            UnwritableOutput: If the system refuses.
+        """
+        names = sorted(self.files)
+        data = {
+            "baseline_version": _VERSION,
+            "files": {name: [one.to_json() for one in self.files[name]] for name in names},
+            "contents": {name: self.contents[name] for name in names if name in self.contents},
+        }
+        write_bytes(self.path, (json.dumps(data, indent=1) + "\n").encode())
+        return sum(map(len, self.files.values()))
 
 
 def read_baseline(path: str) -> Baseline:
@@ -70,24 +174,29 @@ def read_baseline(path: str) -> Baseline:
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"`{path}` is no baseline: it is no JSON") from error
-    return Baseline(_files(path, data), os.path.dirname(os.path.abspath(path)))
+    return _read(path, data)
 
 
-def _files(path: str, data: Any) -> dict[str, list[str]]:
+def _read(path: str, data: Any) -> Baseline:
     if not isinstance(data, dict) or data.get("baseline_version") != _VERSION:
         raise UsageError(
             f"`{path}` is no baseline of version {_VERSION}", help="make it with `--write-baseline`"
         )
-    files = {}
     try:
-        for name, lines in data["files"].items():
-            files[str(name)] = [str(line["fingerprint"]) for line in lines]
+        files = {
+            str(name): [
+                Known(str(line.get("code")), str(line["fingerprint"]), str(line.get("place", "")))
+                for line in lines
+            ]
+            for name, lines in data["files"].items()
+        }
+        contents = {str(name): str(held) for name, held in data.get("contents", {}).items()}
     except (AttributeError, KeyError, TypeError) as error:
         raise UsageError(
             f"`{path}` is no baseline: it holds no list of findings for each file",
             help="make it with `--write-baseline`",
         ) from error
-    return files
+    return Baseline(path, files, contents, os.path.dirname(os.path.abspath(path)))
 
 
 class NewBaseline:
@@ -100,31 +209,29 @@ class NewBaseline:
     def __init__(self, path: str) -> None:
         self._path = path
         self._base = os.path.dirname(os.path.abspath(path))
-        self._lines: dict[str, list[dict[str, str]]] = {}
+        self._files: dict[str, list[Known]] = {}
+        self._contents: dict[str, str] = {}
 
     def add(self, file: FileReport) -> None:
         """Take in the findings of one file."""
-        if file.findings:
-            self._lines[_relative(file.path, self._base)] = [
-                {"code": f.code, "fingerprint": f.fingerprint, "place": str(f.location)}
-                for f in file.findings
-            ]
+        if not file.findings:
+            return
+        name = _relative(file.path, self._base)
+        self._files[name] = [Known(f.code, f.fingerprint, str(f.location)) for f in file.findings]
+        if _is_file(file.path) and (content := file_digest(file.path)) is not None:
+            self._contents[name] = content
 
     def write(self) -> int:
-        """Write the file, and return how many findings it holds.
+        """Write the file; see `Baseline.write`."""
+        return Baseline(self._path, self._files, self._contents, self._base).write()
 
-        Equal findings give equal bytes; each is a line of its own, so that a diff can be read.
 
-        Raises:
-            UnwritableOutput: If the system refuses.
-        """
-        data = {"baseline_version": _VERSION, "files": dict(sorted(self._lines.items()))}
-        write_bytes(self._path, (json.dumps(data, indent=1) + "\n").encode())
-        return sum(map(len, self._lines.values()))
+def _is_file(path: str) -> bool:
+    return path not in ("", "-") and not is_remote(path)
 
 
 def _relative(path: str, base: str) -> str:
-    if path in ("", "-") or is_remote(path):
+    if not _is_file(path):
         return path
     try:
         return os.path.relpath(os.path.abspath(path), base).replace(os.sep, "/")

@@ -33,6 +33,7 @@ _FLAGS_ONLY = (
     "diff",
     "isolated",
     "output",
+    "prune-baseline",
     "quiet",
     "shard",
     "verbose",

@@ -115,6 +115,8 @@ def remarks_of(file: FileReport, *, verbose: bool = False) -> Iterator[Block]:
         yield Line(label, f"{_name(file.path)}: {applied.code} {applied.title}", "green")
     for note in file.notes:
         yield Line("note", f"{_name(file.path)}: {note}")
+    for stale in file.stale if verbose else ():
+        yield Line("no longer found", f"{_name(file.path)}: {stale.code}, {stale.place}")
     if verbose and file.failure is None:
         yield Line("checked", f"{_name(file.path)}: {_counts(file)}")
 
