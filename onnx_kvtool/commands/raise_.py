@@ -30,9 +30,7 @@ from onnx_kvtool.core.walk import values
 from onnx_kvtool.ops.schema import NEWEST
 from onnx_kvtool.rewrite.raise_ import raise_model
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
-from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
+from onnx_kvtool.rewrite.raising.stage import Assumptions, RaiseOutcome, RaiseSettings, dims_to_run
 from onnx_kvtool.rewrite.report import Refused, Verification
 from onnx_kvtool.symbolic.dimensions import dims_of, names_in
 

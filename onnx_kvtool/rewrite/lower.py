@@ -32,13 +32,13 @@ from onnx_kvtool.rewrite.engine.stamp import (
     normalise_domains,
     stamp,
 )
-from onnx_kvtool.rewrite.lowering.border import missing_at_border
 from onnx_kvtool.rewrite.lowering.carry import carry_types
 from onnx_kvtool.rewrite.lowering.dialect import asks_for_sizes, keep_to_dialect
-from onnx_kvtool.rewrite.lowering.early.steps import AT_ONCE, Trace, in_steps
-from onnx_kvtool.rewrite.lowering.optionals import settle_optionals
+from onnx_kvtool.rewrite.lowering.early.loops import AT_ONCE, Trace, in_steps
+from onnx_kvtool.rewrite.lowering.grid_sample import missing_at_border
+from onnx_kvtool.rewrite.lowering.optional import settle_optionals
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS
-from onnx_kvtool.rewrite.lowering.tensor_scatter.declared import declared_updates
+from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import declared_updates
 from onnx_kvtool.rewrite.report import Lowered, Outcome
 from onnx_kvtool.shapes.infer import Annotations, annotate
 from onnx_kvtool.shapes.inference import inferred

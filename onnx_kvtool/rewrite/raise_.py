@@ -19,8 +19,7 @@ from onnx_kvtool.rewrite.raising.attention.stage import (
 from onnx_kvtool.rewrite.raising.contrib import raise_contrib
 from onnx_kvtool.rewrite.raising.fixed import raise_fixed
 from onnx_kvtool.rewrite.raising.growing.stage import raise_growing
-from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings
-from onnx_kvtool.rewrite.raising.static import fix_raised, input_shapes
+from onnx_kvtool.rewrite.raising.stage import RaiseOutcome, RaiseSettings, fix_raised, input_shapes
 from onnx_kvtool.rewrite.upgrade import upgrade
 
 __all__ = ["raise_model"]

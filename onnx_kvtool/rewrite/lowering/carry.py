@@ -26,8 +26,7 @@ from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.edits import replace_node
-from onnx_kvtool.rewrite.lowering.packed import CARRIERS, as_bytes, unpacked
-from onnx_kvtool.rewrite.lowering.quantize import dequantized
+from onnx_kvtool.rewrite.lowering.quantize import CARRIERS, as_bytes, dequantized, unpacked
 from onnx_kvtool.rewrite.report import Lowered
 
 __all__ = ["Carried", "carry_types"]

@@ -20,7 +20,7 @@ from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.edits import remove_unused
-from onnx_kvtool.rewrite.lowering.pad import pads_of_all_axes
+from onnx_kvtool.rewrite.lowering.slicing import pads_of_all_axes
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = ["asks_for_sizes", "keep_to_dialect"]

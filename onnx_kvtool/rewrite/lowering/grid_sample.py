@@ -1,12 +1,18 @@
-"""GridSample-20 and GridSample-16, for older opsets."""
+"""GridSample and AffineGrid, with what lies beyond the border of an image."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, unsqueeze, where
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.emit.sampling import (
     Axis,
@@ -19,14 +25,21 @@ from onnx_kvtool.emit.sampling import (
 )
 from onnx_kvtool.emit.sizes import positions
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.lowering.quantize import CARRIERS
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 if TYPE_CHECKING:
     from onnx_kvtool.emit.emitter import Emitter
 
-__all__ = ["lower_grid_sample_20"]
+__all__ = ["lower_affine_grid_20", "lower_grid_sample_20", "missing_at_border"]
+
+
+# GridSample-20 and GridSample-16, for older opsets.
+
 
 _OLD_NAMES = {"linear": "bilinear", "cubic": "bicubic", "nearest": "nearest"}
 _NEW_NAMES = {old: new for new, old in _OLD_NAMES.items()}
@@ -174,3 +187,137 @@ class _Sampler:
         forth = numbers.op("Add", rest, low) if low else rest
         back = numbers.op("Sub", high, rest)
         return numbers.clip(where(self.em, is_odd, back, forth), low, high)
+
+
+# AffineGrid-20, for opsets below 20.
+
+
+def lower_affine_grid_20(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement | None:
+    """Multiply the places of a picture, or of a volume, with the transposed matrices.
+
+    The function body, to which an unknown number of sizes is left, gives Range a vector, chooses
+    with an If whose branches differ in shape, and divides by zero for a single row or column. Such
+    a row is at -1, as a single layer is in the body.
+    """
+    view = NodeView(node, context.opset_of(node))
+    theta, size = view.required("theta"), view.required("size")
+    count, dtype = dims_of(size), theta.dtype
+    if count not in ((4,), (5,)) or dtype is None:
+        return None
+    rank = 2 if count == (4,) else 3
+    axes = [em.constant(axis, "axis") for axis in range(2, rank + 2)]
+    counts = [em.op("Gather", size, axis, hint="count") for axis in axes]
+    one = em.constant([1], "one")
+    sizes = [em.op("Reshape", value, one, hint="count") for value in counts]
+    shape = em.op("Concat", *sizes, one, attributes={"axis": 0}, hint="shape")
+    columns = []
+    for axis in reversed(range(rank)):  # width, height, depth
+        line = _line(em, counts[axis], dtype, corners=view.integer("align_corners") != 0)
+        line = unsqueeze(em, line, [d for d in range(rank + 1) if d != axis])
+        columns.append(em.op("Expand", line, shape, dtype=dtype, hint="places"))
+    unit = em.constant(np.ones(1, dtype.numpy()), "unit")
+    columns.append(em.op("Expand", unit, shape, dtype=dtype, hint="ones"))
+    places = em.op("Concat", *columns, attributes={"axis": rank}, dtype=dtype, hint="places")
+    flat = em.op("Reshape", places, em.constant([-1, rank + 1], "shape"), dtype=dtype)
+    turned = em.op("Transpose", theta, attributes={"perm": [0, 2, 1]}, dtype=dtype)
+    moved = em.op("MatMul", flat, turned, dtype=dtype, hint="moved")  # (N, D * H * W, rank)
+    batch = em.op("Gather", size, em.constant([0], "batch"), hint="batch")
+    end = em.constant([rank], "rank")
+    whole = em.op("Concat", batch, *sizes, end, attributes={"axis": 0}, hint="shape")
+    return Replacement((em.op("Reshape", moved, whole, dtype=dtype),))
+
+
+def _line(em: Emitter, count: ir.Value, dtype: ir.DataType, *, corners: bool) -> ir.Value:
+    """Return the middles of equal parts of what is between -1 and 1, or with corners the ends.
+
+    Args:
+        em: Where to build.
+        count: How many: (), int64.
+        dtype: Of the result.
+        corners: Whether the first is at -1 and the last at 1.
+
+    Returns:
+        (count,)
+    """
+
+    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=dtype)
+
+    def number(value: float) -> ir.Value:
+        return em.constant(np.array(value, dtype.numpy()), "number")
+
+    numbered = em.op("Range", em.constant(0), count, em.constant(1), hint="numbered")
+    places, parts = cast(em, numbered, dtype), cast(em, count, dtype)
+    start = number(-1)
+    if corners:
+        parts = op("Sub", parts, number(1))
+        is_single = em.op("Equal", count, em.constant(1), dtype=ir.DataType.BOOL)
+        parts = where(em, is_single, number(1), parts, "parts")
+    step = op("Div", number(2), parts)
+    if not corners:
+        start = op("Add", start, op("Div", step, number(2)))
+    return op("Add", start, op("Mul", places, step))
+
+
+# Inputs and outputs of element types that the target lacks, told once for each type.
+
+
+_YOUNG = (*CARRIERS, ir.DataType.BFLOAT16)
+
+
+def missing_at_border(model: ir.Model, source: int, target: int) -> list[Diagnostic]:
+    """Return an error for each type of an input or output that no operator takes at `target`.
+
+    Inputs and outputs keep their types, and whatever else is wrong follows from this or shows at
+    the opset that has them. Values that only operators of other domains touch are not judged.
+
+    Args:
+        model: The model.
+        source: Its opset, the highest that is named as the lowest one that works.
+        target: The opset that it comes to.
+    """
+    found: dict[ir.DataType, list[ir.Value]] = {}
+    for value in dict.fromkeys((*model.graph.inputs, *model.graph.outputs)):
+        dtype = value.dtype
+        if dtype in _YOUNG and not takes("Cast", 0, dtype, target) and _touching(value):
+            found.setdefault(dtype, []).append(value)
+    return [_error(model, dtype, values, source, target) for dtype, values in found.items()]
+
+
+def _touching(value: ir.Value) -> list[ir.Node]:
+    """Return the nodes of the default domain that make or read a value."""
+    producer = value.producer()
+    nodes = [use.node for use in value.uses()] + ([] if producer is None else [producer])
+    return [node for node in nodes if is_standard(node)]
+
+
+def _error(
+    model: ir.Model, dtype: ir.DataType, values: list[ir.Value], source: int, target: int
+) -> Diagnostic:
+    higher = range(target + 1, source + 1)
+    lowest = next((opset for opset in higher if takes("Cast", 0, dtype, opset)), None)
+    name, more = values[0].name, len(values) - 1
+    if more:
+        others = counted(more, "other input or output", "other inputs and outputs")
+        text = f"`{name}` and {others} are of type {dtype.name}, which opset {target} lacks"
+    else:
+        text = f"`{name}` is of type {dtype.name}, which opset {target} lacks"
+    return Diagnostic(
+        "element-type",
+        "error",
+        _place(model.graph, values[0]),
+        text,
+        "inputs and outputs keep their types: choose a higher opset, or export the model with "
+        "another type",
+        lowest,
+    )
+
+
+def _place(graph: ir.Graph, value: ir.Value) -> Location:
+    touching = _touching(value)
+    for index, node in enumerate(graph):
+        if any(node is other for other in touching):
+            return Location.of(graph_path(graph.name), node, index, value.name)
+    return Location(graph_path(graph.name), value=value.name)

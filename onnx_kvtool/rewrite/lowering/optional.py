@@ -1,16 +1,24 @@
-"""OptionalHasElement and OptionalGetElement of opset 18 on a value that is not optional."""
+"""Optional values and operators that only hand them on."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import nodes
 from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.names import Names
 from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.rewrite.lowering.identity import passed
+from onnx_kvtool.rewrite.lowering.reshape import passed
+from onnx_kvtool.rewrite.report import Lowered
 
-__all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18"]
+__all__ = ["lower_optional_get_element_18", "lower_optional_has_element_18", "settle_optionals"]
+
+
+# OptionalHasElement and OptionalGetElement of opset 18 on a value that is not optional.
 
 
 def lower_optional_has_element_18(
@@ -47,3 +55,88 @@ def _refuse_optional(value: ir.Value, op: str, opset: int) -> None:
             "element-type",
             f"`{value.name}` is {what}, which `{op}` does not take at opset {opset}",
         )
+
+
+# Optionals of which is known what they hold, for opsets below 15, which have none.
+
+
+_SINCE = 15
+
+
+def settle_optionals(model: ir.Model, target: int, names: Names) -> list[Lowered]:
+    """Let readers of optionals that are made in the model read what is in them, in place.
+
+    OptionalGetElement becomes the element, OptionalHasElement a constant; what nobody reads then
+    goes with other dead nodes. Nodes stay where they are, for reports to name. An optional that
+    comes from elsewhere, or is handed on to a body or out of one, stays.
+
+    Args:
+        model: The model.
+        target: The opset to come to; nothing is done where that has optionals.
+        names: Names that are taken.
+
+    Returns:
+        The nodes that became others.
+    """
+    if target >= _SINCE or not any(node.op_type == "Optional" for node in model.graph.all_nodes()):
+        return []
+    run = _Settling(model, names)
+    run.read()
+    run.strike()
+    return run.settled
+
+
+class _Settling:
+    def __init__(self, model: ir.Model, names: Names) -> None:
+        self._graph, self._names = model.graph, names
+        self._nodes = [entry for entry in nodes(model) if is_standard(entry[2])]
+        self._held: dict[ir.Value, ir.Value | None] = {}
+        self._flags: dict[bool, ir.Value] = {}
+        self.settled: list[Lowered] = []
+
+    def read(self) -> None:
+        """Follow each optional from where it is made to where it is read."""
+        held = self._held
+        for path, index, node in self._nodes:
+            given = node.inputs[0] if node.inputs else None
+            if node.op_type == "Optional":
+                held[node.outputs[0]] = given
+            elif given is None or given not in held:
+                continue
+            elif node.op_type == "Identity":
+                held[node.outputs[0]] = held[given]
+            elif node.op_type in ("OptionalHasElement", "OptionalGetElement"):
+                element = held[given]
+                if node.op_type == "OptionalHasElement":
+                    element = self._flag(element is not None)
+                if element is not None:
+                    self.settled.append(Lowered(Location.of(path, node, index), "optional"))
+                    _pass(node, element)
+
+    def strike(self) -> None:
+        """Let what nobody reads any more give a constant instead of an optional."""
+        for _, _, node in reversed(self._nodes):
+            made = node.outputs[0] if node.outputs else None
+            if made in self._held and not made.uses() and not made.is_graph_output():
+                made.type, made.shape = ir.TensorType(ir.DataType.BOOL), None
+                _pass(node, self._flag(False))
+
+    def _flag(self, flag: bool) -> ir.Value:
+        known = self._flags.get(flag)
+        if known is None:
+            known = self._flags[flag] = ir.Value(
+                name=self._names.fresh("kvtool/has_element"),
+                type=ir.TensorType(ir.DataType.BOOL),
+                shape=ir.Shape([]),
+                const_value=ir.Tensor(np.array(flag)),
+            )
+            self._graph.register_initializer(known)
+        return known
+
+
+def _pass(node: ir.Node, value: ir.Value) -> None:
+    """Let a node give a value."""
+    node.op_type = "Identity"
+    node.attributes.clear()
+    node.resize_inputs(1)
+    node.replace_input_with(0, value)

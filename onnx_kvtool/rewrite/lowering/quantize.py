@@ -1,21 +1,148 @@
-"""QuantizeLinear and DequantizeLinear where the target lacks their form: kept, or in arithmetic."""
+"""QuantizeLinear and DequantizeLinear, their blocks and packed values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.core.files.external_data import array
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, one_number, unsqueeze
 from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions
+from onnx_kvtool.ops.quantization import scale_misfit
 from onnx_kvtool.ops.schema import op_facts
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.dtypes import takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.rewrite.lowering.quantized_blocks import Layout, layout_of
-from onnx_kvtool.symbolic.dimensions import dims_of, product
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, product
 
-__all__ = ["dequantized", "lower_dequantize_linear", "lower_quantize_linear"]
+__all__ = [
+    "CARRIERS",
+    "Layout",
+    "as_bytes",
+    "dequantized",
+    "layout_of",
+    "lower_dequantize_linear",
+    "lower_quantize_linear",
+    "unpacked",
+]
+
+
+# How the scales of QuantizeLinear and DequantizeLinear lie over the input, as nodes.
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One scale for the tensor, for each index of an axis, or for each block along it.
+
+    Blocks that divide the axis get a dimension of their own, (.., blocks, block_size, ..), against
+    which a scale of (.., blocks, 1, ..) broadcasts: nothing of the size of the input is made of
+    the scale, and runtimes know the form. Where the sizes do not allow that, the scale is
+    repeated for each index of its block.
+
+    Attributes:
+        em: Where to build.
+        x: The input.
+        axis: The axis from the front; None per tensor.
+        block: Elements per block along `axis`; 0 without blocks.
+        split: Target of the Reshape that parts the blocks; None where they are not parted.
+        joined: Target of the Reshape back.
+    """
+
+    em: Emitter
+    x: ir.Value
+    axis: int | None
+    block: int = 0
+    split: tuple[int, ...] | None = None
+    joined: tuple[int, ...] = ()
+
+    def grouped(self, x: ir.Value | None = None) -> ir.Value:
+        """Return the input, or `x` in its place, in the shape in which it is computed with."""
+        return self._reshaped(self.x if x is None else x, self.split)
+
+    def restored(self, result: ir.Value) -> ir.Value:
+        """Return a result in the shape of the input."""
+        return self._reshaped(result, None if self.split is None else self.joined)
+
+    def spread(self, values: ir.Value) -> ir.Value:
+        """Return a scale or a zero point in a shape that broadcasts against `grouped`."""
+        dtype = values.dtype or ir.DataType.UNDEFINED
+        if self.axis is None:
+            return one_number(self.em, values, self.x)
+        if self.split is not None:
+            return unsqueeze(self.em, values, [self.axis + 1])
+        dims = dims_of(self.x) or ()
+        if self.block:
+            index = positions(self.em, dims[self.axis], self.x, self.axis, place=0, rank=1)
+            of_block = self.em.op("Div", index, self.em.constant(self.block, "block_size"))
+            return self.em.op(
+                "Gather", values, of_block, attributes={"axis": self.axis}, dtype=dtype
+            )
+        target = [1] * len(dims)
+        target[self.axis] = -1
+        return self.em.op("Reshape", values, self.em.constant(target, "shape"), dtype=dtype)
+
+    def _reshaped(self, value: ir.Value, target: Sequence[int] | None) -> ir.Value:
+        if target is None:
+            return value
+        shape = self.em.constant(list(target), "shape")
+        return self.em.op("Reshape", value, shape, dtype=value.dtype or ir.DataType.UNDEFINED)
+
+
+def layout_of(em: Emitter, view: NodeView, x: ir.Value, scale: ir.Value) -> Layout:
+    """Return how the scale of a node lies over its input.
+
+    Raises:
+        Refusal: If what is known does not tell, or the scale has another rank or other sizes than
+            the specification demands.
+    """
+    dims, shape = dims_of(x), dims_of(scale)
+    if shape is None or (shape and dims is None):
+        raise Refusal(
+            "unknown-rank",
+            f"whether `{scale.name}` is one number or one for each index of the axis is unknown",
+            help="declare the shapes of the input and of the scale",
+        )
+    axis = view.integer("axis") if "axis" in view.facts.attributes else 0
+    block = view.integer("block_size") if "block_size" in view.facts.attributes else 0
+    zero = next((view.input(f.name) for f in view.facts.inputs if "zero" in f.name), None)
+    problem = scale_misfit(dims, shape, dims_of(zero), axis, block, (_name(scale), _name(zero)))
+    if problem is not None:
+        help = problem.help or "check the node in the exporter; `kvtool check` finds every one"
+        raise Refusal("scale-shape", problem.text, help=help)
+    if (not block and shape in ((), (1,))) or dims is None:
+        return Layout(em, x, None)
+    axis = counted_axis(axis, len(dims))
+    if not block:
+        return Layout(em, x, axis)
+    return Layout(em, x, axis, block, *_targets(dims, axis, block))
+
+
+def _targets(
+    dims: Sequence[Dim], axis: int, block: int
+) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
+    """Return the shapes that part the blocks and join them again; None where none can say it."""
+    size, behind = dims[axis], dims[axis + 1 :]
+    after = [dim for dim in behind if isinstance(dim, int)]
+    if not isinstance(size, int) or size % block or 0 in dims or len(after) < len(behind):
+        return None, ()
+    # A zero takes over the size at the same place, which behind the axis is another one; -1 would
+    # fail where a size is 0.
+    before = [0] * axis
+    return (*before, size // block, block, *after), (*before, size, *after)
+
+
+def _name(value: ir.Value | None) -> str:
+    return "" if value is None else value.name or ""
+
+
+# QuantizeLinear and DequantizeLinear where the target lacks their form: kept, or in arithmetic.
+
 
 _D = ir.DataType
 _NARROW = {_D.INT8, _D.UINT8, _D.INT16, _D.UINT16, _D.INT4, _D.UINT4}
@@ -215,3 +342,118 @@ def _take(op: str, dtype: ir.DataType | None, types: set[ir.DataType], opset: in
     if not takes("Cast", 0, dtype, opset):
         text = f"`{op}` with {dtype.name} cannot be written at opset {opset}, which lacks the type"
         raise Refusal("element-type", text)
+
+
+# Constants of element types that a target lacks: their bytes, and nodes that take these apart.
+#
+# What the file holds of such a constant is taken over untouched, as bytes: nothing is read, and
+# external data stays where it is. A table says what each byte holds, and runtimes that fold
+# constants look it up once, when they load the model.
+
+
+CARRIERS: Mapping[ir.DataType, ir.DataType] = {
+    # float16 holds all numbers of the 8-bit and 4-bit floats, NaN and infinities included.
+    **dict.fromkeys((_D.FLOAT8E4M3FN, _D.FLOAT8E4M3FNUZ, _D.FLOAT8E5M2), _D.FLOAT16),
+    **dict.fromkeys((_D.FLOAT8E5M2FNUZ, _D.FLOAT4E2M1), _D.FLOAT16),
+    # 2**-127, the least of the powers of two, is a subnormal number of float32.
+    _D.FLOAT8E8M0: _D.FLOAT,
+    **dict.fromkeys((_D.INT4, _D.INT2), _D.INT8),
+    **dict.fromkeys((_D.UINT4, _D.UINT2), _D.UINT8),
+}
+"""The type that stands for a missing one where values are moved and computed with."""
+
+_FEW = 64
+"""Elements. So many are written in the type that carries them."""
+
+
+def as_bytes(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+    """Return a tensor of a type of `CARRIERS` in another form that every opset has.
+
+    Args:
+        tensor: Of any shape; its values are not touched if they are external.
+        name: Of the result.
+
+    Returns:
+        A few values: of the carrier and the shape of `tensor`. Else the bytes that hold them,
+        uint8: of its shape, the last dimension divided by the number of elements that a byte
+        holds; (bytes,) where that is no whole number.
+    """
+    dims = tuple(tensor.shape.numpy())
+    per_byte = _per_byte(tensor.dtype)
+    if not isinstance(tensor, ir.ExternalTensor) and tensor.size <= _FEW:
+        carrier = CARRIERS[tensor.dtype].numpy()
+        return ir.Tensor(array(tensor).astype(np.float32).astype(carrier), name=name)
+    if dims and dims[-1] % per_byte == 0:
+        dims = (*dims[:-1], dims[-1] // per_byte)
+    else:
+        dims = (-(-int(tensor.size) // per_byte),)
+    if isinstance(tensor, ir.ExternalTensor):
+        stored = ir.ExternalTensor(
+            tensor.location,
+            tensor.offset,
+            tensor.length,
+            _D.UINT8,
+            shape=ir.Shape(dims),
+            name=name,
+            doc_string=tensor.doc_string,
+            metadata_props=dict(tensor.metadata_props),
+            base_dir=tensor.base_dir,
+        )
+        stored.meta.update(tensor.meta)
+        return stored
+    return ir.Tensor(np.frombuffer(tensor.tobytes(), np.uint8).reshape(dims), name=name)
+
+
+def unpacked(em: Emitter, stored: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
+    """Return the elements of `tensor` in the type that carries them.
+
+    Args:
+        em: Where to build.
+        stored: What `as_bytes` made of it.
+        tensor: The original.
+    """
+    dtype = CARRIERS[tensor.dtype]
+    if stored.dtype == dtype and stored.shape == tensor.shape:
+        return stored
+    dims = [int(size) for size in tensor.shape.numpy()]
+    per_byte = _per_byte(tensor.dtype)
+    table = em.once(("elements of a byte", tensor.dtype), lambda: _constant(em, tensor.dtype))
+    value = em.op("Gather", table, cast(em, stored, _D.INT32), dtype=dtype)
+    if per_byte == 1:
+        return value
+    if stored.shape is not None and len(stored.shape) == len(dims) and dims[-1] % per_byte == 0:
+        # Sizes that are taken over need not be known, in a copy of other sizes either.
+        shape = em.constant([0] * (len(dims) - 1) + [-1], "shape")
+        return em.op("Reshape", value, shape, dtype=dtype)
+    count = int(tensor.size)
+    value = em.op("Reshape", value, em.constant([-1], "shape"), dtype=dtype)
+    if count % per_byte:
+        ends = (em.constant([bound], "bound") for bound in (0, count))
+        value = em.op("Slice", value, *ends, dtype=dtype)
+    return em.op("Reshape", value, em.constant(dims, "shape"), dtype=dtype)
+
+
+def _constant(em: Emitter, dtype: ir.DataType) -> ir.Value:
+    # A node, not an initializer, which would look like a weight that the source does not have.
+    table = ir.Tensor(_table(dtype))
+    hint = f"{dtype.name.lower()}_of_byte"
+    return em.op("Constant", attributes={"value": table}, dtype=table.dtype, hint=hint)
+
+
+def _per_byte(dtype: ir.DataType) -> int:
+    return 8 // int(dtype.bitwidth)
+
+
+def _table(dtype: ir.DataType) -> np.ndarray:
+    """Return what each byte holds: (256,), or (256, n) for n elements, the low bits first."""
+    carrier, bits = CARRIERS[dtype].numpy(), int(dtype.bitwidth)
+    codes = np.arange(256, dtype=np.uint8)
+    if bits == 8:
+        return np.asarray(codes.view(dtype.numpy()).astype(np.float32).astype(carrier))
+    digits = np.stack([codes >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], axis=-1)
+    if dtype == _D.FLOAT4E2M1:
+        return np.asarray(digits.view(ml_dtypes.float4_e2m1fn).astype(carrier))
+    if dtype in (_D.INT4, _D.INT2):
+        half = 1 << bits - 1
+        return np.where(digits >= half, digits.astype(np.int16) - 2 * half, digits).astype(carrier)
+    return digits.astype(carrier)

@@ -1,7 +1,4 @@
-"""Reductions with axes from an input, or on bool, for opsets where they lack one or the other.
-
-ReduceMax and ReduceMin also become TopK, for runtimes that lose infinities in them.
-"""
+"""Reductions, ArgMax, ArgMin and Softmax."""
 
 from __future__ import annotations
 
@@ -12,16 +9,29 @@ from onnx_kvtool.analysis.constants import constant_integers
 from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.forms import cast, squeeze, where
 from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.dtypes import carrier_of, takes
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
-from onnx_kvtool.rewrite.lowering.run_time_axes import axis_marks, count_of, switch
+from onnx_kvtool.rewrite.lowering.reshape import (
+    axis_marks,
+    count_of,
+    never_empty,
+    reshape_literally,
+    switch,
+)
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["lower_reduce_20"]
+__all__ = ["lower_arg_max_min_12", "lower_reduce_20", "lower_softmax_13"]
 
-_BOOL, _INT64 = ir.DataType.BOOL, ir.DataType.INT64
+
+# Reductions with axes from an input, or on bool, for opsets where they lack one or the other.
+#
+# ReduceMax and ReduceMin also become TopK, for runtimes that lose infinities in them.
+
+
+_BOOL = ir.DataType.BOOL
+_INT64 = ir.DataType.INT64
 
 _OF_ONE = {"ReduceL2": "Abs"}
 """What a reduction makes of one number; where it is another one."""
@@ -247,3 +257,64 @@ def _at_run_time(
 
 def _no_axes(em: Emitter, axes: ir.Value) -> ir.Value:
     return em.op("Equal", em.op("Size", axes), em.constant(0, "zero"), dtype=_BOOL)
+
+
+# ArgMax-12 and ArgMin-12 with `select_last_index`, for opset 11.
+
+
+_BEFORE_FIRST = -(2**31)
+"""An end before every index, so that a Slice with step -1 takes the first element too."""
+
+
+def lower_arg_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Find the first index from behind and count it from the front.
+
+    index = size - 1 - ArgMax(data reversed along the axis)
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axis = view.required("data"), view.integer("axis")
+    attributes = {"axis": axis, "keepdims": view.integer("keepdims")}
+    if view.integer("select_last_index") == 0:
+        return Replacement((em.op(node.op_type, data, attributes=attributes),))
+    dims = dims_of(data)
+    dim = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
+    step = em.constant([-1], "step")
+    start, end = em.constant([-1], "last"), em.constant([_BEFORE_FIRST], "end")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    turned = em.op("Slice", data, start, end, em.constant([axis], "axes"), step, dtype=dtype)
+    found = em.op(node.op_type, turned, attributes=attributes)
+    last = em.op("Sub", size(em, dim, data, axis), em.constant(1, "one"))
+    return Replacement((em.op("Sub", last, found, hint="from_front"),))
+
+
+# Softmax-13, LogSoftmax-13 and Hardmax-13, for opsets below 13.
+
+
+def lower_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Work on the last axis, where both versions mean the same, with Transposes around if needed.
+
+    Below 13 the operator flattens its input to two dimensions at `axis`; from 13 on it works along
+    the one axis. On the last axis the results are equal.
+
+    Refuses an axis that is not the last one for certain when the rank is unknown.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axis = view.required("input"), view.integer("axis")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    rank = None if data.shape is None else len(data.shape)
+    if axis == -1 or (rank is not None and axis == rank - 1):
+        return Replacement((em.op(node.op_type, data, attributes={"axis": -1}, dtype=dtype),))
+    if rank is None:
+        raise Refusal(
+            "unknown-rank",
+            f"`axis` is {axis} and the rank of `{data.name}` is unknown",
+            help="declare the shape of the input",
+        )
+    if not -rank <= axis < rank:
+        raise MalformedNode("axis-out-of-range", f"`axis` is {axis} for a rank of {rank}")
+    swap = list(range(rank))
+    swap[axis % rank], swap[-1] = swap[-1], swap[axis % rank]
+    turned = em.op("Transpose", data, attributes={"perm": swap}, dtype=dtype, hint="to_last")
+    result = em.op(node.op_type, turned, attributes={"axis": -1}, dtype=dtype)
+    back = em.op("Transpose", result, attributes={"perm": swap}, dtype=dtype, hint="from_last")
+    return Replacement((back,))

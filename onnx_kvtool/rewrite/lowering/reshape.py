@@ -1,17 +1,39 @@
-"""Reshape-14 with `allowzero=1`, for opsets below 14."""
+"""Operators that describe or change shapes, and hand values on."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
+from onnx_kvtool.analysis.constants import const_tensor
 from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Refusal, Replacement
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.symbolic.dimensions import dims_of
 
-__all__ = ["lower_reshape_14", "never_empty", "reshape_literally"]
+__all__ = [
+    "axis_marks",
+    "count_of",
+    "lower_constant_12",
+    "lower_identity_14",
+    "lower_reshape_14",
+    "lower_shape_15",
+    "lower_size",
+    "lower_squeeze_13",
+    "lower_unsqueeze_13",
+    "never_empty",
+    "passed",
+    "reshape_literally",
+    "switch",
+]
+
+
+# Reshape-14 with `allowzero=1`, for opsets below 14.
+
 
 _PLAIN = {
     ir.DataType.FLOAT,
@@ -120,3 +142,247 @@ def _filled(em: Emitter, data: ir.Value, shape: ir.Value) -> ir.Value:
     end = em.op("Mul", kept, em.constant([_TO_THE_END], "end"), hint="ends")
     start = em.op("Mul", shape, zero, hint="starts")
     return em.op("Slice", whole, start, end, dtype=dtype, hint="cut")
+
+
+# Axes that are known at run time only: as one flag per axis of a value of known rank.
+
+
+def count_of(axes: ir.Value) -> int | None:
+    """Return the number of axes in `axes`: (n,); None when the file does not fix it."""
+    dims = dims_of(axes)
+    if dims is None or len(dims) != 1 or not isinstance(dims[0], int):
+        return None
+    return dims[0]
+
+
+def axis_marks(em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
+    """Return 1 for each axis that is among `axes`, else 0: (rank,), int64.
+
+    Args:
+        em: Where to build.
+        axes: (n,) or (), int32 or int64, each in -rank .. rank - 1; n may be 0.
+        rank: Rank of the value that the axes belong to, at least 1.
+    """
+    count = 1 if dims_of(axes) == () else count_of(axes)
+    axes = cast(em, axes, ir.DataType.INT64)
+    flat = em.op("Reshape", axes, em.constant([-1], "flat"))  # (n,)
+    # Mod counts negative axes from the end: its result has the sign of the divisor.
+    places = em.op("Mod", flat, em.constant(rank, "rank"))
+    if count is None:
+        one = ir.tensor(np.ones(1, np.int64))
+        ones = em.op("ConstantOfShape", em.op("Shape", places), attributes={"value": one})
+    else:
+        ones = em.constant([1] * count, "ones")
+    zeros = em.constant(np.zeros(rank, np.int64), "zeros")
+    return em.op("ScatterElements", zeros, places, ones, hint="marks")
+
+
+def switch(
+    em: Emitter,
+    marks: ir.Value,
+    axis: int,
+    value: ir.Value,
+    apply: Callable[[ir.Value], ir.Value],
+    *,
+    size: int | None = None,
+) -> ir.Value:
+    """Return `apply(value)` if `axis` is marked, else `value`, decided at run time by an If.
+
+    Where an If cannot, as its branches have to give equal shapes, both are computed, and the one
+    that is meant is cut out of them.
+
+    Args:
+        em: Where to build.
+        marks: 1 for each axis that is marked, else 0: (rank,), int64.
+        axis: The axis.
+        value: The value.
+        apply: What is done with it; the other sizes stay.
+        size: The size of the axis then; None where it stays what it is.
+    """
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    if not em.branches:
+        return _cut_out(em, marks, axis, value, apply(value), size)
+    mark = em.op("Gather", marks, em.constant(axis, "axis"))
+    chosen = cast(em, mark, ir.DataType.BOOL)
+    marked = em.nested(lambda: [apply(value)], hint="marked")
+    unmarked = em.nested(lambda: [value], hint="unmarked")
+    bodies = {"then_branch": marked, "else_branch": unmarked}
+    result = em.op("If", chosen, attributes=bodies, dtype=dtype)
+    if value.shape is not None and marked.outputs[0].shape == value.shape:
+        result.shape = ir.Shape(value.shape)
+    return result
+
+
+def _cut_out(
+    em: Emitter,
+    marks: ir.Value,
+    axis: int,
+    value: ir.Value,
+    other: ir.Value,
+    size: int | None,
+) -> ir.Value:
+    """Return `other` if `axis` is marked, else `value`: rows of one behind the other."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    dims, place = dims_of(value), em.constant([axis], "axis")
+    dim = None if dims is None else dims[axis]
+    if isinstance(dim, int):
+        count = em.constant([dim], "count")
+    else:
+        after = em.constant([axis + 1], "after")
+        count = em.op("Slice", em.op("Shape", value), place, after, hint="count")
+    mark = em.op("Gather", marks, place, hint="mark")
+    start = em.op("Mul", mark, count, hint="start")
+    length = start if size is None else mark
+    if size not in (None, 1):
+        length = em.op("Mul", mark, em.constant([size or 0], "size"), hint="length")
+    both = em.op("Concat", value, other, attributes={"axis": axis}, dtype=dtype, hint="both")
+    end = em.op("Add", count, length, hint="end")
+    result = em.op("Slice", both, start, end, place, dtype=dtype, hint="chosen")
+    if dims is not None:
+        result.shape = ir.Shape(
+            [None if i == axis and size is not None else d for i, d in enumerate(dims)]
+        )
+    return result
+
+
+# Squeeze-13 and Unsqueeze-13 with axes that are known at run time only, for opsets below 13.
+
+
+_BOOL = ir.DataType.BOOL
+
+
+def lower_squeeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Reshape to the sizes of the axes that are not named.
+
+    Refuses an unknown rank, and axes whose number is unknown or zero: releases differ on whether
+    an empty list drops nothing or every dimension of size 1.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axes = view.required("data"), view.input("axes")
+    rank, count = _facts(data, axes)
+    if axes is None or count == 0:
+        raise Refusal("empty-axes", "an empty list of axes cannot be an attribute", lowest_opset=13)
+    kept = em.op("Equal", axis_marks(em, axes, rank), em.constant(0, "zero"), dtype=_BOOL)
+    shape = em.op("Compress", em.op("Shape", data), kept, attributes={"axis": 0})
+    return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
+
+
+def lower_unsqueeze_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Reshape to the sizes of the data with ones between them.
+
+    Each place of the result that is not named takes the next size of the data: its number is the
+    count of such places before it.
+
+    Refuses an unknown rank and an unknown number of axes.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axes = view.required("data"), view.required("axes")
+    rank, count = _facts(data, axes)
+    if count == 0:
+        return Replacement((em.op("Identity", data, dtype=_dtype(data)),))
+    if rank == 0:
+        shape = em.constant([1] * count, "ones")
+        return Replacement((em.op("Reshape", data, shape, dtype=_dtype(data)),))
+    marks = axis_marks(em, axes, rank + count)  # (rank + count,)
+    kept = em.op("Sub", em.constant(1, "one"), marks)
+    before = em.op("CumSum", kept, em.constant(0, "axis"), attributes={"exclusive": 1})
+    # The number past the last size is read at named places only, where it does not matter.
+    last = em.constant(rank - 1, "last")
+    inside = em.op("Less", before, last, dtype=_BOOL)
+    sizes = em.op("Gather", em.op("Shape", data), em.op("Where", inside, before, last))
+    named = em.op("Cast", marks, attributes={"to": _BOOL.value}, dtype=_BOOL)
+    shape = em.op("Where", named, em.constant(1, "one"), sizes)
+    return Replacement((reshape_literally(em, data, shape, empty=not never_empty(data)),))
+
+
+def _facts(data: ir.Value, axes: ir.Value | None) -> tuple[int, int]:
+    """Return the rank of the data and the number of axes."""
+    dims = dims_of(data)
+    count = None if axes is None else count_of(axes)
+    if dims is None or (axes is not None and count is None):
+        what = f"the rank of `{data.name}`" if dims is None else "their number"
+        raise Refusal(
+            "dynamic-input",
+            f"the axes are known at run time only, and {what} is unknown",
+            help="make the axes constant, or declare the shapes",
+            lowest_opset=13,
+        )
+    return len(dims), count or 0
+
+
+def _dtype(value: ir.Value) -> ir.DataType:
+    return value.dtype or ir.DataType.UNDEFINED
+
+
+# Shape-15 with `start` and `end`, for opsets below 15, and Size for releases without it.
+
+
+_END = 2**31 - 1
+"""Beyond every rank; Slice clamps it."""
+
+
+def lower_shape_15(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Emit Slice(Shape(data), [start], [end]).
+
+    Slice-10 clamps out-of-range ends and counts negative ones from the end exactly as Shape-15
+    does with its attributes, and gives an empty result for start >= end.
+    """
+    view = NodeView(node, context.opset_of(node))
+    start, end = view.integer("start"), view.attribute("end")
+    last = end if isinstance(end, int) else _END
+    shape = em.op("Shape", view.required("data"))
+    part = em.op("Slice", shape, em.constant([start], "start"), em.constant([last], "end"))
+    return Replacement((part,))
+
+
+def lower_size(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Emit ReduceProd(Shape(data)), which is 1 for a scalar: the product of nothing."""
+    shape = em.op("Shape", NodeView(node, context.opset_of(node)).required("data"))
+    return Replacement((em.op("ReduceProd", shape, attributes={"keepdims": 0}),))
+
+
+# Identity-14 of sequences, for opsets 11 to 13.
+
+
+def lower_identity_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+    """Insert an element behind the last one and erase it again.
+
+    Nothing is done for other types.
+    """
+    given = NodeView(node, context.opset_of(node)).required("input")
+    if not isinstance(given.type, ir.SequenceType):
+        return None
+    return Replacement((passed(em, given),))
+
+
+def passed(em: Emitter, value: ir.Value) -> ir.Value:
+    """Return a tensor or a sequence under another name."""
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    if em.opset >= 14 or not isinstance(value.type, ir.SequenceType):
+        result = em.op("Identity", value, dtype=dtype)
+    else:
+        filling = "" if dtype == ir.DataType.STRING else 0
+        element = em.constant(np.array(filling, dtype.numpy()), "element")
+        longer = em.op("SequenceInsert", value, element, dtype=dtype, hint="inserted")
+        longer.type = value.type
+        result = em.op("SequenceErase", longer, dtype=dtype, hint="erased")
+    result.type = value.type
+    return result
+
+
+# Constant-12 with a number, a string or a list of them, for opset 11.
+
+
+def lower_constant_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Write `value_int(s)`, `value_float(s)` or `value_string(s)` as the tensor they stand for.
+
+    Refuses a Constant that holds neither a tensor nor one of these (a sparse tensor at 11 is
+    legal and never comes here).
+    """
+    has_one = len(node.attributes) == 1
+    tensor = const_tensor(node.outputs[0]) if has_one else None
+    if tensor is None:
+        text = "the Constant holds none of the forms that can be a tensor"
+        raise MalformedNode("constant-form", text)
+    output = em.op("Constant", attributes={"value": tensor}, dtype=tensor.dtype)
+    return Replacement((output,))

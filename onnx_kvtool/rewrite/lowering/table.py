@@ -7,62 +7,67 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onnx_kvtool.core.table import Table
-from onnx_kvtool.rewrite.lowering.affine_grid import lower_affine_grid_20
-from onnx_kvtool.rewrite.lowering.arg_max_min import lower_arg_max_min_12
-from onnx_kvtool.rewrite.lowering.attention import lower_attention_23_24_25
-from onnx_kvtool.rewrite.lowering.batch_normalization import lower_batch_normalization_14
-from onnx_kvtool.rewrite.lowering.bit_cast import lower_bit_cast_26
-from onnx_kvtool.rewrite.lowering.bit_shift import lower_bit_shift_28
-from onnx_kvtool.rewrite.lowering.bitwise import lower_bitwise_18
-from onnx_kvtool.rewrite.lowering.col2im import lower_col2im_18
-from onnx_kvtool.rewrite.lowering.constant import lower_constant_12
-from onnx_kvtool.rewrite.lowering.cosine_window import lower_cosine_window_17
-from onnx_kvtool.rewrite.lowering.cum_prod import lower_cum_prod_26
-from onnx_kvtool.rewrite.lowering.deform_conv import lower_deform_conv_19
-from onnx_kvtool.rewrite.lowering.dft import lower_dft_20
-from onnx_kvtool.rewrite.lowering.dropout import lower_dropout_12
-from onnx_kvtool.rewrite.lowering.einsum import lower_einsum_12
-from onnx_kvtool.rewrite.lowering.equal import lower_equal_19
-from onnx_kvtool.rewrite.lowering.gather_nd import lower_gather_nd_12
-from onnx_kvtool.rewrite.lowering.grid_sample import lower_grid_sample_20
-from onnx_kvtool.rewrite.lowering.identity import lower_identity_14
-from onnx_kvtool.rewrite.lowering.layer_normalization import (
-    lower_layer_normalization_17,
-    lower_mean_variance_normalization_13,
-)
-from onnx_kvtool.rewrite.lowering.max_min import (
+from onnx_kvtool.rewrite.lowering.arithmetic import (
+    lower_bit_cast_26,
+    lower_bit_shift_28,
+    lower_bitwise_18,
     lower_clip_12,
+    lower_cum_prod_26,
+    lower_equal_19,
     lower_max_min_12,
+    lower_mod_28,
+    lower_pow_12,
     lower_relu_14,
 )
-from onnx_kvtool.rewrite.lowering.mel_weight_matrix import lower_mel_weight_matrix_17
-from onnx_kvtool.rewrite.lowering.modulo import lower_mod_28
+from onnx_kvtool.rewrite.lowering.attention import lower_attention_23_24_25
+from onnx_kvtool.rewrite.lowering.col2im import lower_col2im_18
+from onnx_kvtool.rewrite.lowering.einsum import lower_einsum_12
+from onnx_kvtool.rewrite.lowering.grid_sample import lower_affine_grid_20, lower_grid_sample_20
+from onnx_kvtool.rewrite.lowering.normalization import (
+    lower_batch_normalization_14,
+    lower_dropout_12,
+    lower_layer_normalization_17,
+    lower_mean_variance_normalization_13,
+    lower_rms_normalization_23,
+)
 from onnx_kvtool.rewrite.lowering.optional import (
     lower_optional_get_element_18,
     lower_optional_has_element_18,
 )
-from onnx_kvtool.rewrite.lowering.pad import lower_pad_19
 from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
-from onnx_kvtool.rewrite.lowering.pow import lower_pow_12
-from onnx_kvtool.rewrite.lowering.quantize import (
-    lower_dequantize_linear,
-    lower_quantize_linear,
-)
+from onnx_kvtool.rewrite.lowering.quantize import lower_dequantize_linear, lower_quantize_linear
 from onnx_kvtool.rewrite.lowering.recurrent import lower_recurrent_14
-from onnx_kvtool.rewrite.lowering.reduce import lower_reduce_20
-from onnx_kvtool.rewrite.lowering.reshape import lower_reshape_14
+from onnx_kvtool.rewrite.lowering.reduce import (
+    lower_arg_max_min_12,
+    lower_reduce_20,
+    lower_softmax_13,
+)
+from onnx_kvtool.rewrite.lowering.reshape import (
+    lower_constant_12,
+    lower_identity_14,
+    lower_reshape_14,
+    lower_shape_15,
+    lower_size,
+    lower_squeeze_13,
+    lower_unsqueeze_13,
+)
 from onnx_kvtool.rewrite.lowering.resize import lower_resize_19
-from onnx_kvtool.rewrite.lowering.rms_normalization import lower_rms_normalization_23
-from onnx_kvtool.rewrite.lowering.roi_align import lower_roi_align_16
+from onnx_kvtool.rewrite.lowering.roi_align import lower_deform_conv_19, lower_roi_align_16
 from onnx_kvtool.rewrite.lowering.rotary_embedding import lower_rotary_embedding_23
-from onnx_kvtool.rewrite.lowering.scatter_reduction import lower_scatter_18
-from onnx_kvtool.rewrite.lowering.shape import lower_shape_15, lower_size
-from onnx_kvtool.rewrite.lowering.softmax import lower_softmax_13
-from onnx_kvtool.rewrite.lowering.split import lower_split_18
-from onnx_kvtool.rewrite.lowering.squeeze import lower_squeeze_13, lower_unsqueeze_13
-from onnx_kvtool.rewrite.lowering.stft import lower_stft_17
+from onnx_kvtool.rewrite.lowering.scatter import lower_scatter_18
+from onnx_kvtool.rewrite.lowering.signal import (
+    lower_cosine_window_17,
+    lower_dft_20,
+    lower_mel_weight_matrix_17,
+    lower_stft_17,
+)
+from onnx_kvtool.rewrite.lowering.slicing import (
+    lower_gather_nd_12,
+    lower_pad_19,
+    lower_split_18,
+    lower_trilu_14,
+)
 from onnx_kvtool.rewrite.lowering.tensor_scatter import lower_tensor_scatter_24
-from onnx_kvtool.rewrite.lowering.trilu import lower_trilu_14
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -23,7 +23,7 @@ from onnx_kvtool.rewrite.raise_report import (
     Standardized,
     Unraised,
 )
-from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE_GROUPED, read_in_use
+from onnx_kvtool.rewrite.raising.attention.whole import WHY_IN_USE_GROUPED, read_in_use
 from onnx_kvtool.rewrite.raising.stage import (
     RaiseOutcome,
     RaiseSettings,

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.ops.tensor_scatter import Mode
 from onnx_kvtool.rewrite.raising.arrangement import Sizes
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions, ValueKind
+from onnx_kvtool.rewrite.raising.stage import Assumptions, ValueKind
 from onnx_kvtool.symbolic.expressions import Dimension, Expr, text
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 

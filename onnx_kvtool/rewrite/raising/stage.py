@@ -1,9 +1,10 @@
-"""What every stage of `raise` is given, and where it says what it did."""
+"""What every stage of `raise` is given: assumptions, sizes of runs, and its report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -11,29 +12,170 @@ from onnx_kvtool.analysis.attention.masks import MaskFunction
 from onnx_kvtool.analysis.caches.cache import RotatedCache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.choices import NATIVE_OPSET, AttentionChoice, AttentionForm, ContribChoice
+from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.origin import origin
+from onnx_kvtool.core.suggestion import did_you_mean
 from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.core.walk import values as values_of
 from onnx_kvtool.emit.emitter import ScopedValues
 from onnx_kvtool.emit.names import Names
+from onnx_kvtool.rewrite.fixing.around import folded_note
+from onnx_kvtool.rewrite.fixing.dynamic import dynamic_parts
+from onnx_kvtool.rewrite.fixing.fix import fix_sizes
 from onnx_kvtool.rewrite.raise_report import RaiseReport, Unraised
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
 from onnx_kvtool.rewrite.raising.in_functions import place_of
-from onnx_kvtool.symbolic.dimensions import Dim
-from onnx_kvtool.symbolic.expressions import Expr
+from onnx_kvtool.symbolic.broadcasting import SizeEqualities
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of, names_in, normal
+from onnx_kvtool.symbolic.expressions import Dimension, Expr
 
 __all__ = [
     "GROWN",
+    "KINDS",
     "LONGER",
+    "Assumptions",
     "Grown",
+    "Kind",
     "RaiseOutcome",
     "RaiseSettings",
     "Size",
+    "ValueKind",
     "WindowRead",
+    "dims_to_run",
+    "fix_raised",
+    "implied",
+    "input_shapes",
     "scopes_of",
     "token_count",
     "without_capacity",
 ]
+
+
+# What a user may grant that a graph does not say.
+
+
+ValueKind = Literal["contiguous", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"]
+Kind = Literal[
+    "contiguous", "same-dim", "in-range", "finite", "covers-past", "rotated-rows", "unpadded"
+]
+
+KINDS: dict[Kind, str] = {
+    "contiguous": "contiguous[:VALUE]: a tensor of positions counts up by one from its first one",
+    "same-dim": "same-dim:A=B: two symbolic dimensions, or one and a number, are one size",
+    "in-range": "in-range[:VALUE]: positions computed from a value lie within the cache",
+    "finite": "finite[:VALUE]: a tensor holds neither NaN, infinities nor negative zeros",
+    "covers-past": "covers-past:VALUE: the last axis of an input is as long as past and new tokens",
+    "rotated-rows": "rotated-rows[:VALUE]: nobody outside depends on the order of the rows of a"
+    " cache that keeps a window, and steps go on where the one before ended",
+    "unpadded": "unpadded[:VALUE]: an input that says which rows hold tokens is 1 throughout",
+}
+"""Every assumption, with what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """The assumptions of one request.
+
+    Attributes:
+        granted: As the user wrote them, each once.
+        dims: Pairs of dimensions that are one size.
+        values: For each kind about values, the names it is granted for; None among them grants it
+            for every value that the caller of the graph supplies.
+    """
+
+    granted: tuple[str, ...] = ()
+    dims: tuple[tuple[Dim, Dim], ...] = ()
+    values: dict[str, frozenset[str | None]] = field(default_factory=dict)
+
+    @staticmethod
+    def parse(texts: Iterable[str]) -> Assumptions:
+        """Read assumptions as `--assume` takes them.
+
+        Raises:
+            UsageError: If a text is no assumption, or two of them contradict each other.
+        """
+        granted = tuple(dict.fromkeys(texts))
+        dims: list[tuple[Dim, Dim]] = []
+        values: dict[str, frozenset[str | None]] = {}
+        for text in granted:
+            kind, colon, rest = text.partition(":")
+            if kind not in KINDS or (colon and not rest) or (kind == "covers-past" and not rest):
+                raise _unknown(text, kind)
+            if kind == "same-dim":
+                dims.append(_pair(text, rest))
+            else:
+                values[kind] = values.get(kind, frozenset()) | {rest or None}
+        try:
+            SizeEqualities(dims)
+        except ValueError as error:
+            raise UsageError(f"the assumptions contradict each other: {error}") from error
+        return Assumptions(granted, tuple(dims), values)
+
+    @property
+    def same_dims(self) -> tuple[str, ...]:
+        """The granted texts that are about dimensions."""
+        return tuple(text for text in self.granted if text.startswith("same-dim:"))
+
+    def grants(self, kind: ValueKind, value: ir.Value) -> str | None:
+        """Return the text that grants `kind` for a value; None when nothing does.
+
+        Without a name an assumption covers what the caller supplies, inputs of the graph or of a
+        body, and not what the graph computes: nobody looked at that.
+        """
+        names = self.values.get(kind, frozenset())
+        if value.name in names:
+            return f"{kind}:{value.name}"
+        if None in names and value.producer() is None:
+            return kind
+        return None
+
+    def check(self, model: ir.Model) -> None:
+        """Refuse assumptions about values or dimensions that the model does not have.
+
+        Raises:
+            UsageError: If a name is unknown; the nearest one is suggested.
+        """
+        named = {n for given in self.values.values() for n in given if n is not None}
+        dims = {dim for pair in self.dims for dim in pair if isinstance(dim, str)}
+        if not named and not dims:
+            return
+        values = list(values_of(model))
+        known = {value.name for value in values if value.name}
+        for kind, given in self.values.items():
+            for name in given:
+                if name is not None and name not in known:
+                    raise UsageError(
+                        f"`--assume {kind}:{name}` names no value of the model",
+                        help=did_you_mean(name, known),
+                    )
+        declared = {d for v in values for d in dims_of(v) or () if isinstance(d, str)}
+        for dim in dims - declared:
+            if normal(dim) not in map(normal, declared):
+                raise UsageError(
+                    f"`--assume same-dim` names `{dim}`, which is no dimension of the model",
+                    help=did_you_mean(dim, declared),
+                )
+
+
+def _pair(text: str, rest: str) -> tuple[Dim, Dim]:
+    one, equals, other = rest.partition("=")
+    if not (one.strip() and equals and other.strip()):
+        raise UsageError(f"`{text}` is no assumption, expected `same-dim:A=B`")
+    return _granted_dim(one.strip()), _granted_dim(other.strip())
+
+
+def _granted_dim(text: str) -> Dim:
+    number = normal(text)
+    return number if isinstance(number, int) else text
+
+
+def _unknown(text: str, kind: str) -> UsageError:
+    return UsageError(
+        f"`{text}` is no assumption", help=did_you_mean(kind, KINDS, "; ".join(KINDS.values()))
+    )
+
+
+# What every stage of `raise` is given, and where it says what it did.
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +374,99 @@ def scopes_of(model: ir.Model) -> dict[ir.Graph, ScopedValues]:
 
     add(model.graph, None)
     return found
+
+
+# Sizes at which a source runs, for the comparison of both models.
+
+
+_SIZE = 2
+"""Size of a dimension that only has to be equal to another."""
+
+Pair = tuple[Dim, Dim]
+
+
+def implied(sizes: Iterable[Iterable[Expr]]) -> Iterable[Pair]:
+    """Yield the dimensions that are equal in every run, from what is known of each size."""
+    for ways in sizes:
+        dims = [dim for way in ways if (dim := _dim_of_run(way)) is not None]
+        yield from ((dims[0], dim) for dim in dims[1:])
+
+
+def dims_to_run(pairs: Iterable[Pair], chosen: Mapping[str, int]) -> dict[str, int]:
+    """Return a size for each name that another name or a number must be equal to.
+
+    A source fails where an operator wants two sizes to be equal that have different names, and so
+    does a comparison that draws different ones; under an assumption nothing can be said there.
+
+    Args:
+        pairs: Dimensions that are equal in every run.
+        chosen: Sizes that the user gave.
+
+    Returns:
+        Sizes by name; empty where the pairs contradict each other, since then nothing runs.
+    """
+    distinct = [(a, b) for a, b in pairs if a != b]
+    try:
+        equal = SizeEqualities([*distinct, *chosen.items()])
+    except ValueError:
+        return {}
+    found: dict[str, int] = {}
+    for name in {dim for pair in distinct for dim in pair if isinstance(dim, str)}:
+        if name.isidentifier():
+            known = equal.of_dim(name)
+            number = None if known is None else known.number
+            found[name] = _SIZE if number is None else number
+    return found
+
+
+def _dim_of_run(size: Expr) -> Dim:
+    if size.number is not None:
+        return size.number
+    return size.atom.name if isinstance(size.atom, Dimension) else None
+
+
+# Sizes of a raised model, fixed for good: what `--dim` and `--static` ask of `raise`.
+
+
+Shapes = Mapping[str, Sequence[Dim]]
+
+
+def input_shapes(model: ir.Model) -> Shapes:
+    """Return the shape of each input of a model that declares one, by name."""
+    shapes = ((value.name or "", dims_of(value)) for value in model.graph.inputs)
+    return {name: dims for name, dims in shapes if dims is not None}
+
+
+def fix_raised(
+    model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome, before: Shapes
+) -> None:
+    """Fix the sizes of a model in which something was raised, in place.
+
+    A name along which a cache grew stays a name where other inputs have it: with a number a step
+    would always begin behind the same rows.
+
+    Args:
+        model: The raised model, at one opset.
+        settings: The sizes, and whether all have to be numbers.
+        outcome: What was raised; what stands in the way is `blocked`.
+        before: The shapes of the inputs of the source.
+    """
+    if not (outcome.raised or outcome.attention or outcome.contrib):
+        return
+    grown = _grown(before, input_shapes(model), outcome)
+    dims = {name: size for name, size in settings.dims.items() if name not in grown}
+    fixed = fix_sizes(model, dims, one_opset=True)
+    outcome.blocked += fixed.refused
+    outcome.notes += [*folded_note(fixed), *fixed.notes]
+    if settings.static and fixed.inference is not None:
+        outcome.blocked += dynamic_parts(model, fixed.inference, growing=grown)
+
+
+def _grown(before: Shapes, after: Shapes, outcome: RaiseOutcome) -> frozenset[str]:
+    """Return the names of sizes that a cache had where it has a capacity now."""
+    found: set[str] = set()
+    for cache in outcome.caches:
+        for old, new in zip(before.get(cache.past, ()), after.get(cache.past, ()), strict=False):
+            if isinstance(old, str) and old != new:
+                found.update(names_in(old))
+    return frozenset(found)

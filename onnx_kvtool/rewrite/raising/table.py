@@ -9,11 +9,13 @@ import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.rewrite.raising.concat import raise_concat
-from onnx_kvtool.rewrite.raising.one_hot_sum import raise_one_hot_sum
+from onnx_kvtool.rewrite.raising.forms import (
+    raise_one_hot_sum,
+    raise_scatter_elements,
+    raise_scatter_nd,
+    raise_where,
+)
 from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
-from onnx_kvtool.rewrite.raising.scatter_elements import raise_scatter_elements
-from onnx_kvtool.rewrite.raising.scatter_nd import raise_scatter_nd
-from onnx_kvtool.rewrite.raising.where import raise_where
 
 __all__ = ["RAISINGS", "Raising"]
 

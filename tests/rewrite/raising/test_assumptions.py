@@ -7,8 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from onnx_kvtool.core.errors import UsageError
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
-from onnx_kvtool.rewrite.raising.run_dims import dims_to_run
+from onnx_kvtool.rewrite.raising.stage import Assumptions, dims_to_run
 
 _MODEL = """<ir_version: 8, opset_import: ["": 18]>
     decoder (float[batch,7,5] cache, int64[s28] positions) => (float[batch,7,5] same, int64[s28] p)

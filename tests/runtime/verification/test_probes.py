@@ -13,7 +13,7 @@ import pytest
 import onnx_kvtool as kv
 from onnx_kvtool.core.covered import Covered, Place
 from onnx_kvtool.emit.forms import reduce
-from onnx_kvtool.rewrite.lowering import rms_normalization
+from onnx_kvtool.rewrite.lowering import normalization
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime.comparison.measure import Measure
@@ -146,7 +146,7 @@ def test_a_fault_in_a_rule_is_found_where_no_output_shows_it(
     def wrong(em: Any, op_type: str, *rest: Any, **options: Any) -> ir.Value:
         return reduce(em, "ReduceMax", *rest, **options)
 
-    monkeypatch.setattr(rms_normalization, "reduce", wrong)
+    monkeypatch.setattr(normalization, "reduce", wrong)
     with pytest.raises(kv.Refused, match=r"value `v` at .* no output shows it"):
         kv.lower(model(text), opset=18)
 

@@ -32,10 +32,16 @@ from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.attention import Attention
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
-from onnx_kvtool.rewrite.lowering.attention.bias import bias_of
-from onnx_kvtool.rewrite.lowering.attention.flat_cache import flat_operand, rows_stay
-from onnx_kvtool.rewrite.lowering.attention.mask import Window, mask_covers, mask_fits, window_of
-from onnx_kvtool.rewrite.lowering.attention.together import ScoreShapes, shapes_together
+from onnx_kvtool.rewrite.lowering.attention.fused import ScoreShapes, shapes_together
+from onnx_kvtool.rewrite.lowering.attention.mask import (
+    Window,
+    bias_of,
+    flat_operand,
+    mask_covers,
+    mask_fits,
+    rows_stay,
+    window_of,
+)
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
 __all__ = ["grouped_attention"]

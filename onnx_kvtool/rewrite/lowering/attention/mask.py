@@ -1,4 +1,4 @@
-"""Which keys each query sees, as one value that all layers share."""
+"""The mask of Attention: what it hides, its bias, and caches without heads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 __all__ = [
     "Window",
     "allowed_keys",
+    "bias_of",
     "empty_rows",
+    "flat_operand",
     "mask_covers",
     "mask_fits",
     "padded",
+    "rows_stay",
     "window_of",
 ]
+
+
+# Which keys each query sees, as one value that all layers share.
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +238,149 @@ def padded(em: Emitter, mask: ir.Value, window: Window, dtype: ir.DataType) -> i
     whole = with_hidden_keys(em, bias, missing)
     whole.shape = ir.Shape([1] * (4 - len(dims)) + [*dims[:-1], window.total])
     return whole
+
+
+# What is added to the scores: the window and the user's mask as one value for all layers.
+
+
+def bias_of(
+    em: Emitter,
+    view: Attention,
+    window: Window,
+    dtype: ir.DataType,
+    heads: tuple[int, int],
+    *,
+    is_short: bool,
+) -> tuple[ir.Value | None, ir.Value | None]:
+    """Return what is added to the scores, and True for rows that see no key.
+
+    Args:
+        em: Where to build.
+        view: The Attention; its mask fits (see `mask_fits`).
+        window: What hides keys beside the mask.
+        dtype: Element type of the scores.
+        heads: H and KV.
+        is_short: Whether the mask may end before the keys do, and hides those behind it.
+
+    Returns:
+        (B or 1, 1 or H, L or 1, S or 1), and the same with S = 1, where H = KV; where heads are in
+        groups (B or 1, 1, 1, ...), or (B or 1, KV, G, ...) for a mask that differs between heads.
+        None for nothing to add, and where every row certainly sees a key.
+    """
+    mask = view.attn_mask
+    if not window.hides and mask is None:
+        return None, None
+    key = (window.key if window.hides else None, mask, dtype)
+    bias = em.once(
+        ("attention bias", *key), lambda: _sum_of_masks(em, window, mask, dtype, is_short)
+    )
+    if mask is None:
+        empty = empty_rows(em, window)
+    else:
+        empty = em.once(("attention empty rows", *key), lambda: _all_hidden(em, bias, dtype))
+    if heads[0] == heads[1]:
+        return bias, empty
+    dims = dims_of(mask)
+    is_per_head = dims is not None and len(dims) > 2 and dims[-3] == heads[0]
+    grouped = [0, heads[1], heads[0] // heads[1], 0, 0] if is_per_head else None
+    return _for_groups(em, bias, grouped), None if empty is None else _for_groups(
+        em, empty, grouped
+    )
+
+
+def _for_groups(em: Emitter, value: ir.Value, shape: list[int] | None) -> ir.Value:
+    """Return (B, 1, L, S) as (B, 1, 1, L, S); with a shape, (B, H, L, S) as (B, KV, G, L, S)."""
+
+    def build() -> ir.Value:
+        apart = unsqueeze(em, value, [2])
+        if shape is None:
+            return apart
+        dtype = value.dtype or ir.DataType.UNDEFINED
+        return em.op("Reshape", apart, em.constant(shape, "shape"), dtype=dtype)
+
+    return em.once(("for groups", value, tuple(shape or ())), build)
+
+
+def _sum_of_masks(
+    em: Emitter, window: Window, mask: ir.Value | None, dtype: ir.DataType, is_short: bool
+) -> ir.Value:
+    if mask is not None and is_short:
+        mask = padded(em, mask, window, dtype)
+    elif mask is not None and mask.shape is not None and len(mask.shape) < 4:
+        mask = unsqueeze(em, mask, range(4 - len(mask.shape)))
+    seen = allowed_keys(em, window) if window.hides else None
+    if mask is not None and mask.dtype == ir.DataType.BOOL:
+        bool_ = ir.DataType.BOOL
+        seen = mask if seen is None else em.op("And", seen, mask, dtype=bool_, hint="is_seen")
+        mask = None
+    if seen is None:
+        assert mask is not None
+        return mask
+    nothing, hidden = (em.constant(np.array(n, dtype.numpy()), "number") for n in (0.0, -np.inf))
+    bias = where(em, seen, nothing, hidden, hint="bias")
+    return bias if mask is None else em.op("Add", bias, mask, dtype=dtype, hint="bias")
+
+
+def _all_hidden(em: Emitter, bias: ir.Value, dtype: ir.DataType) -> ir.Value:
+    most = reduce(em, "ReduceMax", bias, [-1])
+    hidden = em.constant(np.array(-np.inf, dtype.numpy()), "number")
+    return em.op("Equal", most, hidden, dtype=ir.DataType.BOOL, hint="empty_rows")
+
+
+# Keys and values of the layout (B, S, KV * width) as operands of a product over heads.
+#
+# A product wants the heads in front of the rows, which takes a Transpose of the whole cache in
+# each step, where a fused kernel reads the rows with a stride. With a batch of one, onnxruntime
+# (1.15 and later) reads them so too: it absorbs a Transpose that moves the first dimension alone,
+# and S is the first dimension that counts.
+
+
+def rows_stay(view: Attention) -> bool | None:
+    """Return whether the rows can be read where they lie; None where the batch size decides.
+
+    onnxruntime 1.31.1 divides by S there and dies of an empty cache: S has to be a number that is
+    not zero.
+    """
+    for cache in (view.key, view.value):
+        dims = dims_of(cache)
+        if dims is None or not isinstance(dims[1], int) or dims[1] == 0:
+            return False
+    batches = [dims[0] for v in (view.query, view.key, view.value) if (dims := dims_of(v))]
+    known = [batch for batch in batches if isinstance(batch, int)]
+    return known[0] == 1 if known else None
+
+
+def flat_operand(
+    em: Emitter,
+    cache: ir.Value,
+    heads: tuple[int, ...],
+    width: int,
+    *,
+    turned: bool,
+    stays: bool,
+) -> ir.Value:
+    """Return (B, S, KV * width) as (B, *heads, S, width), or with the last two exchanged.
+
+    It takes one Transpose: two in a row would be merged by onnxruntime into one of a slow kind
+    (measured: nine times slower with an Unsqueeze in between).
+
+    Args:
+        em: Where to build.
+        cache: Keys or values.
+        heads: (KV,), or (KV, 1) where the product broadcasts over groups of query heads.
+        width: Size of a head.
+        turned: Whether the rows become columns, as the first product takes the keys.
+        stays: Whether B is 1 and the Transpose shall move the rows alone; see `rows_stay`.
+    """
+    dims, last = dims_of(cache), len(heads) + 2
+    lead, rows = [0, 0], 1
+    if stays:
+        assert dims is not None
+        assert isinstance(dims[1], int)
+        lead, rows = [dims[1], 1], 0
+    dtype = cache.dtype or ir.DataType.UNDEFINED
+    shape = em.constant([*lead, *heads, width], "shape")
+    split = em.op("Reshape", cache, shape, dtype=dtype)
+    others = [axis for axis in range(last) if axis != rows]
+    perm = [*others, *((last, rows) if turned else (rows, last))]
+    return em.op("Transpose", split, attributes={"perm": perm}, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Range-11 and CumSum-11, for opset 10."""
+"""CumSum, Range, Unique, TopK and their kin, by comparing all with all."""
 
 from __future__ import annotations
 
@@ -8,21 +8,34 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast
-from onnx_kvtool.emit.result import Replacement
+from onnx_kvtool.emit.forms import cast, reduce, squeeze, unsqueeze
+from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView, counted_axis
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
 from onnx_kvtool.rewrite.lowering.early.again import (
+    again,
     count_up,
     element_type,
     joined_sizes,
     known_rank,
+    product,
 )
-from onnx_kvtool.rewrite.lowering.run_time_axes import switch
-from onnx_kvtool.symbolic.dimensions import Dim
+from onnx_kvtool.rewrite.lowering.early.indexing import gathered_elements
+from onnx_kvtool.rewrite.lowering.reshape import switch
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["lower_cum_sum_11", "lower_range_11"]
+__all__ = [
+    "lower_cum_sum_11",
+    "lower_range_11",
+    "lower_top_k_10",
+    "lower_top_k_11",
+    "lower_unique_11",
+]
+
+
+# Range-11 and CumSum-11, for opset 10.
+
 
 _D = ir.DataType
 _INTEGERS = frozenset({_D.INT16, _D.INT32, _D.INT64})
@@ -140,3 +153,240 @@ def _summed(
 def _body_input(em: Emitter, name: str, dtype: ir.DataType) -> ir.Value:
     fresh = em.scope.names.fresh(f"{em.prefix}/{name}")
     return ir.Value(name=fresh, type=ir.TensorType(dtype))
+
+
+# Unique-11, for opset 10.
+
+
+_BOOL = ir.DataType.BOOL
+_INT32 = ir.DataType.INT32
+_INT64 = ir.DataType.INT64
+_FLOAT = ir.DataType.FLOAT
+_NARROW = frozenset({_D.BOOL, _D.INT8, _D.UINT8, _D.INT16, _D.UINT16})
+
+
+def lower_unique_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Compare every element, or slice along the axis, with every other one.
+
+    The first of its kind is one that equals none before it. Its place in the result is the number
+    of firsts that are less, or, not sorted, that are before it. What is no number equals its like
+    and is behind all others, as numpy has it. The comparisons take n * n numbers of memory.
+
+    Refuses types that have no order, and with an axis an unknown rank.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axis = view.required("X"), view.attribute("axis")
+    dtype = element_type(data, "Unique", 11)
+    if not (dtype in FLOAT_TYPES or dtype.is_integer() or dtype == _BOOL):
+        text = f"Unique of {dtype.name} cannot be written before opset 11"
+        raise Refusal("element-type", text, lowest_opset=11)
+    if axis is None:
+        source = em.op("Reshape", data, em.constant([-1], "shape"), dtype=dtype, hint="flat")
+        rows, along = unsqueeze(em, source, [1]), 0
+        count, width = _size(em, data), None
+    else:
+        assert isinstance(axis, int)
+        dims = known_rank(data, "Unique", 11)
+        source, along = data, counted_axis(axis, len(dims))
+        others = [place for place in range(len(dims)) if place != along]
+        turned = em.op("Transpose", data, attributes={"perm": [along, *others]}, dtype=dtype)
+        shape = joined_sizes(em, data, dims, [[along], others])
+        rows = em.op("Reshape", turned, shape, dtype=dtype, hint="rows")
+        count, width = product(em, data, dims, [along]), product(em, data, dims, others)
+    less = _less(em, rows, dtype, width)
+    found = _Groups(em, less, count, view.integer("sorted") != 0)
+    order = found.order
+    wanted = [bool(output.name) for output in node.outputs]
+    results: list[ir.Value | None] = [
+        em.op("Gather", source, order, attributes={"axis": along}, dtype=dtype)
+    ]
+    if any(wanted[1:]):
+        results += [em.op("Identity", order), found.place, found.counts()]
+    return Replacement(
+        tuple(value if is_read else None for value, is_read in zip(results, wanted, strict=False))
+    )
+
+
+def _size(em: Emitter, value: ir.Value) -> ir.Value:
+    """Return the number of elements of a value, whose rank may be unknown: (1,), int64."""
+    dims = dims_of(value)
+    if dims is not None:
+        return product(em, value, dims, range(len(dims)))
+    return em.op("Reshape", em.op("Size", value), em.constant([1], "one"), hint="count")
+
+
+def _less(em: Emitter, rows: ir.Value, dtype: ir.DataType, width: ir.Value | None) -> ir.Value:
+    """Return whether each row is less than each other one: (n, n), bool.
+
+    Args:
+        em: Where to build.
+        rows: (n, m).
+        dtype: Their type.
+        width: The number m: (1,), int64; None for 1.
+    """
+    wide = {_D.FLOAT16: _FLOAT, _D.UINT32: _INT64}.get(dtype, _INT32 if dtype in _NARROW else dtype)
+    rows = cast(em, rows, wide)
+    one, other = unsqueeze(em, rows, [1]), unsqueeze(em, rows, [0])
+
+    def op(op_type: str, *inputs: ir.Value) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=_BOOL)
+
+    less = op("Less", one, other)  # (n, n, m)
+    if wide in FLOAT_TYPES:
+        is_none = [op("IsNaN", value) for value in (one, other)]
+        less = op("Or", less, op("And", op("Not", is_none[0]), is_none[1]))
+    if width is None:
+        return squeeze(em, less, [2])
+    # The first place where two rows differ decides: each place has a number above those behind it.
+    weights = cast(em, em.op("Sub", width, count_up(em, width)), _FLOAT, hint="weights")
+    marked = em.op("Mul", cast(em, less, _FLOAT), weights, dtype=_FLOAT, hint="marked")
+    first = reduce(em, "ReduceMax", marked, [2], keepdims=False)
+    turned = em.op("Transpose", first, attributes={"perm": [1, 0]}, dtype=_FLOAT)
+    return op("Greater", first, turned)
+
+
+class _Groups:
+    """Which rows are equal, and in which order each is meant once.
+
+    Args:
+        em: Where to build.
+        less: Whether each row is less than each other one: (n, n), bool.
+        count: The number n: (1,), int64.
+        is_sorted: Whether the result is sorted, else in the order of the input.
+
+    Attributes:
+        place: Where the row stands in the result, of each row of the input: (n,), int64.
+        order: Which row of the input each of the result is: (u,), int64.
+    """
+
+    def __init__(self, em: Emitter, less: ir.Value, count: ir.Value, is_sorted: bool) -> None:
+        def op(op_type: str, *inputs: ir.Value) -> ir.Value:
+            return em.op(op_type, *inputs, dtype=_BOOL)
+
+        self._em = em
+        greater = em.op("Transpose", less, attributes={"perm": [1, 0]}, dtype=_BOOL)
+        self._equal = op("Not", op("Or", less, greater))
+        every = count_up(em, count)
+        behind = op("Less", unsqueeze(em, every, [1]), unsqueeze(em, every, [0]))
+        earlier = op("And", self._equal, behind)  # of the row before, and of the one behind it
+        is_first = op("Less", self._total(earlier, 0), em.constant([1], "one"))  # (n,)
+        firsts = squeeze(em, em.op("NonZero", cast(em, is_first, _INT64), hint="firsts"), [0])
+        column = unsqueeze(em, is_first, [1])
+        if is_sorted:
+            self.place = self._total(op("And", column, less), 0)
+            places = em.op("Gather", self.place, firsts, hint="places")
+            self.order = em.op("Scatter", firsts, places, firsts, attributes={"axis": 0})
+        else:
+            ahead = self._total(op("And", column, behind), 0)  # firsts before each row
+            own = cast(em, op("And", column, self._equal), _INT64)  # the first that a row equals
+            counted = em.op("Mul", own, unsqueeze(em, ahead, [1]), hint="counted")
+            self.place = self._sum(counted, 0)
+            self.order = firsts
+
+    def counts(self) -> ir.Value:
+        """Return how often each row of the result is in the input: (u,), int64."""
+        return self._em.op("Gather", self._total(self._equal, 0), self.order, hint="counts")
+
+    def _total(self, marks: ir.Value, axis: int) -> ir.Value:
+        """Return how often it is so, along an axis: (n,), int64."""
+        return self._sum(cast(self._em, marks, _INT64), axis)
+
+    def _sum(self, numbers: ir.Value, axis: int) -> ir.Value:
+        return reduce(self._em, "ReduceSum", numbers, [axis], keepdims=False)
+
+
+# TopK-11 for opset 10, and TopK-10 for opset 9.
+
+
+def lower_top_k_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Negate what has to come in ascending order; widen integers that float64 holds.
+
+    Those of 64 bits are sorted by their halves, as TopK keeps the order of what is equal.
+
+    Refuses these of an unknown rank.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, count = view.required("X"), view.required("K")
+    dtype = element_type(data, "TopK", 11)
+    is_float = dtype in FLOAT_TYPES
+    axis, turned = view.integer("axis"), view.integer("largest") == 0
+    if axis < 0:
+        axis = counted_axis(axis, len(known_rank(data, "TopK with a negative axis", 11)))
+    if not is_float and dtype.bitwidth == 64:
+        return Replacement(_by_halves(em, data, count, axis, turned))
+    wide = dtype if is_float else _D.DOUBLE if dtype.bitwidth == 32 else _D.FLOAT
+    operand = _signed(em, cast(em, data, wide), turned)
+    values, places = _top(em, operand, count, axis)
+    return Replacement((cast(em, _signed(em, values, turned), dtype), places))
+
+
+def _by_halves(
+    em: Emitter, data: ir.Value, count: ir.Value, axis: int, turned: bool
+) -> tuple[ir.Value, ir.Value]:
+    """Sort by the lower halves, and what comes of that by the upper ones, both in float64."""
+    dims = known_rank(data, "TopK of 64-bit integers", 11)
+    base = em.constant(1 << 16, "base")
+
+    def cut(number: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Return the quotient by the base, rounded down, and the rest."""
+        rest = em.op("Mod", number, base, hint="rest")
+        return em.op("Div", em.op("Sub", number, rest), base, hint="quotient"), rest
+
+    quotient, first = cut(cast(em, data, _D.INT64))
+    upper, second = cut(quotient)
+    lower = em.op("Add", em.op("Mul", second, base), first, hint="lower")
+    if data.dtype == _D.UINT64:  # the upper half is cast to one with a sign
+        quotient, rest = cut(upper)
+        positive = em.op("Mod", quotient, base, hint="positive")
+        upper = em.op("Add", em.op("Mul", positive, base), rest, hint="upper")
+    lower, upper = (_signed(em, cast(em, half, _D.DOUBLE), turned) for half in (lower, upper))
+    _, order = _top(em, lower, product(em, data, dims, [axis]), axis)
+    _, chosen = _top(em, gathered_elements(em, upper, dims, order, dims, axis), count, axis)
+    cut_dims = (*dims[:axis], None, *dims[axis + 1 :])
+    places = gathered_elements(em, order, dims, chosen, cut_dims, axis)
+    return gathered_elements(em, data, dims, places, cut_dims, axis), places
+
+
+def _signed(em: Emitter, value: ir.Value, turned: bool) -> ir.Value:
+    return em.op("Neg", value, dtype=value.dtype or _D.UNDEFINED) if turned else value
+
+
+def _top(em: Emitter, value: ir.Value, count: ir.Value, axis: int) -> tuple[ir.Value, ir.Value]:
+    dtypes = [value.dtype or _D.UNDEFINED, _D.INT64]
+    values, places = em.multi("TopK", value, count, attributes={"axis": axis}, dtypes=dtypes)
+    return values, places
+
+
+def lower_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Write a constant number as an attribute; take the first of all elements for another one.
+
+    Version 1 takes no 0, which is none of all.
+
+    Refuses a number that is known at run time only where the size of the axis is not known.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, known = view.required("X"), context.folder.integers(view.required("K"))
+    axis = view.integer("axis")
+    if axis < 0:
+        axis = counted_axis(axis, len(known_rank(data, "TopK with a negative axis", 10)))
+    if known is not None and known.size == 1 and known.item() > 0:
+        attributes = {"axis": axis, "k": known.item()}
+        return again(em, node, inputs=[data], attributes=attributes)
+    dims = dims_of(data)
+    size = None if dims is None else dims[axis]
+    if not isinstance(size, int) or not size:
+        raise Refusal(
+            "dynamic-input",
+            "TopK cannot be written before opset 10 where neither `K` is a constant above 0 nor "
+            "the size of the axis known and above 0",
+            help="fix the sizes of the input with `--dim`",
+            lowest_opset=10,
+        )
+    whole = again(em, node, inputs=[data], attributes={"axis": axis, "k": size})
+    first = count_up(em, em.op("Reshape", view.required("K"), em.constant([1], "one")))
+
+    def cut(part: ir.Value) -> ir.Value:
+        dtype = part.dtype or _D.UNDEFINED
+        return em.op("Gather", part, first, attributes={"axis": axis}, dtype=dtype, hint="first")
+
+    return Replacement(tuple(part and cut(part) for part in whole.outputs))

@@ -1,30 +1,36 @@
-"""Round, Equal, Clip with inputs, BitShift and Gemm without C, of opset 11, for opset 10."""
+"""Numbers that opsets 9 and 10 lack: infinities, roundings, remainders."""
 
 from __future__ import annotations
 
 import numpy as np
 import onnx_ir as ir
 
-from onnx_kvtool.emit.emitter import Emitter
-from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, covers, one_shape, where
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.element_type import FLOAT_TYPES
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.lowering.arithmetic import bounded
 from onnx_kvtool.rewrite.lowering.early.again import again, as_attribute, element_type
-from onnx_kvtool.rewrite.lowering.max_min import bounded
+from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "lower_bit_shift_11",
     "lower_clip_11",
     "lower_equal_11",
     "lower_gemm_11",
+    "lower_mod_10",
     "lower_round_11",
     "rounded",
 ]
 
+
+# Round, Equal, Clip with inputs, BitShift and Gemm without C, of opset 11, for opset 10.
+
+
 _D = ir.DataType
-_BOOL = _D.BOOL
+_BOOL = ir.DataType.BOOL
 
 
 def lower_round_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
@@ -137,3 +143,147 @@ def lower_gemm_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Repla
     if c is None:
         c = em.constant(np.zeros((), element_type(a, "Gemm", 11).numpy()), "zero")
     return again(em, node, inputs=[a, b, c])
+
+
+# Mod-10, for opset 9.
+
+
+_INT64 = ir.DataType.INT64
+_DOUBLE = ir.DataType.DOUBLE
+
+
+def lower_mod_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Take the quotient of integers, which Div cuts off, times the divisor from the dividend.
+
+    Without `fmod` the divisor is added where the signs of rest and divisor differ. Of uint64 the
+    quotient is that of the half, which int64 holds. Of floats the rest is what is left after the
+    divisor times each power of two, from the largest on, was taken away where it is not too large:
+    every difference is exact.
+    """
+    view = NodeView(node, context.opset_of(node))
+    a, b = view.required("A"), view.required("B")
+    dtype = element_type(a, "Mod", 10)
+    if dtype in FLOAT_TYPES:
+        if not view.integer("fmod"):
+            text = "Mod of floats has `fmod=1` before opset 28"
+            raise Refusal("changed-meaning", text)
+        return Replacement((_rest_of_floats(em, a, b, dtype),))
+    if dtype == _D.UINT64:
+        rest = _rest_of_uint64(em, cast(em, a, _INT64), cast(em, b, _INT64))
+        return Replacement((cast(em, rest, dtype),))
+    a, b = cast(em, a, _INT64), cast(em, b, _INT64)
+    rest = _rest(em, a, b)
+    if not view.integer("fmod"):
+        signs = em.op("Mul", em.op("Sign", rest), em.op("Sign", b), hint="signs")
+        zero = em.constant(0, "zero")
+        differ = em.op("Less", signs, zero, dtype=_BOOL, hint="signs_differ")
+        rest = em.op("Add", rest, em.op("Mul", cast(em, differ, _INT64), b), hint="rest")
+    return Replacement((cast(em, rest, dtype),))
+
+
+def _rest(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Return the rest of int64 numbers, with the sign of the dividend."""
+    return em.op("Sub", a, em.op("Mul", em.op("Div", a, b, hint="quotient"), b), hint="rest")
+
+
+def _rest_of_uint64(em: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Return the rest of uint64 numbers, all of them given as the int64 numbers of the same bits.
+
+    The rest of a number is that of its half, doubled, plus its last bit, with the divisor taken
+    away once more if it is not larger. A divisor with the first bit set is in it once at most.
+    """
+    zero, two = em.constant([0], "zero"), em.constant([2], "two")
+
+    def flag(op_type: str, *operands: ir.Value) -> ir.Value:
+        return em.op(op_type, *operands, dtype=_BOOL)
+
+    def taken(value: ir.Value, when: ir.Value) -> ir.Value:
+        return em.op("Sub", value, em.op("Mul", cast(em, when, _INT64), b), hint="rest")
+
+    # A number with the first bit set is 2**63 and what is left without that bit.
+    is_large = flag("Less", a, zero)
+    once = cast(em, is_large, _INT64)
+    first = em.constant(np.array([np.iinfo(np.int64).min]), "first_bit")
+    left = em.op("Add", a, em.op("Mul", once, first), hint="left")
+    half = em.op("Div", left, two)
+    last = em.op("Sub", left, em.op("Mul", half, two), hint="last_bit")
+    half = em.op("Add", half, em.op("Mul", once, em.constant([1 << 62], "half")), hint="half")
+
+    wide = flag("Less", b, zero)
+    divisor = em.op(
+        "Add", b, em.op("Mul", cast(em, wide, _INT64), em.op("Sub", em.constant([1]), b))
+    )
+    twice = em.op("Add", em.op("Mul", _rest(em, half, divisor), two), last, hint="doubled")
+    not_less = flag("Or", flag("Less", twice, zero), flag("Not", flag("Less", twice, divisor)))
+    by_half = taken(twice, not_less)
+    at_most_once = taken(a, flag("And", is_large, flag("Not", flag("Less", a, b))))
+    kept = em.op("Mul", cast(em, wide, _INT64), em.op("Sub", at_most_once, by_half))
+    return em.op("Add", by_half, kept, hint="rest")
+
+
+def _rest_of_floats(em: Emitter, a: ir.Value, b: ir.Value, dtype: ir.DataType) -> ir.Value:
+    """Return the rest of floats, with the sign of the dividend, of zeros as well.
+
+    Computed in float64, which holds the divisor times any power of two that is needed, or is
+    infinite where that is larger than every dividend.
+    """
+    info = np.finfo(dtype.numpy())
+    # From the smallest divisor to beyond the largest dividend.
+    count = int(info.maxexp - info.minexp + info.nmant + 1)
+    powers = np.arange(count)[::-1].astype(np.float64)
+    thirds = (np.floor((powers + more) / 3) for more in range(3))  # of which none is infinite
+    tables = [em.constant(np.exp2(third), "powers") for third in thirds]
+    given = [cast(em, value, _DOUBLE) for value in (a, b)]
+    dims = dims_of(a), dims_of(b)
+    sizes = [em.op("Abs", value, dtype=_DOUBLE, hint="size") for value in given]
+    if not (covers(dims[0], dims[1]) and covers(dims[1], dims[0])):
+        given[0] = one_shape(em, given[0], given[1], None)
+        given[1] = one_shape(em, given[1], given[0], None)
+        sizes = [em.op("Abs", value, dtype=_DOUBLE, hint="size") for value in given]
+    left = _reduced(em, sizes[0], sizes[1], tables, count)
+    zero = em.constant(np.zeros(1), "zero")
+
+    def mul(x: ir.Value, y: ir.Value) -> ir.Value:
+        return em.op("Mul", x, y, dtype=_DOUBLE)
+
+    sign = em.op("Sign", given[0], dtype=_DOUBLE)
+    nothing = mul(given[0], zero)  # of the sign of the dividend, or no number
+    some = em.op("Greater", left, zero, dtype=_BOOL)
+    rest = where(em, some, mul(left, sign), nothing, "rest")
+    # What is infinite has no rest, and nothing has one of zero.
+    doubtful = em.op("Div", nothing, given[1], dtype=_DOUBLE)
+    is_none = em.op("IsNaN", doubtful, dtype=_BOOL)
+    return cast(em, where(em, is_none, doubtful, rest), dtype)
+
+
+def _reduced(
+    em: Emitter, dividend: ir.Value, divisor: ir.Value, tables: list[ir.Value], count: int
+) -> ir.Value:
+    """Return what is left of positive numbers, by a Loop over the powers of two.
+
+    Args:
+        em: Where to build.
+        dividend: float64.
+        divisor: float64, of the same shape.
+        tables: Factors of each power, the largest first: (count,), float64.
+        count: How many powers.
+    """
+    fresh = em.scope.names.fresh
+    turn = ir.Value(name=fresh("turn"), type=ir.TensorType(_INT64), shape=ir.Shape([]))
+    goes = ir.Value(name=fresh("goes_on"), type=ir.TensorType(_BOOL), shape=ir.Shape([]))
+    state = ir.Value(name=fresh("left"), type=ir.TensorType(_DOUBLE))
+
+    def take_away() -> list[ir.Value]:
+        multiple = divisor
+        for table in tables:
+            power = em.op("Gather", table, turn, attributes={"axis": 0}, dtype=_DOUBLE)
+            multiple = em.op("Mul", multiple, power, dtype=_DOUBLE, hint="multiple")
+        is_less = em.op("Less", state, multiple, dtype=_BOOL)
+        rest = em.op("Sub", state, multiple, dtype=_DOUBLE)
+        return [em.op("Identity", goes, dtype=_BOOL), where(em, is_less, state, rest, "left")]
+
+    attributes: dict[str, AttributeValue] = {
+        "body": em.nested(take_away, [turn, goes, state], hint="powers")
+    }
+    start = em.constant(count, "count"), em.constant(np.array(True), "goes_on")
+    return em.op("Loop", *start, dividend, attributes=attributes, dtype=_DOUBLE, hint="left")

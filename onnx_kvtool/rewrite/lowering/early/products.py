@@ -1,4 +1,4 @@
-"""Products and convolutions of quantised numbers, of opset 10, for opset 9: all sums are exact."""
+"""Arithmetic, products of matrices, and determinants."""
 
 from __future__ import annotations
 
@@ -8,25 +8,42 @@ import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
-from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.forms import cast, one_number, reduce, squeeze, unsqueeze, where
 from onnx_kvtool.emit.result import Refusal, Replacement
 from onnx_kvtool.ops.view import NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.rewrite.lowering.early.again import element_type, known_rank
+from onnx_kvtool.rewrite.lowering.early.again import (
+    count_up,
+    element_type,
+    joined_sizes,
+    known_rank,
+    product,
+)
 from onnx_kvtool.rewrite.lowering.early.numbers import rounded
 from onnx_kvtool.symbolic.dimensions import dims_of
 
 __all__ = [
     "distance",
     "lower_conv_integer_10",
+    "lower_dequantize_linear_10",
+    "lower_det_11",
+    "lower_dynamic_quantize_linear_11",
+    "lower_is_inf_10",
     "lower_mat_mul_integer_10",
     "lower_q_linear_conv_10",
     "lower_q_linear_mat_mul_10",
+    "lower_quantize_linear_10",
+    "lower_thresholded_relu_10",
     "quantized",
 ]
 
+
+# Products and convolutions of quantised numbers, of opset 10, for opset 9: all sums are exact.
+
+
 _D = ir.DataType
-_INT32, _FLOAT = _D.INT32, _D.FLOAT
+_INT32 = ir.DataType.INT32
+_FLOAT = ir.DataType.FLOAT
 
 _MOST = 255
 """The largest distance of a number of 8 bits from a zero point of its type."""
@@ -227,3 +244,229 @@ def _requantized(
     factor = em.op("Div", factor, cast(em, scale, _FLOAT), dtype=_FLOAT, hint="factor")
     value = em.op("Mul", cast(em, total, _FLOAT), factor, dtype=_FLOAT, hint="scaled")
     return quantized(em, value, zero_point, dtype)
+
+
+# IsInf, ThresholdedRelu and the (de)quantising operators of opsets 10 and 11, for older ones.
+
+
+_BOOL = ir.DataType.BOOL
+
+
+def lower_is_inf_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Compare with the largest numbers of the type."""
+    view = NodeView(node, context.opset_of(node))
+    x = view.required("X")
+    dtype = element_type(x, "IsInf", 10)
+    bound = np.finfo(dtype.numpy()).max
+    found = []
+    for name, op_type, limit in (
+        ("detect_positive", "Greater", bound),
+        ("detect_negative", "Less", -bound),
+    ):
+        if view.integer(name):
+            most = em.constant(np.array(limit, dtype.numpy()), "largest")
+            found.append(em.op(op_type, x, most, dtype=_BOOL))
+    if not found:
+        nothing = em.op("IsNaN", x, dtype=_BOOL)
+        never = em.op("Not", nothing, dtype=_BOOL)
+        return Replacement((em.op("And", nothing, never, dtype=_BOOL),))
+    result = found[0] if len(found) == 1 else em.op("Or", *found, dtype=_BOOL)
+    return Replacement((result,))
+
+
+def lower_thresholded_relu_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Choose between the input and zero."""
+    view = NodeView(node, context.opset_of(node))
+    x, alpha = view.required("X"), view.attribute("alpha")
+    dtype = element_type(x, "ThresholdedRelu", 10)
+    limit, zero = (em.constant(np.array(n, dtype.numpy()), "number") for n in (alpha, 0.0))
+    is_above = em.op("Greater", x, limit, dtype=_BOOL)
+    return Replacement((where(em, is_above, x, zero),))
+
+
+def lower_dequantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Multiply the distance from the zero point, in int32, with the scale.
+
+    One number in a vector becomes a scalar where the input is one, or may be.
+    """
+    view = NodeView(node, context.opset_of(node))
+    x = view.required("x")
+    zero_point, scale = view.input("x_zero_point"), one_number(em, view.required("x_scale"), x)
+    far = distance(em, x, None if zero_point is None else one_number(em, zero_point, x))
+    return Replacement((em.op("Mul", cast(em, far, _FLOAT), scale, dtype=_FLOAT),))
+
+
+def lower_quantize_linear_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Round the quotient to the nearest even number, add the zero point and clip to the type."""
+    view = NodeView(node, context.opset_of(node))
+    x = view.required("x")
+    zero_point = view.input("y_zero_point")
+    dtype = _D.UINT8 if zero_point is None else element_type(zero_point, "QuantizeLinear", 10)
+    wide = cast(em, x, _FLOAT)
+    scale = one_number(em, view.required("y_scale"), x)
+    quotient = em.op("Div", wide, scale, dtype=_FLOAT, hint="quotient")
+    zero_point = None if zero_point is None else one_number(em, zero_point, x)
+    return Replacement((quantized(em, quotient, zero_point, dtype),))
+
+
+def lower_dynamic_quantize_linear_11(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Quantise by the range of the input and zero; the scale of nothing but zeros is 1.
+
+    As runtimes have it: the function body of the schema gives a scale of 0.
+    """
+    x = NodeView(node, context.opset_of(node)).required("x")
+
+    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=_FLOAT, hint=hint)
+
+    zero, most, one = (em.constant(np.array(n, np.float32), "number") for n in (0.0, 255.0, 1.0))
+    whole: dict[str, AttributeValue] = {"keepdims": 0}
+    low, high = (
+        op(bound, em.op(f"Reduce{bound}", x, attributes=whole, dtype=_FLOAT), zero, hint=bound)
+        for bound in ("Min", "Max")
+    )
+    span = op("Sub", high, low, hint="range")
+    is_some = em.op("Greater", span, zero, dtype=_BOOL)
+    scale = where(em, is_some, op("Div", span, most), one, "scale")
+    place = op("Sub", zero, op("Div", low, scale), hint="place")
+    zero_point = quantized(em, place, None, _D.UINT8)
+    y = em.op("QuantizeLinear", x, scale, zero_point, dtype=_D.UINT8)
+    return Replacement((y, scale, zero_point))
+
+
+# Det-11, for opset 10.
+
+
+_INT64 = ir.DataType.INT64
+
+
+def lower_det_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Eliminate column after column in a Loop, by the row with the largest element in it.
+
+    The determinant is the product of these elements, turned around for each odd number of rows
+    that a chosen one passes. float16 is computed in float32.
+
+    Refuses an unknown rank.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data = view.required("X")
+    dtype = element_type(data, "Det", 11)
+    dims = known_rank(data, "Det", 11)
+    if len(dims) < 2:
+        raise Refusal("unknown-rank", f"`{data.name}` is no matrix")
+    wide = _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT
+    order, batch = product(em, data, dims, [len(dims) - 1]), range(len(dims) - 2)
+    sizes = joined_sizes(em, data, dims, [batch, [len(dims) - 2], [len(dims) - 1]])
+    matrices = em.op("Reshape", cast(em, data, wide), sizes, dtype=wide, hint="matrices")
+    result = _Elimination(em, wide, product(em, data, dims, batch), order).run(matrices)
+    shape = joined_sizes(em, data, dims, [[axis] for axis in batch])
+    return Replacement((cast(em, em.op("Reshape", result, shape, dtype=wide), dtype),))
+
+
+class _Elimination:
+    """Elimination with a choice among the rows that were not chosen before.
+
+    Args:
+        em: Where to build.
+        dtype: float32 or float64.
+        count: Number of matrices: (1,), int64.
+        order: Rows of each: (1,), int64.
+    """
+
+    def __init__(self, em: Emitter, dtype: ir.DataType, count: ir.Value, order: ir.Value) -> None:
+        self._em, self._dtype, self._count, self._order = em, dtype, count, order
+        self._rows = unsqueeze(em, count_up(em, order), [0])  # (1, n)
+        self._first = em.op("Mul", count_up(em, count), order, hint="first_rows")  # (B,)
+
+    def run(self, matrices: ir.Value) -> ir.Value:
+        """Return the determinants of matrices: (B, n, n) to (B, 1)."""
+        em, dtype = self._em, self._dtype
+        one = ir.Tensor(np.ones(1, dtype.numpy()))
+        zero = ir.Tensor(np.zeros(1, dtype.numpy()))
+        single = em.op(
+            "Concat", self._count, em.constant([1], "one"), attributes={"axis": 0}, hint="shape"
+        )
+        whole = em.op("Concat", self._count, self._order, attributes={"axis": 0}, hint="shape")
+        start = em.op("ConstantOfShape", single, attributes={"value": one}, dtype=dtype)
+        unused = em.op("ConstantOfShape", whole, attributes={"value": zero}, dtype=dtype)
+        turn, goes = self._input("turn", _INT64, 0), self._input("goes_on", _BOOL, 0)
+        state = [self._input(name, dtype, rank) for name, rank in _STATE]
+
+        def build() -> list[ir.Value]:
+            return [em.op("Identity", goes, dtype=_BOOL), *self._step(turn, *state)]
+
+        attributes: dict[str, AttributeValue] = {
+            "body": em.nested(build, [turn, goes, *state], hint="elimination")
+        }
+        rounds = em.op("Reshape", self._order, em.constant([], "scalar"), hint="rounds")
+        given = [rounds, em.constant(np.array(True), "goes_on"), matrices, unused, start]
+        return em.multi("Loop", *given, attributes=attributes, dtypes=[dtype] * 3)[2]
+
+    def _input(self, name: str, dtype: ir.DataType, rank: int) -> ir.Value:
+        fresh = self._em.scope.names.fresh(f"{self._em.prefix}/{name}")
+        return ir.Value(name=fresh, type=ir.TensorType(dtype), shape=ir.Shape([None] * rank))
+
+    def _op(self, op_type: str, *inputs: ir.Value) -> ir.Value:
+        return self._em.op(op_type, *inputs, dtype=self._dtype)
+
+    def _number(self, number: float) -> ir.Value:
+        return self._em.constant(np.array(number, self._dtype.numpy()), "number")
+
+    def _is(self, op_type: str, *inputs: ir.Value) -> ir.Value:
+        return self._em.op(op_type, *inputs, dtype=_BOOL)
+
+    def _step(
+        self, turn: ir.Value, matrices: ir.Value, used: ir.Value, found: ir.Value
+    ) -> list[ir.Value]:
+        """Eliminate one column.
+
+        Args:
+            turn: The column: ().
+            matrices: What is left of them: (B, n, n).
+            used: 1 for each row that was chosen: (B, n).
+            found: The product so far: (B, 1).
+        """
+        em, dtype = self._em, self._dtype
+        column = em.op("Gather", matrices, turn, attributes={"axis": 2}, dtype=dtype)
+        was_used = self._is("Greater", used, self._number(0.5))
+        size = where(em, was_used, self._number(-1), self._op("Abs", column), "size")
+        chosen = em.op("ArgMax", size, attributes={"axis": 1, "keepdims": 1}, hint="chosen")
+
+        flat = em.op(
+            "Reshape",
+            matrices,
+            em.op("Concat", em.constant([-1]), self._order, attributes={"axis": 0}),
+            dtype=dtype,
+            hint="rows",
+        )
+        number = em.op("Add", squeeze(em, chosen, [1]), self._first, hint="number")
+        row = em.op("Gather", flat, number, attributes={"axis": 0}, dtype=dtype, hint="row")
+        pivot = unsqueeze(
+            em, em.op("Gather", row, turn, attributes={"axis": 1}, dtype=dtype), [1], "pivot"
+        )
+        before = cast(em, self._is("Less", self._rows, chosen), dtype)
+        passed = reduce(em, "ReduceSum", self._op("Mul", before, self._left(used)), [1])
+        pairs = self._op("Floor", self._op("Mul", passed, self._number(0.5)))
+        odd = self._op("Sub", passed, self._op("Mul", pairs, self._number(2)))
+        sign = self._op("Sub", self._number(1), self._op("Mul", odd, self._number(2)))
+        product = self._op("Mul", self._op("Mul", found, pivot), sign)
+
+        is_chosen = cast(em, self._is("Equal", self._rows, chosen), dtype)
+        used = self._op("Add", used, is_chosen)
+        zero = self._number(0)
+        some = self._is("Or", self._is("Less", pivot, zero), self._is("Greater", pivot, zero))
+        # Nothing is left in a column without a pivot, and the determinant is 0.
+        divisor = self._op("Add", pivot, cast(em, self._is("Not", some), dtype))
+        is_left = self._is("Less", used, self._number(0.5))
+        share = where(em, is_left, self._op("Div", column, divisor), zero, "share")
+        taken = self._op("Mul", unsqueeze(em, share, [2]), unsqueeze(em, row, [1]))
+        return [self._op("Sub", matrices, taken), used, product]
+
+    def _left(self, used: ir.Value) -> ir.Value:
+        return self._op("Sub", self._number(1), used)
+
+
+_STATE = (("matrices", 3), ("used", 2), ("determinant", 2))
+"""What the Loop hands on, and the rank of each."""

@@ -1,4 +1,4 @@
-"""NonMaxSuppression-10, for opset 9."""
+"""NonMaxSuppression, RoiAlign and windows of pictures."""
 
 from __future__ import annotations
 
@@ -9,15 +9,30 @@ import onnx_ir as ir
 
 from onnx_kvtool.emit.emitter import AttributeValue, Emitter
 from onnx_kvtool.emit.forms import cast, reduce, unsqueeze, where
-from onnx_kvtool.emit.result import Replacement
-from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sampling import Axis, Numbers
+from onnx_kvtool.ops.view import MalformedNode, NodeView
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.rewrite.lowering.early.again import clamped, count_up, known_rank, product
+from onnx_kvtool.rewrite.lowering.early.again import (
+    clamped,
+    count_up,
+    element_type,
+    known_rank,
+    product,
+)
+from onnx_kvtool.rewrite.lowering.roi_align import Pool, sides_of
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
 
-__all__ = ["lower_non_max_suppression_10"]
+__all__ = ["lower_conv_transpose_11", "lower_non_max_suppression_10", "lower_roi_align_10"]
+
+
+# NonMaxSuppression-10, for opset 9.
+
 
 _D = ir.DataType
-_BOOL, _INT64, _FLOAT = _D.BOOL, _D.INT64, _D.FLOAT
+_BOOL = ir.DataType.BOOL
+_INT64 = ir.DataType.INT64
+_FLOAT = ir.DataType.FLOAT
 
 
 def lower_non_max_suppression_10(
@@ -202,3 +217,174 @@ def _listed(em: Emitter, chosen: ir.Value, is_some: ir.Value) -> ir.Value:
     first = em.op("Gather", places, em.constant([0, 1], "columns"), hint="batch_and_class")
     listed = em.op("Concat", first, boxes, attributes={"axis": 0}, hint="listed")
     return em.op("Transpose", listed, attributes={"perm": [1, 0]})
+
+
+# RoiAlign-10, for opset 9.
+
+
+def lower_roi_align_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Gather the four pixels around each sample, and pool their shares.
+
+    A box is one pixel large at least. With `mode=max` the largest share is taken, not the largest
+    sample, as runtimes and onnx's own cases have it.
+
+    Refuses an unknown rank.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, rois, batch = (view.required(name) for name in ("X", "rois", "batch_indices"))
+    dtype = element_type(data, "RoiAlign", 10)
+    known_rank(data, "RoiAlign", 10)
+    numbers = Numbers(em, _D.DOUBLE if dtype == _D.DOUBLE else _D.FLOAT)
+    scale = view.attribute("spatial_scale")
+    assert isinstance(scale, (int, float))
+    boxes = numbers.op("Mul", cast(em, rois, numbers.dtype), float(scale))
+    sides = numbers.op("Max", sides_of(numbers, boxes), 1)
+    pool = Pool(
+        numbers,
+        cast(em, data, numbers.dtype),
+        boxes,
+        sides,
+        batch,
+        (view.integer("output_height"), view.integer("output_width")),
+        view.integer("sampling_ratio"),
+        view.string("mode"),
+        _Pixels(data).read,
+    )
+    return Replacement((cast(em, pool.sampled(), dtype),))
+
+
+class _Pixels:
+    """The pixels of pictures: (N, C, H, W), of which the shape is looked at."""
+
+    def __init__(self, data: ir.Value) -> None:
+        self._data = data
+        dims = dims_of(data) or (None,) * 4
+        self._dims = dims
+        self._axes = [Axis(dims[place], data, place) for place in (2, 3)]
+
+    def read(self, pool: Pool, y: ir.Value, x: ir.Value, pictures: ir.Value) -> ir.Value:
+        """Return the pixels at points, 0 for those more than one pixel outside: (P, C)."""
+        em, numbers, dtype = pool.numbers.em, pool.numbers, pool.numbers.dtype
+        turned = em.op("Transpose", pool.data, attributes={"perm": [0, 2, 3, 1]}, dtype=dtype)
+        height, width = (product(em, self._data, self._dims, [place]) for place in (2, 3))
+        channels = product(em, self._data, self._dims, [1])
+        shape = em.op("Concat", em.constant([-1]), channels, attributes={"axis": 0}, hint="shape")
+        table = em.op("Reshape", turned, shape, dtype=dtype, hint="pixels")  # (N * H * W, C)
+        first = em.op("Mul", em.op("Reshape", pictures, em.constant([-1, 1])), height)
+        rows, above = self._line(numbers, self._axes[0], y)
+        columns, beside = self._line(numbers, self._axes[1], x)
+        parts = []
+        for row, share in rows:
+            start = em.op("Mul", em.op("Add", first, row), width, hint="row")
+            for column, other in columns:
+                place = em.op("Reshape", em.op("Add", start, column), em.constant([-1]))
+                pixel = em.op("Gather", table, place, attributes={"axis": 0}, dtype=dtype)
+                parts.append(numbers.op("Mul", pixel, numbers.op("Mul", share, other)))
+        op_type = "Add" if pool.mode == "avg" else "Max"
+        value = parts[0]
+        for part in parts[1:]:
+            value = numbers.op(op_type, value, part)
+        return where(em, em.op("Or", above, beside, dtype=_BOOL), numbers.constant(0), value)
+
+    def _line(
+        self, numbers: Numbers, axis: Axis, place: ir.Value
+    ) -> tuple[list[tuple[ir.Value, ir.Value]], ir.Value]:
+        """Return two pixels along an axis with their shares, and whether a point is far outside.
+
+        Args:
+            numbers: The type.
+            axis: The axis.
+            place: Points: (P, 1).
+        """
+        em = numbers.em
+        last = axis.length(numbers, -1)
+        before = numbers.is_greater(numbers.constant(-1), place)
+        behind = numbers.is_greater(place, axis.length(numbers))
+        held = numbers.clip(place, 0, last)
+        low = numbers.op("Floor", held)
+        far = numbers.op("Sub", held, low)
+        high = numbers.op("Min", numbers.op("Add", low, 1), last)
+        near = numbers.op("Sub", 1, far)
+        rows = [(cast(em, low, _INT64), near), (cast(em, high, _INT64), far)]
+        return rows, em.op("Or", before, behind, dtype=_BOOL)
+
+
+# ConvTranspose-11, for opset 10.
+
+
+def lower_conv_transpose_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Write the pads that follow from `auto_pad` or `output_shape` in numbers.
+
+        total = stride * (input - 1) + output_padding + (kernel - 1) * dilation + 1 - output
+
+    SAME_UPPER has the smaller half of it in front, all else the larger one. With `auto_pad` the
+    sizes of the input cancel out. Where the total is negative that much is added behind.
+
+    Refuses unknown sizes of the input with `output_shape`, an unknown kernel, and more behind than
+    an `output_padding` may be; with `auto_pad` anything behind, which onnxruntime leaves out.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, weights = view.required("X"), view.required("W")
+    dims, filters = (known_rank(v, "ConvTranspose", 11) for v in (data, weights))
+    rank = len(dims) - 2
+
+    def numbers(name: str, default: list[int]) -> list[int]:
+        given = view.attribute(name)
+        if given is None:
+            return default
+        if not isinstance(given, (list, tuple)) or len(given) != rank:
+            raise MalformedNode("bad-attribute", f"`{name}` has {given}, expected {rank} numbers")
+        return [int(number) for number in given]
+
+    stride, dilation = numbers("strides", [1] * rank), numbers("dilations", [1] * rank)
+    more = numbers("output_padding", [0] * rank)
+    kernel = numbers("kernel_shape", [_known(dim, weights) for dim in filters[2:]])
+    asked, upper = _asked(view, rank), view.string("auto_pad") == "SAME_UPPER"
+    before, after = [], []
+    for axis in range(rank):
+        extent = (kernel[axis] - 1) * dilation[axis] + 1
+        if asked is None:  # the output is the input times the stride
+            total = more[axis] + extent - stride[axis]
+        else:
+            size = _known(dims[axis + 2], data)
+            total = stride[axis] * (size - 1) + more[axis] + extent - asked[axis]
+        if total < 0:
+            more[axis] -= total
+            if asked is None or more[axis] >= stride[axis]:
+                text = "runtimes do not agree on results that are larger than what windows reach"
+                raise Refusal("changed-meaning", text, lowest_opset=11)
+            total = 0
+        half = total // 2
+        before.append(half if upper else total - half)
+        after.append(total - before[-1])
+    attributes: dict[str, AttributeValue] = {
+        "dilations": dilation,
+        "group": view.integer("group"),
+        "kernel_shape": kernel,
+        "output_padding": more,
+        "pads": [*before, *after],
+        "strides": stride,
+    }
+    dtype = element_type(data, "ConvTranspose", 11)
+    return Replacement((em.op("ConvTranspose", *node.inputs, attributes=attributes, dtype=dtype),))
+
+
+def _asked(view: NodeView, rank: int) -> list[int] | None:
+    """Return `output_shape`, without batch and channels where it has them; None for none."""
+    given = view.attribute("output_shape")
+    if not given:
+        return None
+    if not isinstance(given, (list, tuple)) or len(given) not in (rank, rank + 2):
+        raise MalformedNode("bad-attribute", f"`output_shape` is {given}, expected {rank} numbers")
+    return [int(number) for number in given[-rank:]]
+
+
+def _known(dim: Dim, value: ir.Value) -> int:
+    if isinstance(dim, int):
+        return dim
+    raise Refusal(
+        "unknown-dimension",
+        f"the sizes of `{value.name}` are unknown, on which the pads depend",
+        help="fix the sizes of the input with `--dim`",
+        lowest_opset=11,
+    )

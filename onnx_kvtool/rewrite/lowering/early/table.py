@@ -6,16 +6,13 @@ from collections.abc import Mapping
 
 from onnx_kvtool.core.table import Table
 from onnx_kvtool.ops.changes import CHANGES, FRONT
-from onnx_kvtool.rewrite.lowering.early.arithmetic import (
-    lower_dequantize_linear_10,
-    lower_dynamic_quantize_linear_11,
-    lower_is_inf_10,
-    lower_quantize_linear_10,
-    lower_thresholded_relu_10,
+from onnx_kvtool.rewrite.lowering.early.counting import (
+    lower_cum_sum_11,
+    lower_range_11,
+    lower_top_k_10,
+    lower_top_k_11,
+    lower_unique_11,
 )
-from onnx_kvtool.rewrite.lowering.early.axes import lower_negative_axes_11
-from onnx_kvtool.rewrite.lowering.early.counting import lower_cum_sum_11, lower_range_11
-from onnx_kvtool.rewrite.lowering.early.determinant import lower_det_11
 from onnx_kvtool.rewrite.lowering.early.indexing import (
     lower_gather_11,
     lower_gather_elements_11,
@@ -29,27 +26,34 @@ from onnx_kvtool.rewrite.lowering.early.numbers import (
     lower_clip_11,
     lower_equal_11,
     lower_gemm_11,
+    lower_mod_10,
     lower_round_11,
 )
 from onnx_kvtool.rewrite.lowering.early.products import (
     lower_conv_integer_10,
+    lower_dequantize_linear_10,
+    lower_det_11,
+    lower_dynamic_quantize_linear_11,
+    lower_is_inf_10,
     lower_mat_mul_integer_10,
     lower_q_linear_conv_10,
     lower_q_linear_mat_mul_10,
+    lower_quantize_linear_10,
+    lower_thresholded_relu_10,
 )
-from onnx_kvtool.rewrite.lowering.early.regions import lower_roi_align_10
-from onnx_kvtool.rewrite.lowering.early.remainder import lower_mod_10
-from onnx_kvtool.rewrite.lowering.early.reversing import lower_reverse_sequence_10
-from onnx_kvtool.rewrite.lowering.early.shaping import (
+from onnx_kvtool.rewrite.lowering.early.slicing import (
     lower_depth_to_space_11,
+    lower_negative_axes_11,
     lower_pad_11,
     lower_resize_11,
+    lower_reverse_sequence_10,
+    lower_slice_10,
 )
-from onnx_kvtool.rewrite.lowering.early.slicing import lower_slice_10
-from onnx_kvtool.rewrite.lowering.early.suppression import lower_non_max_suppression_10
-from onnx_kvtool.rewrite.lowering.early.top_k import lower_top_k_10, lower_top_k_11
-from onnx_kvtool.rewrite.lowering.early.unique import lower_unique_11
-from onnx_kvtool.rewrite.lowering.early.windows import lower_conv_transpose_11
+from onnx_kvtool.rewrite.lowering.early.suppression import (
+    lower_conv_transpose_11,
+    lower_non_max_suppression_10,
+    lower_roi_align_10,
+)
 from onnx_kvtool.rewrite.lowering.pool import lower_pool_22
 from onnx_kvtool.rewrite.lowering.table import LOWERINGS, Lowering
 

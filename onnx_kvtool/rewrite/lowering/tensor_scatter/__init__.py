@@ -34,9 +34,8 @@ from onnx_kvtool.emit.forms import cast
 from onnx_kvtool.emit.result import Replacement
 from onnx_kvtool.rewrite.engine.dtypes import exact_carrier
 from onnx_kvtool.rewrite.engine.rule import LoweringContext
-from onnx_kvtool.rewrite.lowering.tensor_scatter.element_index import element_index
 from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import CacheUpdate, cache_update
-from onnx_kvtool.rewrite.lowering.tensor_scatter.row_tuples import row_tuples
+from onnx_kvtool.rewrite.lowering.tensor_scatter.indices import element_index, row_tuples
 from onnx_kvtool.symbolic.dimensions import product
 
 __all__ = ["lower_tensor_scatter_24"]

@@ -1,18 +1,35 @@
-"""The guard: everything that must be known of a TensorScatter before it can be lowered."""
+"""What is known of a TensorScatter before it is lowered."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.constants import constant_integers
+from onnx_kvtool.core.walk import nodes
+from onnx_kvtool.emit.emitter import Emitter
 from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.sizes import size
 from onnx_kvtool.ops.tensor_scatter import Mode, TensorScatter
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.symbolic.dimensions import Dim, contradict, dims_of, merge
 
-__all__ = ["CacheUpdate", "cache_update"]
+__all__ = [
+    "OUTSIDE",
+    "CacheUpdate",
+    "cache_update",
+    "checked_start_int32",
+    "declared_updates",
+    "outside_where_negative",
+    "row_or_outside",
+    "wrapping_modulus",
+]
+
+
+# The guard: everything that must be known of a TensorScatter before it can be lowered.
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +186,170 @@ def _check_length(
                 f"write_indices[{row}] is {start}, so that rows {start} to {start + length - 1} "
                 f"are written to a cache of {capacity} rows",
             )
+
+
+# Sizes that follow from a TensorScatter alone, and that no scatter by index says any more.
+
+
+def declared_updates(model: ir.Model, opset: int) -> Callable[[], None]:
+    """Return a function that declares what only a TensorScatter says of its update, in place.
+
+    TensorScatter demands that an update has the sizes of the cache but along its axis. A scatter by
+    index writes a part of the cache where they differ, so that the graph no longer says that they
+    do not; the declared shape of the update does. What inference finds is not declared, and inputs
+    and outputs of graphs keep their shape.
+
+    Args:
+        model: A model whose types and shapes are inferred, before it is lowered. The function is to
+            be called when it is lowered and what was inferred is taken away.
+        opset: Version of the default domain.
+    """
+    found: dict[ir.Value, dict[int, Dim]] = {}
+    unknown: dict[ir.Value, tuple[ir.TypeProtocol | None, tuple[Dim, ...]]] = {}
+    for _, _, node in nodes(model):
+        if node.op_type != "TensorScatter" or node.domain != "":
+            continue
+        try:
+            view = TensorScatter(node, node.version if node.version is not None else opset)
+            axis = view.sequence_axis
+        except MalformedNode:
+            continue
+        producer = view.update.producer()
+        if producer is None or producer.graph is not node.graph:
+            continue  # in another graph it is there, too, where this node never runs
+        past, update = dims_of(view.past_cache), dims_of(view.update)
+        if axis is None or past is None or (update is not None and len(update) != len(past)):
+            continue
+        lacking = {
+            i: size
+            for i, size in enumerate(past)
+            if i != axis and size is not None and (update is None or update[i] is None)
+        }
+        if lacking:
+            found.setdefault(view.update, {}).update(lacking)
+            unknown[view.update] = view.past_cache.type, (None,) * len(past)
+
+    def declare() -> None:
+        for value, sizes in found.items():
+            type_, dims = unknown[value]
+            if value.is_graph_output():
+                continue
+            value.type = value.type or type_
+            dims = dims_of(value) or dims
+            value.shape = ir.Shape([sizes.get(i) if d is None else d for i, d in enumerate(dims)])
+
+    return declare
+
+
+# The modulus of a circular cache.
+
+
+def wrapping_modulus(em: Emitter, update: CacheUpdate, *, checked: bool) -> ir.Value:
+    """Return the modulus of a circular cache: (), int64, at least 1 so that it divides.
+
+    With `checked` it is the larger of S and L where these are known at run time only. L > S is
+    forbidden, but modulo S it would only write some rows twice; modulo L, the L consecutive rows
+    reach row L - 1, which lies outside the cache and fails.
+    """
+    capacity, length = update.capacity, update.length
+    least = 1
+    values = []
+    if isinstance(capacity, int):
+        least = max(least, capacity)
+    else:
+        values.append(size(em, capacity, update.past_cache, update.axis))
+    if checked and not (isinstance(capacity, int) and isinstance(length, int)):
+        if isinstance(length, int):
+            least = max(least, length)
+        else:
+            values.append(size(em, length, update.update, update.axis))
+    key = ("modulus", tuple(values), least)
+    return em.once(key, lambda: _largest(em, [*values, em.constant(least, "size")]))
+
+
+def _largest(em: Emitter, values: list[ir.Value]) -> ir.Value:
+    """Return the largest of some scalars; Max takes integers from opset 12 on."""
+    largest, *others = values
+    if em.opset >= 12:
+        return em.op("Max", *values, hint="modulus") if others else largest
+    for other in others:
+        less = em.op("Less", largest, other, dtype=ir.DataType.BOOL)
+        largest = em.op("Where", less, other, largest, hint="modulus")
+    return largest
+
+
+# Where each batch row starts to write, as a value that fails where TensorScatter fails.
+
+
+OUTSIDE = 2**30
+"""A row beyond every cache. Not larger, because some runtimes narrow int64 to int32."""
+
+_LARGEST = 2**31 - 1
+"""No size reaches it, and readers that narrow int64 to int32 keep it."""
+
+
+def row_or_outside(
+    em: Emitter, start: ir.Value, row: ir.Value, outside: ir.Value, width: int, *, wraps: bool
+) -> ir.Value:
+    """Return index tuples of one sequence with its row, or as they are where its start is negative.
+
+    Args:
+        em: Where to build.
+        start: One number, int64.
+        row: One number: what is written of a start that may be, such as the start itself or its
+            remainder.
+        outside: (1, ..., k), of rank k + 1: the other coordinates, and `OUTSIDE` last.
+        width: k.
+        wraps: Whether a start may be larger than every size.
+
+    Returns:
+        As `outside`. Two nodes; three where it wraps.
+    """
+    shape = (*[1] * width, width)
+    bool_ = ir.DataType.BOOL
+    if wraps:
+        is_last = np.zeros(shape, np.bool_)
+        is_last[..., -1] = True
+        before = em.constant([-1], "before")
+        legal = em.op("Less", before, start, dtype=bool_, hint="is_legal")
+        is_row = em.op("And", em.constant(is_last, "last"), legal, dtype=bool_, hint="is_row")
+    else:
+        # One comparison tells the coordinates apart and judges the start. One that is larger than
+        # the limit becomes every coordinate, and is outside in each.
+        limits = np.full(shape, _LARGEST, np.int64)
+        limits[..., -1] = -1
+        is_row = em.op("Less", em.constant(limits, "limits"), start, dtype=bool_, hint="is_row")
+    return em.op("Where", is_row, row, outside, hint="start")
+
+
+def outside_where_negative(em: Emitter, starts: ir.Value, rows: ir.Value, rank: int) -> ir.Value:
+    """Return rows, each at `OUTSIDE` where its start is negative.
+
+    A negative index would count from the end in ScatterND, and a remainder would bring it back into
+    a circular cache; TensorScatter demands that it fails.
+
+    Args:
+        em: Where to build.
+        starts: (B, 1, ..., 1), or (1,) for one sequence, int64.
+        rows: (B, 1, ..., L or 1, ..., 1): what is written of a start that may be, such as the start
+            itself or its remainder.
+        rank: Rank of the rows.
+
+    Returns:
+        As `rows`. Two nodes.
+    """
+    zero = em.constant(np.zeros([1] * rank, np.int64), "zero")
+    negative = em.op("Less", starts, zero, dtype=ir.DataType.BOOL, hint="is_negative")
+    return em.op("Where", negative, em.constant(OUTSIDE, "outside"), rows, hint="row")
+
+
+def checked_start_int32(em: Emitter, starts: ir.Value) -> ir.Value:
+    """Return `starts` with everything outside [0, `OUTSIDE`) replaced by `OUTSIDE`.
+
+    For indices that are narrowed to int32 or read by a runtime that must not see an index below
+    -S (OpenVINO 2026.4.1 crashes on one in ScatterElements): no start wraps on the way.
+    """
+    outside = em.constant(OUTSIDE, "outside")
+    inside = em.op("Mod", starts, outside, hint="start_mod")
+    same = em.op("Equal", inside, starts, dtype=ir.DataType.BOOL, hint="start_is_legal")
+    return em.op("Where", same, starts, outside, hint="start")

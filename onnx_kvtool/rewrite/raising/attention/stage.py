@@ -1,4 +1,4 @@
-"""The stage of `raise` for attention in many nodes."""
+"""The stage of `raise` for attention in many nodes, in the graph and in functions."""
 
 from __future__ import annotations
 
@@ -11,21 +11,35 @@ from onnx_kvtool.analysis.attention.coordinates import QUERY
 from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.find import find_caches
 from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.model import clone
 from onnx_kvtool.core.walk import nodes, values
 from onnx_kvtool.emit.emitter import Emitter, ScopedValues
+from onnx_kvtool.emit.result import Refusal
 from onnx_kvtool.rewrite.engine.dead import remove_dead
 from onnx_kvtool.rewrite.engine.guards import objections
-from onnx_kvtool.rewrite.raise_report import RaisedAttention
+from onnx_kvtool.rewrite.raise_report import RaisedAttention, Unraised
 from onnx_kvtool.rewrite.raising.attention.circular import read_circular
-from onnx_kvtool.rewrite.raising.attention.fixed_mask import FIXED, emit_fixed_mask, emit_hidden
-from onnx_kvtool.rewrite.raising.attention.functions import open_functions
-from onnx_kvtool.rewrite.raising.attention.in_use import WHY_IN_USE, WHY_WHOLE, read_in_use
+from onnx_kvtool.rewrite.raising.attention.fixed import FIXED, emit_fixed_mask, emit_hidden
 from onnx_kvtool.rewrite.raising.attention.proving import prove_all
-from onnx_kvtool.rewrite.raising.attention.whole import WholeMask, Wide, read_whole, read_wide
+from onnx_kvtool.rewrite.raising.attention.whole import (
+    WHY_IN_USE,
+    WHY_WHOLE,
+    WholeMask,
+    Wide,
+    read_in_use,
+    read_whole,
+    read_wide,
+)
 from onnx_kvtool.rewrite.raising.attention.writing import write
 from onnx_kvtool.rewrite.raising.columns.widening import Widening, widen
 from onnx_kvtool.rewrite.raising.growing.window import is_rolling
-from onnx_kvtool.rewrite.raising.in_functions import remove_tags
+from onnx_kvtool.rewrite.raising.in_functions import (
+    functions_with,
+    inline_tagged,
+    place_of,
+    remove_tags,
+    tag_nodes,
+)
 from onnx_kvtool.rewrite.raising.stage import GROWN, RaiseOutcome, RaiseSettings, scopes_of
 from onnx_kvtool.shapes.filling import forget_composed, may_rest_on
 from onnx_kvtool.shapes.inference import infer_model
@@ -33,7 +47,48 @@ from onnx_kvtool.shapes.writing import Writer
 from onnx_kvtool.symbolic.dimensions import bind_dim
 from onnx_kvtool.symbolic.expressions import text
 
-__all__ = ["keep_mask_shapes", "raise_attention", "raise_growing_attention"]
+__all__ = ["keep_mask_shapes", "open_functions", "raise_attention", "raise_growing_attention"]
+
+
+# Attention in model-local functions, whose sizes are known at their calls only.
+
+
+def open_functions(
+    model: ir.Model, settings: RaiseSettings, outcome: RaiseOutcome
+) -> list[Unraised]:
+    """Inline the functions that hold attention which is proven at one of their calls, in place.
+
+    Which they are is found out on a copy, so that all other functions stay. Nodes of functions that
+    are inlined have a note of where they stood.
+
+    Returns:
+        The candidates in functions that stay, each once, with the reason at the first call.
+    """
+    holding = functions_with(model, is_candidate)
+    if not holding:
+        return []
+    copy = clone(model)
+    tag_nodes(copy, is_candidate)
+    try:
+        inline_tagged(copy, holding.values(), "attention")
+    except Refusal as refusal:
+        outcome.notes.append(f"attention in functions is left alone: {refusal.message}")
+        return []
+    places = ((place_of(node), node) for _, _, node in nodes(copy) if is_candidate(node))
+    candidates = [(place, node) for place, node in places if place is not None]
+    proven, refused, notes = prove_all(copy, candidates, settings)
+    outcome.notes += notes
+    roots = {place.graph.split("/")[0] for place, _ in proven}
+    tag_nodes(model, is_candidate)
+    if roots:
+        opened = [key for path, key in holding.items() if path in roots]
+        outcome.notes += inline_tagged(model, opened, "attention")
+    stay = {one.location: one for one in reversed(refused)}
+    return [one for one in stay.values() if one.location.graph.split("/")[0] not in roots][::-1]
+
+
+# The stage of `raise` for attention in many nodes.
+
 
 _MASK = 3
 

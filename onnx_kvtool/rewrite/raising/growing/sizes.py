@@ -1,29 +1,42 @@
-"""What is known of sizes where caches grow: that all are one length, and what a step adds."""
+"""Sizes where caches grow: lengths, names, and the position at which a step begins."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
-from onnx_kvtool.rewrite.raising.growing.ends import End
-from onnx_kvtool.rewrite.raising.growing.growth import Growth
+from onnx_kvtool.ops.element_type import dtype_name
+from onnx_kvtool.rewrite.raise_report import InputAdded
+from onnx_kvtool.rewrite.raising.growing.growth import End, Growth
 from onnx_kvtool.rewrite.raising.growing.window import Rolling
 from onnx_kvtool.rewrite.raising.proof import same_dim
+from onnx_kvtool.rewrite.raising.stage import Assumptions, token_count
 from onnx_kvtool.rewrite.raising.start import Measures
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
-from onnx_kvtool.symbolic.dimensions import dims_of, read_size
-from onnx_kvtool.symbolic.expressions import Dimension, Expr, integer, text
+from onnx_kvtool.symbolic.dimensions import Dim, dim_names, dims_of, names_in, read_size, words
+from onnx_kvtool.symbolic.expressions import (
+    Atom,
+    Dimension,
+    Element,
+    Expr,
+    Extent,
+    integer,
+    text,
+    variable,
+)
 from onnx_kvtool.symbolic.index_maps import IndexMaps
 from onnx_kvtool.symbolic.knowledge import Knowledge
-from onnx_kvtool.symbolic.simplification import Facts, interval
+from onnx_kvtool.symbolic.simplification import Facts, interval, substitute
 
-__all__ = ["Sizes"]
+__all__ = ["Position", "Sizes", "forget_lengths", "name_lengths", "position_of"]
+
+
+# What is known of sizes where caches grow: that all are one length, and what a step adds.
 
 
 @dataclass(slots=True)
@@ -186,3 +199,197 @@ def _carriers(
             if isinstance(size.atom, Dimension) and (value, axis) not in of_pasts:
                 found.setdefault(size.atom.name, (value, axis))
     yield from found.items()
+
+
+# Where a step begins: how many rows of every cache are in use before it.
+
+
+_MEANING = "tokens before this step, which is how many rows of each cache are in use"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How many rows of every cache are in use before a step.
+
+    Attributes:
+        start: That number, from inputs of the model.
+        proof: Why it is that number.
+        assumed: The assumption that this rests on.
+        added: The input that says it, where none did; it is not part of the graph yet.
+        whole: The size that is granted to be that of the past and the new tokens.
+    """
+
+    start: Expr
+    proof: str
+    assumed: str | None = None
+    added: ir.Value | None = None
+    whole: Expr | None = None
+
+    @property
+    def report(self) -> InputAdded | None:
+        """What is said of the added input."""
+        if self.added is None:
+            return None
+        assert self.added.dtype is not None
+        dtype = dtype_name(self.added.dtype)
+        return InputAdded(self.added.name or "", dtype, (1,), _MEANING)
+
+
+def position_of(
+    model: ir.Model,
+    growths: Sequence[Growth | Rolling],
+    sizes: Sizes,
+    assumptions: Assumptions,
+    *,
+    by_size: bool = True,
+) -> Position:
+    """Find an input that says where a step begins, or make one up.
+
+    An input says so by a size: one whose name is that of the past, with what the step adds, or one
+    that is granted to be both. What the elements of an input are, no model can promise.
+    A size says nothing where all caches are windows, which stop to grow, and none does that is
+    about to be fixed.
+
+    Args:
+        model: The model.
+        growths: Its caches that grow, or roll.
+        sizes: What is known of its sizes.
+        assumptions: What is granted.
+        by_size: Whether a size of an input may say so.
+
+    Raises:
+        Unproven: If an input is granted to cover the past and what a step adds to it is unknown.
+    """
+    granted = assumptions.values.get("covers-past", frozenset())
+    for value in model.graph.inputs:
+        if by_size and value.name in granted and sizes.lengths:
+            return _granted(value, growths, sizes)
+    for value, axis in sizes.inputs():
+        rest = sizes.behind(value, axis) if by_size else None
+        if rest is not None:
+            dim = (dims_of(value) or ())[axis]
+            start = variable(Extent(value, integer(axis))) - rest
+            return Position(start, f"`{value.name}` is `{dim}` long, by its declaration")
+    added = token_count(model)
+    start = variable(Element(added, (integer(0),)))
+    text = f"the new input `{added.name}` says how many tokens came before"
+    return Position(start, text, None, added)
+
+
+def _granted(value: ir.Value, growths: Sequence[Growth | Rolling], sizes: Sizes) -> Position:
+    dims = dims_of(value)
+    if not dims:
+        raise Unproven("unknown-rank", f"the rank of `{value.name}` is unknown or 0")
+    steps = {sizes.step(end) for g in growths for end in g.ends if end.node is not None}
+    step = steps.pop()
+    if step is None or steps:
+        raise Unproven(
+            "step-unknown",
+            f"no input says how many rows a step adds, so `{value.name}` does not say how many "
+            "were there before",
+        )
+    mask = sizes.knowledge.shapes[value][-1]
+    start = variable(Extent(value, integer(len(dims) - 1))) - step
+    text = f"`{value.name}` is as long as the past and the new tokens"
+    return Position(start, text, f"covers-past:{value.name}", whole=mask)
+
+
+# The names of sizes in a model whose caches no longer grow.
+
+
+def name_lengths(
+    model: ir.Model, graphs: Iterable[ir.Graph], sizes: Sizes, position: Position
+) -> None:
+    """Call the rows in use before a step by one name in the shapes of all values, in place.
+
+    In the source it is the length of the pasts, each of which may have a name of its own. No input
+    has such a length any more, so that nobody could know the name, nor that two of them are one.
+
+    Args:
+        model: The model, whose pasts have their capacity.
+        graphs: Its graphs, but those of functions, whose names are their own.
+        sizes: What was known of sizes.
+        position: Where a step begins.
+    """
+    kept = dim_names(model)
+    for value in model.graph.outputs:
+        kept.update(
+            name for dim in dims_of(value) or () if dim is not None for name in names_in(dim)
+        )
+    old = {
+        length.atom
+        for length in sizes.lengths.values()
+        if isinstance(length.atom, Dimension) and length.atom.name not in kept
+    }
+    new = _length(position, kept)
+    if not old or new is None:
+        return
+    known: dict[Atom, Expr] = dict.fromkeys(old, new)
+    for graph in graphs:
+        for node in graph:
+            for value in node.outputs:
+                dims = dims_of(value)
+                found = None if dims is None else tuple(_renamed(dim, known) for dim in dims)
+                if found is not None and found != dims and not value.is_graph_output():
+                    value.shape = ir.Shape(found)
+
+
+def forget_lengths(graphs: Iterable[ir.Graph], windows: Sequence[Rolling]) -> None:
+    """Take away the sizes of values that the source names by the rows of a window, in place.
+
+    Each past may have a name of its own for them, which no input has any more. What is read of a
+    circular cache is one number of rows, and inference finds it.
+
+    Args:
+        graphs: The graphs of the model, but those of functions, whose names are their own.
+        windows: Its windows, whose pasts are still as long as the source says.
+    """
+    old: set[str] = set()
+    for window in windows:
+        dim = (dims_of(window.past) or ())[window.axis]
+        old.update(names_in(dim) if isinstance(dim, str) else ())
+    pasts = {(window.past, window.axis) for window in windows}
+    for graph in graphs:
+        for value in graph.inputs:
+            for axis, dim in enumerate(dims_of(value) or ()):
+                if isinstance(dim, str) and (value, axis) not in pasts:
+                    old.difference_update(names_in(dim))
+    for graph in graphs if old else ():
+        for node in graph:
+            for value in node.outputs:
+                dims = dims_of(value)
+                if dims is None or value.is_graph_output():
+                    continue
+                found = [
+                    None if isinstance(d, str) and old.intersection(names_in(d)) else d
+                    for d in dims
+                ]
+                if found != list(dims):
+                    value.shape = ir.Shape(found)
+
+
+def _length(position: Position, kept: set[str]) -> Expr | None:
+    """Return how many rows are in use before a step, over names that inputs have, or one new."""
+    if position.added is not None:
+        name = position.added.name or ""
+        return None if name in kept else variable(Dimension(name))
+    found: dict[Atom, Expr] = {}
+    for atom in position.start.atoms():
+        if isinstance(atom, Extent):
+            dim = (dims_of(atom.value) or ())[atom.axis.number or 0]
+            if not isinstance(dim, str):
+                return None
+            found[atom] = read_size(dim)
+        elif not isinstance(atom, Dimension):
+            return None
+    return substitute(position.start, {}, Facts(), found)
+
+
+def _renamed(dim: Dim, known: Mapping[Atom, Expr]) -> Dim:
+    if not isinstance(dim, str):
+        return dim
+    size = read_size(dim)
+    found = substitute(size, {}, Facts(), known)
+    if found == size:
+        return dim
+    return found.number if found.number is not None else words(found) or dim

@@ -16,9 +16,9 @@ from onnx_kvtool.analysis.caches.cache import Cache
 from onnx_kvtool.analysis.unproven import Unproven
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.ops.view import NodeView, given_input
-from onnx_kvtool.rewrite.raising.assumptions import Assumptions
-from onnx_kvtool.rewrite.raising.cuts import TO_THE_END, bounds_along, constants
-from onnx_kvtool.rewrite.raising.growing.ends import End
+from onnx_kvtool.rewrite.raising.growing.growth import End
+from onnx_kvtool.rewrite.raising.layout import TO_THE_END, bounds_along, constants
+from onnx_kvtool.rewrite.raising.stage import Assumptions
 
 __all__ = ["Rolling", "is_rolling", "rolling_of"]
 

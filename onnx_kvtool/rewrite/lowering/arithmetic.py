@@ -1,0 +1,479 @@
+"""Operators that compute element by element, and CumProd."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, covers, one_number, one_shape, reduce, unsqueeze, where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.lowering.reshape import axis_marks, never_empty, reshape_literally, switch
+from onnx_kvtool.symbolic.dimensions import dims_of
+
+__all__ = [
+    "bounded",
+    "lower_bit_cast_26",
+    "lower_bit_shift_28",
+    "lower_bitwise_18",
+    "lower_clip_12",
+    "lower_cum_prod_26",
+    "lower_equal_19",
+    "lower_max_min_12",
+    "lower_mod_28",
+    "lower_pow_12",
+    "lower_relu_14",
+]
+
+
+# BitCast-26 of integers to others of their width, and of bools, for opsets below 26.
+
+
+_D = ir.DataType
+_INTEGERS = {_D.INT8, _D.INT16, _D.INT32, _D.INT64, _D.UINT8, _D.UINT16, _D.UINT32, _D.UINT64}
+
+
+def lower_bit_cast_26(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Cast an integer to another of its width, which keeps all bits; a bool is the byte 0 or 1.
+
+    Cast between fixed-point types discards higher bits and reinterprets the rest (Cast-13).
+
+    Refuses floats: no older operator reads or makes the bits of what is not a number. Refuses to
+    read integers as bool, of which the text does not say what bytes above 1 are.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, to = view.required("input"), _D(view.integer("to"))
+    given = data.dtype
+    if given == to:
+        return Replacement((em.op("Identity", data, dtype=to),))
+    is_byte = given == _D.BOOL and to in (_D.INT8, _D.UINT8)
+    fits = given in _INTEGERS and to in _INTEGERS and _bits_of(given) == _bits_of(to)
+    if not (is_byte or fits):
+        name = "an unknown type" if given is None else given.name
+        raise Refusal(
+            "element-type",
+            f"no operator before opset 26 reads the bits of {name} as {to.name}",
+            lowest_opset=26,
+        )
+    return Replacement((em.op("Cast", data, attributes={"to": to.value}, dtype=to),))
+
+
+def _bits_of(dtype: ir.DataType | None) -> int:
+    return 0 if dtype is None else int(np.dtype(dtype.numpy()).itemsize)
+
+
+# BitShift-28 of signed integers, for opsets below 28.
+
+
+_BOOL = ir.DataType.BOOL
+_INT64 = ir.DataType.INT64
+_UINT64 = ir.DataType.UINT64
+
+
+def lower_bit_shift_28(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Shift in 64 bits and cast back, which keeps the low bits.
+
+    left: BitShift of uint64, which holds the bits of every signed number
+    (Cast: fixed point to fixed point keeps the low bits)
+    right: floor(x / 2 ** y) = (x - Mod(x, 2 ** y)) / 2 ** y, since Mod has the divisor's sign; in
+    two steps, because 2 ** 63 is no int64
+
+    A shift by less than 0, or by the width of the type or more, leaves 0 on the left and sign bits
+    on the right.
+    """
+    view = NodeView(node, context.opset_of(node))
+    dtype, left = view.required("X").dtype, view.string("direction") == "LEFT"
+    if dtype is None:
+        raise Refusal("unknown-element-type", f"the type of `{view.required('X').name}` is unknown")
+    x, y = (cast(em, view.required(name), _INT64) for name in ("X", "Y"))
+    limit = em.constant(int(np.dtype(dtype.numpy()).itemsize) * 8, "width")
+    negative = em.op("Less", y, em.constant(0, "zero"), dtype=_BOOL)
+    inside = em.op("Less", y, limit, dtype=_BOOL)
+    outside = em.op("Or", negative, em.op("Not", inside, dtype=_BOOL), dtype=_BOOL)
+    shift = _left if left else _right
+    return Replacement((cast(em, shift(em, x, y, outside, limit), dtype),))
+
+
+def _left(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Value) -> ir.Value:
+    zero = em.constant(0, "zero")
+    amount = cast(em, em.op("Where", outside, zero, y, hint="amount"), _UINT64)
+    bits = cast(em, x, _UINT64)
+    shifted = em.op("BitShift", bits, amount, attributes={"direction": "LEFT"}, dtype=_UINT64)
+    return em.op("Where", outside, zero, cast(em, shifted, _INT64))
+
+
+def _right(em: Emitter, x: ir.Value, y: ir.Value, outside: ir.Value, limit: ir.Value) -> ir.Value:
+    amount = em.op("Where", outside, limit, y, hint="amount")
+    half = em.op("Div", amount, em.constant(2, "two"), hint="half")
+    powers = em.constant(2 ** np.arange(33, dtype=np.int64), "powers")
+    for part in (half, em.op("Sub", amount, half, hint="rest")):
+        power = em.op("Gather", powers, part, hint="power")
+        multiple = em.op("Sub", x, em.op("Mod", x, power), hint="multiple")
+        x = em.op("Div", multiple, power, hint="shifted")
+    return x
+
+
+# BitwiseAnd, BitwiseOr, BitwiseXor and BitwiseNot of opset 18, for opsets below 18.
+
+
+_HALF = 32
+_LOGIC = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
+
+
+def lower_bitwise_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Work on the bits one by one, in int64.
+
+    Not is -1 - x. For the others each operand gets an axis of its bits, the sign bit last:
+
+    bits = Mod(magnitude / [1, 2, 4, ...], 2), where magnitude is x without its sign bit
+    result = sum(logic(bits of A, bits of B) * [1, 2, 4, ..., -2 ** (width - 1)])
+
+    uint64 passes through int64 by Casts that keep all bits (Cast: fixed point to fixed point).
+    The result takes `width` times the memory of the operands for a moment.
+    """
+    names = [f.name for f in NodeView(node, context.opset_of(node)).facts.inputs]
+    view = NodeView(node, context.opset_of(node))
+    values = [view.required(name) for name in names]
+    dtype = values[0].dtype
+    if dtype is None:
+        raise Refusal("unknown-element-type", f"the type of `{values[0].name}` is unknown")
+    wide = [cast(em, value, _INT64) for value in values]
+    if node.op_type == "BitwiseNot":
+        result = em.op("Sub", em.constant(-1, "all_bits"), wide[0])
+    else:
+        result = _by_bits(em, _LOGIC[node.op_type], wide, values, _width(dtype))
+    return Replacement((cast(em, result, dtype),))
+
+
+def _width(dtype: ir.DataType) -> int:
+    """Return the number of bits that hold every value of `dtype` in int64."""
+    bits = int(np.dtype(dtype.numpy()).itemsize) * 8
+    return bits if dtype.is_signed() or bits == 64 else bits + 1
+
+
+def _by_bits(
+    em: Emitter, logic: str, wide: list[ir.Value], values: list[ir.Value], width: int
+) -> ir.Value:
+    powers = em.constant(2 ** np.arange(width - 1, dtype=np.int64), "powers")
+    bits = [_bits(em, x, value, powers, width) for x, value in zip(wide, values, strict=True)]
+    chosen = em.op(logic, *bits, dtype=_BOOL)  # (..., width)
+    numbers = em.op("Cast", chosen, attributes={"to": _INT64.value})
+    places = [2**k for k in range(min(width - 1, _HALF))]
+    if width <= _HALF:
+        return _weighted(em, numbers, [*places, -(2 ** (width - 1))])
+    # Two sums, because the ReduceSum of int64 in onnxruntime is exact up to 2 ** 53 only.
+    rest = [2**k for k in range(width - 1 - _HALF)] + [-(2 ** (width - 1 - _HALF))]
+    low = _weighted(em, numbers, places + [0] * len(rest))
+    high = _weighted(em, numbers, [0] * len(places) + rest)
+    return em.op("Add", low, em.op("Mul", high, em.constant(2**_HALF, "half")))
+
+
+def _weighted(em: Emitter, bits: ir.Value, places: list[int]) -> ir.Value:
+    """Return the sum over the last axis of each bit times its place."""
+    weighted = em.op("Mul", bits, em.constant(np.array(places, np.int64), "places"))
+    return reduce(em, "ReduceSum", weighted, [-1], keepdims=False)
+
+
+def _bits(em: Emitter, x: ir.Value, value: ir.Value, powers: ir.Value, width: int) -> ir.Value:
+    """Return the bits of `x` along a new last axis, lowest first: (..., width), bool."""
+    dims = dims_of(value)
+    if dims is None:
+        raise Refusal("unknown-rank", f"the rank of `{value.name}` is unknown")
+    column = unsqueeze(em, x, [len(dims)])
+    negative = em.op("Less", column, em.constant(0, "zero"), dtype=_BOOL)
+    low = em.constant(-(2 ** (width - 1)), "sign_bit")
+    magnitude = em.op("Where", negative, em.op("Sub", column, low), column)
+    shifted = em.op("Div", magnitude, powers)
+    bit = em.op("Mod", shifted, em.constant(2, "two"))
+    low_bits = em.op("Cast", bit, attributes={"to": _BOOL.value}, dtype=_BOOL)
+    return em.op("Concat", low_bits, negative, attributes={"axis": -1}, dtype=_BOOL)
+
+
+# Mod-28 of floats with `fmod=0`, for opsets below 28.
+
+
+def lower_mod_28(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Turn the truncated remainder, which every opset has, into the floored one.
+
+    r = Mod(A, B, fmod=1), exact, with the sign of A
+    where r is not 0 and its sign is not that of B: r + B, rounded as the definition is
+    the result is Abs of that * Sign(B), which gives a zero the sign of B
+
+    NaNs compare false throughout and stay. The sign of zero does not come from a Where, because
+    that of onnxruntime loses it.
+    """
+    view = NodeView(node, context.opset_of(node))
+    a, b = view.required("A"), view.required("B")
+    dtype = a.dtype
+    if dtype is None or not dtype.is_floating_point():
+        name = "unknown" if dtype is None else dtype.name
+        raise Refusal("element-type", f"the type of `{a.name}` is {name}, no float that Mod takes")
+    rest = em.op("Mod", a, b, attributes={"fmod": 1}, dtype=dtype)
+    if view.integer("fmod") != 0:
+        return Replacement((rest,))
+    zero = em.constant(np.array(0.0, dtype.numpy()), "zero")
+
+    def compare(op: str, x: ir.Value) -> ir.Value:
+        return em.op(op, x, zero, dtype=_BOOL)
+
+    up = em.op("And", compare("Less", rest), compare("Greater", b), dtype=_BOOL)
+    down = em.op("And", compare("Greater", rest), compare("Less", b), dtype=_BOOL)
+    crossed = em.op("Or", up, down, dtype=_BOOL)
+    moved = where(em, crossed, em.op("Add", rest, b, dtype=dtype), rest)
+    size = em.op("Abs", moved, dtype=dtype)
+    return Replacement((em.op("Mul", size, em.op("Sign", b, dtype=dtype), dtype=dtype),))
+
+
+# Pow-12 with an exponent of another type, or of integers, for opset 11.
+
+
+_WIDE_FLOATS = {_D.FLOAT, _D.FLOAT16, _D.DOUBLE}
+_EXACT_IN_DOUBLE = {_D.INT8, _D.INT16, _D.INT32, _D.UINT8, _D.UINT16, _D.UINT32}
+_EXPONENTS = _WIDE_FLOATS | _EXACT_IN_DOUBLE | {_D.INT64, _D.UINT64}
+_BITS = 6
+"""Bits of the largest exponent, 63, with which a power of 64 bits, but for 0, 1 and -1, is held."""
+
+
+def lower_pow_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Compute in float64, which Pow takes in every opset, and cast back.
+
+    float64 holds each base and exponent but for 64-bit exponents beyond 2 ** 53, which are rounded
+    as C's and numpy's power of a float and an integer round them. The power of two integers is
+    rounded to the nearest one before the Cast, so that a library whose power of 3 and 2 is just
+    below 9 does not give 8; a power that is no integer, with a negative exponent, is at most 1/2.
+
+    The power of an int64 and a float is that of C and numpy, which widen both to float64; that of
+    an int64 and an integer is made of squares, which wrap as int64 does.
+
+    Refuses bfloat16, which the target does not have.
+    """
+    view = NodeView(node, context.opset_of(node))
+    base, exponent = view.required("X"), view.required("Y")
+    dtype, other = base.dtype, exponent.dtype
+    if dtype == _D.INT64 and other in _EXPONENTS - _WIDE_FLOATS:
+        return Replacement((_by_squares(em, base, cast(em, exponent, _D.INT64)),))
+    if (
+        dtype not in _WIDE_FLOATS | _EXACT_IN_DOUBLE | {_D.INT64}
+        or other not in _EXPONENTS
+        or dtype is None
+    ):
+        name = "unknown" if dtype is None else dtype.name
+        raise Refusal(
+            "element-type",
+            f"Pow of {name} and {'unknown' if other is None else other.name} cannot be computed "
+            f"exactly at opset {em.opset}",
+            lowest_opset=12 if dtype != _D.BFLOAT16 else 13,
+        )
+    wide = [cast(em, value, _D.DOUBLE) for value in (base, exponent)]
+    power = em.op("Pow", *wide, dtype=_D.DOUBLE)
+    if dtype in _EXACT_IN_DOUBLE and other not in _WIDE_FLOATS:
+        power = em.op("Round", power, dtype=_D.DOUBLE)
+    return Replacement((cast(em, power, dtype),))
+
+
+def _by_squares(em: Emitter, base: ir.Value, exponent: ir.Value) -> ir.Value:
+    """Return integer powers, all of int64.
+
+        power = product of base ** (2 ** i) for each bit i that the exponent has
+
+    An exponent above 63 counts as 62 or 63: only the powers of 0, 1 and -1 are held, which tell odd
+    from even. One below 0 gives what is left of a fraction, 0, for a base other than 1 and -1.
+    """
+    zero, one, two = (em.constant(n, "number") for n in (0, 1, 2))
+
+    def test(op_type: str, *operands: ir.Value) -> ir.Value:
+        return em.op(op_type, *operands, dtype=_D.BOOL)
+
+    odd = em.op("Mod", exponent, two, hint="odd")
+    most = em.op("Add", odd, em.constant(62, "number"), hint="most")
+    rest = where(em, test("Less", most, exponent), most, exponent, "exponent")
+    is_negative = test("Less", exponent, zero)
+    rest = where(em, is_negative, odd, rest, "exponent")
+    is_unit = test("Equal", em.op("Abs", base), one)
+    is_held = test("Or", test("Not", is_negative), is_unit)
+    power, square = cast(em, is_held, _D.INT64), base
+    for bit in range(_BITS):
+        half = em.op("Div", rest, two, hint="half")
+        digit = em.op("Sub", rest, em.op("Mul", half, two), hint="bit")
+        # The square where the bit is set, else 1; a Where would need operands of one shape.
+        factor = em.op("Add", em.op("Mul", digit, em.op("Sub", square, one)), one, hint="factor")
+        power, rest = em.op("Mul", power, factor, hint="power"), half
+        if bit + 1 < _BITS:
+            square = em.op("Mul", square, square, hint="square")
+    return power
+
+
+# Max, Min, Clip and Relu of types that older opsets do not take: compared and chosen.
+
+
+def lower_max_min_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+    """Compare and choose, operand by operand: Where(Less(a, b), b, a), both spread to one shape.
+
+    Only for int64 and uint64, which no type holds that Max takes at opset 11; narrower integers
+    take the way through a float that holds them.
+    """
+    values = [value for value in node.inputs if value is not None]
+    dtype = values[0].dtype
+    if dtype not in (ir.DataType.INT64, ir.DataType.UINT64):
+        return None
+    result, dims = values[0], dims_of(values[0])
+    compare = "Less" if node.op_type == "Max" else "Greater"
+    for value in values[1:]:
+        beaten = em.op(compare, result, value, dtype=ir.DataType.BOOL)
+        others = dims_of(value)
+        one, other = one_shape(em, value, result, dims), one_shape(em, result, value, others)
+        result = where(em, beaten, one, other)
+        dims = dims if covers(dims, others) else others if covers(others, dims) else None
+    if len(values) == 1:
+        result = em.op("Identity", result, dtype=dtype)
+    return Replacement((result,))
+
+
+def lower_relu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+    """Choose zero where the input is less: Where(Less(x, 0), 0, x).
+
+    Only for int64, which no type holds that Relu takes below opset 14.
+    """
+    x = NodeView(node, context.opset_of(node)).required("X")
+    if x.dtype != ir.DataType.INT64:
+        return None
+    zero = em.constant(np.zeros((), np.int64), "zero")
+    is_less = em.op("Less", x, zero, dtype=ir.DataType.BOOL)
+    return Replacement((where(em, is_less, zero, x),))
+
+
+def lower_clip_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+    """Choose the bound where the input is beyond it, first the lower one.
+
+    Only for integers, and for float64, of which onnxruntime has no Clip below opset 12.
+    """
+    view = NodeView(node, context.opset_of(node))
+    x, dtype = view.required("input"), view.required("input").dtype
+    if dtype is None or not (dtype.is_integer() or dtype == _D.DOUBLE):
+        return None
+    return Replacement((bounded(em, x, view.input("min"), view.input("max")),))
+
+
+def bounded(em: Emitter, x: ir.Value, low: ir.Value | None, high: ir.Value | None) -> ir.Value:
+    """Return integers or floats within bounds of one element; what is no number stays."""
+    result = x
+    for given, compare in ((low, "Less"), (high, "Greater")):
+        if given is not None:
+            bound = one_number(em, given, x)
+            is_beyond = em.op(compare, result, bound, dtype=_D.BOOL, hint="is_beyond")
+            result = where(em, is_beyond, bound, result, "bounded")
+    return em.op("Identity", x, dtype=x.dtype or _D.UNDEFINED) if result is x else result
+
+
+# Equal-19 of strings, for opsets 11 to 18.
+
+
+_TO_THE_END = (1 << 31) - 1
+
+
+def lower_equal_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement | None:
+    """Number the strings of both operands, equal ones alike, and compare the numbers.
+
+    Unique numbers them, which knows strings since opset 11. Nothing is done for other types.
+    """
+    view = NodeView(node, context.opset_of(node))
+    operands = view.required("A"), view.required("B")
+    if any(value.dtype != _D.STRING for value in operands):
+        return None
+    flat = em.constant([-1], "flat")
+    rows = [em.op("Reshape", value, flat, dtype=_D.STRING) for value in operands]
+    both = em.op("Concat", *rows, attributes={"axis": 0}, dtype=_D.STRING, hint="both")
+    unique = em.multi("Unique", both, dtypes=[_D.STRING, _D.INT64, _D.INT64], hint="numbered")
+    unique[1].name = ""
+    zero, end = em.constant([0], "start"), em.constant([_TO_THE_END], "end")
+    first = em.op("Reshape", em.op("Size", operands[0]), em.constant([1], "one"), hint="count")
+    numbers = []
+    for value, start, stop in zip(operands, (zero, first), (first, end), strict=True):
+        part = em.op("Slice", unique[2], start, stop, hint="numbers")
+        empty = not never_empty(value)
+        numbers.append(reshape_literally(em, part, em.op("Shape", value), empty=empty))
+    return Replacement((em.op("Equal", *numbers, dtype=_D.BOOL, hint="equal"),))
+
+
+# CumProd-26, for opsets below 26.
+
+
+def lower_cum_prod_26(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Multiply along the axis with a Scan, in the order in which CumProd multiplies.
+
+    An axis that is known at run time only takes one If per axis of the data.
+
+    Refuses an unknown rank.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axis = view.required("x"), view.required("axis")
+    exclusive, reverse = view.integer("exclusive") != 0, view.integer("reverse") != 0
+    dims, dtype = dims_of(data), data.dtype
+    if dims is None or dtype is None or not dims:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{data.name}` is unknown",
+            help="declare the shape of the input",
+        )
+    rank = len(dims)
+    known = context.folder.integers(axis)
+    if known is not None or rank == 1:
+        place = 0 if known is None else int(known.ravel()[0]) % rank
+        return Replacement((_scan(em, data, dtype, rank, place, exclusive, reverse),))
+    marks, result = axis_marks(em, axis, rank), data
+    for place in range(rank):
+        result = switch(
+            em,
+            marks,
+            place,
+            result,
+            lambda value, place=place: _scan(  # type: ignore[misc]
+                em, value, dtype, rank, place, exclusive, reverse
+            ),
+        )
+    return Replacement((result,))
+
+
+def _scan(
+    em: Emitter,
+    data: ir.Value,
+    dtype: ir.DataType,
+    rank: int,
+    axis: int,
+    exclusive: bool,
+    reverse: bool,
+) -> ir.Value:
+    """Return the products along one axis.
+
+    body(product, slice): next = product * slice; gives `product` when exclusive, else `next`
+    """
+    others = em.constant([a for a in range(rank) if a != axis], "others")
+    shape = em.op("Gather", em.op("Shape", data), others, hint="slice_shape")  # (rank - 1,)
+    one = ir.tensor(np.ones(1, dtype.numpy()))
+    ones = em.op("ConstantOfShape", shape, attributes={"value": one}, dtype=dtype)
+    unknown = ir.Shape([None] * (rank - 1))
+    dims = dims_of(data)
+    sizes = unknown if dims is None else ir.Shape([d for a, d in enumerate(dims) if a != axis])
+    fresh = em.scope.names.fresh
+    product = ir.Value(name=fresh("product"), type=ir.TensorType(dtype), shape=unknown)
+    part = ir.Value(name=fresh("slice"), type=ir.TensorType(dtype), shape=unknown)
+
+    def step() -> list[ir.Value]:
+        following = em.op("Mul", product, part, dtype=dtype)
+        given = em.op("Identity", product if exclusive else following, dtype=dtype)
+        given.shape = sizes  # which nothing else says where there are no slices
+        return [following, given]
+
+    attributes: dict[str, AttributeValue] = {
+        "body": em.nested(step, [product, part], hint="body"),
+        "num_scan_inputs": 1,
+        "scan_input_axes": [axis],
+        "scan_input_directions": [int(reverse)],
+        "scan_output_axes": [axis],
+        "scan_output_directions": [int(reverse)],
+    }
+    _, result = em.multi("Scan", ones, data, attributes=attributes, dtypes=(dtype, dtype))
+    result.shape = data.shape and ir.Shape(data.shape)
+    return result

@@ -1,0 +1,354 @@
+"""BatchNormalization, LayerNormalization, RMSNormalization and Dropout."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast, reduce, where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.rewrite.engine.dtypes import takes
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.lowering.early.again import element_type
+from onnx_kvtool.rewrite.lowering.resize_tables import constant_floats
+from onnx_kvtool.symbolic.dimensions import contradict, dims_of, product
+
+__all__ = [
+    "lower_batch_normalization_14",
+    "lower_dropout_12",
+    "lower_layer_normalization_17",
+    "lower_mean_variance_normalization_13",
+    "lower_rms_normalization_23",
+]
+
+
+# BatchNormalization-14 in training mode, for opsets below 14.
+
+
+def lower_batch_normalization_14(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Normalise with the statistics of the batch, and update the running ones.
+
+    mean = ReduceMean(X), var = ReduceMean((X - mean) ** 2), both over all axes but 1
+    Y = (X - mean) / Sqrt(var + epsilon) * scale + B
+    running = input * momentum + current * (1 - momentum)
+
+    Refuses an unknown rank, and element types that are not one float type throughout.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, scale, bias = view.required("X"), view.required("scale"), view.required("B")
+    old_mean, old_var = view.required("input_mean"), view.required("input_var")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    if dims_of(data) is None or len(dims_of(data) or ()) < 2:
+        raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
+    if dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE) or any(
+        v.dtype != dtype for v in (scale, bias, old_mean, old_var)
+    ):
+        raise Refusal(
+            "element-type",
+            f"BatchNormalization-14 is written for opset {em.opset} where all its inputs are "
+            "float32 or all are float64",
+        )
+    rank = len(dims_of(data) or ())
+    if view.integer("training_mode") == 0:
+        inputs = (data, scale, bias, old_mean, old_var)
+        given = {"epsilon": _number(view, "epsilon"), "momentum": _number(view, "momentum")}
+        out = em.op("BatchNormalization", *inputs, attributes=given, dtype=dtype)
+        return Replacement((out, None, None)[: len(node.outputs)])
+
+    def op(kind: str, *inputs: ir.Value) -> ir.Value:
+        return em.op(kind, *inputs, dtype=dtype)
+
+    def constant(value: float) -> ir.Value:
+        return em.constant(np.array(value, dtype.numpy()), "constant")
+
+    axes: dict[str, AttributeValue] = {"axes": [a for a in range(rank) if a != 1], "keepdims": 1}
+    column = em.constant([-1] + [1] * (rank - 2), "channels")
+    mean = em.op("ReduceMean", data, attributes=axes, dtype=dtype)  # (1, C, 1, ...)
+    centred = op("Sub", data, mean)
+    var = em.op("ReduceMean", op("Mul", centred, centred), attributes=axes, dtype=dtype)
+    root = op("Sqrt", op("Add", var, constant(_number(view, "epsilon"))))
+    scaled = op("Mul", op("Div", centred, root), op("Reshape", scale, column))
+    result = op("Add", scaled, op("Reshape", bias, column))
+    momentum = np.float32(_number(view, "momentum"))
+    outputs: list[ir.Value | None] = [result]
+    flat = em.constant([-1], "flat")
+    for old, current in ((old_mean, mean), (old_var, var)):
+        kept = op("Mul", old, constant(float(momentum)))
+        taken = op("Mul", op("Reshape", current, flat), constant(1 - float(momentum)))
+        outputs.append(op("Add", kept, taken))
+    return Replacement(tuple(outputs[: len(node.outputs)]))
+
+
+def _number(view: NodeView, name: str) -> float:
+    value = view.attribute(name)
+    assert isinstance(value, float)
+    return value
+
+
+# LayerNormalization-17 for opsets below 17, and MeanVarianceNormalization in arithmetic.
+
+
+def lower_layer_normalization_17(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Write the equations of the specification, each operand in its own shape.
+
+        x         = Cast(X, stash_type)                         # where it is another type
+        Mean      = ReduceMean(x),  D = x - Mean
+        StdDev    = Sqrt(ReduceMean(D * D) + epsilon),  InvStdDev = Reciprocal(StdDev)
+        Y         = Cast(D / StdDev) * Scale + B
+
+    The body of the schema is not used: it flattens Scale and B, which is something else where they
+    broadcast along or against the normalized axes, and its E[x * x] - E[x] * E[x] cancels where the
+    mean is large.
+
+    Where Scale and B have the very shape of the normalized axes and nothing is cast, D * D is
+    written Pow(D, 2), which is how PyTorch exports it and what onnxruntime fuses; other shapes are
+    left in a form that no runtime takes for a kernel of its own that reads Scale as a vector.
+
+    Refuses an unknown rank where `axis` counts from the front; types that are not one float type;
+    Scale and B that do not broadcast to X.
+    """
+    view = NodeView(node, context.opset_of(node))
+    x, scale, bias = view.required("X"), view.required("Scale"), view.input("B")
+    stash, dtype = ir.DataType(view.integer("stash_type")), x.dtype
+    if stash not in FLOAT_TYPES or dtype not in FLOAT_TYPES:
+        name = "an unknown type" if dtype is None else dtype.name
+        text = f"`LayerNormalization` of {name} computed in {stash.name} cannot be written"
+        raise Refusal("element-type", text)
+    assert dtype is not None
+    axes = _axes(view, x)
+    factors = [value for value in (scale, bias) if value is not None]
+    for value in factors:
+        _require_broadcast(value, x)
+    fusible = stash == dtype and all(_is_flat(value, x, len(axes)) for value in factors)
+
+    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=stash, hint=hint)
+
+    def constant(number: object, hint: str) -> ir.Value:
+        return em.constant(np.array(number, stash.numpy()), hint)
+
+    wide = cast(em, x, stash)
+    mean = reduce(em, "ReduceMean", wide, axes, hint="mean")
+    centred = op("Sub", wide, mean, hint="centred")
+    squared = (
+        op("Pow", centred, constant(2, "two"), hint="squared")
+        if fusible
+        else op("Mul", centred, centred, hint="squared")
+    )
+    variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
+    shifted = op("Add", variance, constant(view.attribute("epsilon"), "epsilon"), hint="shifted")
+    deviation = op("Sqrt", shifted, hint="deviation")
+    normalized = cast(em, op("Div", centred, deviation, hint="normalized"), dtype)
+    y = em.op("Mul", normalized, scale, dtype=dtype, hint="scaled")
+    if bias is not None:
+        y = em.op("Add", y, bias, dtype=dtype, hint="biased")
+    outputs: list[ir.Value | None] = [y, None, None][: len(node.outputs)]
+    if len(outputs) > 1 and node.outputs[1].name:
+        outputs[1] = mean
+    if len(outputs) > 2 and node.outputs[2].name:
+        outputs[2] = op("Reciprocal", deviation, hint="inverse")
+    return Replacement(tuple(outputs))
+
+
+def lower_mean_variance_normalization_13(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Write the axes out; where there is no such operator, (X - mean) / (deviation + 1e-9).
+
+    16-bit floats are computed in float32. The body of the schema is not used: its constants are
+    float32 whatever X is, and its E[X * X] - E[X] * E[X] cancels where the mean is large. onnx's
+    inference and onnxruntime need the axes, although they have a default.
+
+    Refuses types that are no float type.
+    """
+    view = NodeView(node, context.opset_of(node))
+    x, given = view.required("X"), view.attribute("axes")
+    if x.dtype not in FLOAT_TYPES or not isinstance(given, tuple):
+        name = "an unknown type" if x.dtype is None else x.dtype.name
+        raise Refusal("element-type", f"`MeanVarianceNormalization` of {name} cannot be written")
+    dtype, axes = x.dtype, [int(axis) for axis in given]
+    if context.keep_fused and takes(node.op_type, 0, dtype, em.opset):
+        return Replacement((em.op(node.op_type, x, attributes={"axes": axes}, dtype=dtype),))
+    stash = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    wide = cast(em, x, stash)
+    centred = em.op("Sub", wide, reduce(em, "ReduceMean", wide, axes, hint="mean"), dtype=stash)
+    squared = em.op("Mul", centred, centred, dtype=stash, hint="squared")
+    variance = reduce(em, "ReduceMean", squared, axes, hint="variance")
+    tiny = em.constant(np.array(1e-9, stash.numpy()), "tiny")
+    deviation = em.op("Add", em.op("Sqrt", variance, dtype=stash), tiny, dtype=stash)
+    result = em.op("Div", centred, deviation, dtype=stash, hint="normalized")
+    return Replacement((cast(em, result, dtype),))
+
+
+def _axes(view: NodeView, x: ir.Value) -> list[int]:
+    """Return the normalized axes, counted from the back."""
+    axis, dims = view.integer("axis"), dims_of(x)
+    if dims is not None:
+        axis = counted_axis(axis, len(dims)) - len(dims)
+    elif axis >= 0:
+        raise Refusal(
+            "unknown-rank",
+            f"`axis` is {axis} and the rank of `{x.name}` is unknown, so how many axes are "
+            "normalized is unknown",
+            help="declare the shape of the input",
+        )
+    return list(range(axis, 0))
+
+
+def _require_broadcast(value: ir.Value, x: ir.Value) -> None:
+    """Refuse a scale that makes the result larger than X, which the operator does not."""
+    dims, target = dims_of(value), dims_of(x)
+    if dims is None or target is None:
+        return
+    aligned = target[max(0, len(target) - len(dims)) :]
+    if len(dims) > len(target) or any(
+        dim != 1 and contradict(dim, size) for dim, size in zip(dims, aligned, strict=True)
+    ):
+        raise Refusal(
+            "scale-shape",
+            f"`{value.name}` has shape {_text(dims)}, which does not broadcast to that of "
+            f"`{x.name}`, {_text(target)}",
+            help="check the node in the exporter",
+        )
+
+
+def _is_flat(value: ir.Value, x: ir.Value, count: int) -> bool:
+    """Return whether a scale has the very shape of the last `count` axes of X."""
+    dims, target = dims_of(value), dims_of(x)
+    if dims is None or target is None or product(dims) is None:
+        return False
+    return dims == target[len(target) - count :]
+
+
+def _text(dims: tuple[object, ...]) -> str:
+    return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
+
+
+# RMSNormalization-23, for opsets below 23.
+
+
+def lower_rms_normalization_23(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement | None:
+    """Write the normalisation in the form that PyTorch exports and runtimes recognise.
+
+        x    = Cast(X, stash_type)                              # where it is another type
+        y    = x / Sqrt(ReduceMean(Pow(x, 2)) + epsilon)
+        Y    = Cast(y) * scale                                  # of the type of the scale
+
+    onnxruntime (1.15 and later) fuses exactly this into the kernel of the operator itself, with
+    equal bits; the schema's body, which multiplies x by itself, is left as nine nodes.
+
+    Returns:
+        None, for the schema's body, where the rank is unknown or a type is no ordinary float.
+    """
+    view = NodeView(node, context.opset_of(node))
+    x, scale = view.required("X"), view.required("scale")
+    stash = ir.DataType(view.integer("stash_type"))
+    dtype = x.dtype
+    if (
+        dtype not in FLOAT_TYPES
+        or stash not in FLOAT_TYPES
+        or x.shape is None
+        or scale.dtype not in FLOAT_TYPES
+    ):
+        return None
+    rank = len(x.shape)
+    axis = view.integer("axis")
+    axes = list(range(axis % rank, rank)) if -rank <= axis < rank else None
+    if axes is None:
+        return None
+    axes = [a - rank for a in axes]
+    epsilon = view.attribute("epsilon")
+    number = stash.numpy()
+
+    def op(op_type: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=stash, hint=hint)
+
+    wide = cast(em, x, stash)
+    squared = op("Pow", wide, em.constant(np.array(2, number), "two"), hint="squared")
+    mean = reduce(em, "ReduceMean", squared, axes, hint="mean")
+    shifted = op("Add", mean, em.constant(np.array(epsilon, number), "epsilon"), hint="shifted")
+    normalized = cast(em, op("Div", wide, op("Sqrt", shifted), hint="normalized"), dtype)
+    given = cast(em, normalized, scale.dtype)
+    return Replacement((em.op("Mul", given, scale, dtype=scale.dtype, hint="scaled"),))
+
+
+# Dropout-12, for opset 11.
+
+
+_BOOL = ir.DataType.BOOL
+_FLOAT = ir.DataType.FLOAT
+
+
+def lower_dropout_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Write a Dropout that drops nothing as an Identity with a mask of true.
+
+    In training the elements are kept whose random number is not below the ratio:
+
+        y = x / (1 - ratio) where RandomUniformLike(x) >= ratio, else 0
+
+    The ratio counts as 0 where `training_mode` turns out to be false. Numbers are drawn anew in
+    each run, from the seed if there is one; nobody says which numbers a seed stands for.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, training = view.required("data"), view.input("training_mode")
+    known = context.folder.integers(training)
+    ratio = constant_floats(view.input("ratio"))
+    drops = view.input("ratio") is None or ratio is None or bool(ratio.any())
+    is_masked = len(node.outputs) > 1 and bool(node.outputs[1].name)
+    if drops and training is not None and (known is None or known.any()):
+        result, mask = _dropped(em, view, data, training if known is None else None)
+        return Replacement((result, mask if is_masked else None)[: len(node.outputs)])
+    kept = em.op("Identity", data, dtype=data.dtype or ir.DataType.UNDEFINED)
+    if not is_masked:
+        return Replacement((kept, None)[: len(node.outputs)])
+    true = ir.tensor(np.ones(1, np.bool_))
+    mask = em.op(
+        "ConstantOfShape",
+        em.op("Shape", data),
+        attributes={"value": true},
+        dtype=_BOOL,
+        hint="mask",
+    )
+    return Replacement((kept, mask))
+
+
+def _dropped(
+    em: Emitter, view: NodeView, data: ir.Value, training: ir.Value | None
+) -> tuple[ir.Value, ir.Value]:
+    """Return what is left of the data, and which elements are kept.
+
+    Args:
+        em: Where to build.
+        view: The node.
+        data: The data.
+        training: Whether anything is dropped; None for yes.
+    """
+    dtype = element_type(data, "Dropout in training", 12)
+    wide = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else _FLOAT
+    given = view.input("ratio")
+    one = em.constant(np.array(1, wide.numpy()), "one")
+    if given is None:
+        ratio = em.constant(np.array(0.5, wide.numpy()), "ratio")
+    else:
+        ratio = cast(em, given, wide)
+    if training is not None:
+        ratio = em.op("Mul", ratio, cast(em, training, wide), dtype=wide, hint="ratio")
+    seed, attributes = view.attribute("seed"), dict[str, AttributeValue](dtype=_FLOAT.value)
+    if isinstance(seed, int):
+        attributes["seed"] = float(seed)
+    drawn = em.op("RandomUniformLike", data, attributes=attributes, dtype=_FLOAT, hint="drawn")
+    below = em.op("Less", cast(em, drawn, wide), ratio, dtype=_BOOL, hint="is_dropped")
+    mask = em.op("Not", below, dtype=_BOOL, hint="mask")
+    left = em.op("Sub", one, ratio, dtype=wide)
+    scaled = em.op("Div", cast(em, data, wide), left, dtype=wide, hint="scaled")
+    zero = em.constant(np.array(0, wide.numpy()), "zero")
+    return cast(em, where(em, mask, scaled, zero), dtype), mask

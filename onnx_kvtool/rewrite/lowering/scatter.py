@@ -1,0 +1,280 @@
+"""Scatters with a reduction, and rounds of a scatter that meets an element again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import reduce, where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.view import NodeView, counted_axis
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.symbolic.dimensions import dims_of
+
+__all__ = ["lower_scatter_18", "reduced", "scattered_in_rounds"]
+
+
+# Updates of places that may be named twice, one after the other.
+
+
+_ELEMENTWISE = {"add": "Add", "mul": "Mul", "max": "Max", "min": "Min"}
+_BOOL = ir.DataType.BOOL
+_DOUBLE = ir.DataType.DOUBLE
+
+
+def reduced(em: Emitter, reduction: str, present: ir.Value, updates: ir.Value) -> ir.Value:
+    """Return what stands at places combined with one update of each, of one shape."""
+    dtype = present.dtype or ir.DataType.UNDEFINED
+    if reduction in ("max", "min") and em.opset < 12 and dtype not in FLOAT_TYPES:
+        order = "Greater" if reduction == "max" else "Less"  # Max of integers came with opset 12
+        is_kept = em.op(order, present, updates, dtype=_BOOL)
+        return where(em, is_kept, present, updates)
+    return em.op(_ELEMENTWISE[reduction], present, updates, dtype=dtype)
+
+
+def scattered_in_rounds(
+    em: Emitter,
+    reduction: str,
+    data: ir.Value,
+    places: ir.Value,
+    updates: ir.Value,
+    sizes: Sequence[ir.Value],
+    count: int | None,
+) -> ir.Value:
+    """Combine the places of `data` with updates, in the order of the updates.
+
+    Args:
+        em: Where to build.
+        reduction: `add`, `mul`, `max` or `min`.
+        data: (D1, ..., Dr).
+        places: (n, q), int64; negative ones count from the end.
+        updates: (n, D(q+1), ..., Dr).
+        sizes: The first q sizes of `data`: (), int64.
+        count: n, where it is known.
+
+    Returns:
+        A value of the shape and type of `data`.
+    """
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    if count == 0:
+        return em.op("Identity", data, dtype=dtype)
+    order, number = _numbered(em, places, sizes, count)
+    none = em.constant([-1], "none")
+    numbers = em.op("Concat", number, none, attributes={"axis": 0}, hint="numbers")
+    last = reduce(em, "ReduceMax", numbers, [0], keepdims=False)
+    rounds = em.op("Add", last, em.constant(1), hint="rounds")
+    fresh = em.scope.names.fresh
+    turn = ir.Value(name=fresh("round"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
+    goes = ir.Value(name=fresh("goes_on"), type=ir.TensorType(_BOOL), shape=ir.Shape([]))
+    state = ir.Value(
+        name=fresh("scattered"),
+        type=ir.TensorType(dtype),
+        shape=None if data.shape is None else ir.Shape(data.shape),
+    )
+
+    def one_round() -> list[ir.Value]:
+        due = em.op("Equal", number, turn, dtype=_BOOL, hint="due")
+        ids = em.op("Gather", order, _flat(em, em.op("NonZero", due)), hint="updates")
+        rows = em.op("Gather", places, ids, hint="places")
+        given = em.op("Gather", updates, ids, dtype=dtype, hint="given")
+        present = em.op("GatherND", state, rows, dtype=dtype, hint="present")
+        combined = reduced(em, reduction, present, given)
+        after = em.op("ScatterND", state, rows, combined, dtype=dtype, hint="scattered")
+        return [em.op("Identity", goes, dtype=_BOOL), after]
+
+    body = em.nested(one_round, [turn, goes, state], hint="rounds")
+    goes_on = em.constant(np.array(True), "goes_on")
+    result = em.op("Loop", rounds, goes_on, data, attributes={"body": body}, dtype=dtype)
+    result.shape = None if data.shape is None else ir.Shape(data.shape)
+    return result
+
+
+def _numbered(
+    em: Emitter, places: ir.Value, sizes: Sequence[ir.Value], count: int | None
+) -> tuple[ir.Value, ir.Value]:
+    """Return the updates sorted by place, and which update of its place each of them is.
+
+    TopK puts equal places in the order of their updates.
+
+    Returns:
+        (n,) and (n,), int64: positions among the updates; 0 for the first of a place.
+    """
+    zero, key = em.constant(0), None
+    for column, extent in enumerate(sizes):
+        index = em.constant(column, "column")
+        one = em.op("Gather", places, index, attributes={"axis": 1}, hint="column")
+        is_negative = em.op("Less", one, zero, dtype=_BOOL)
+        counted = where(em, is_negative, em.op("Add", one, extent), one)
+        key = counted if key is None else em.op("Add", em.op("Mul", key, extent), counted)
+    assert key is not None
+    if not em.branches:  # below opset 11 TopK takes floats only; no tensor is beyond float64
+        key = em.op("Cast", key, attributes={"to": ir.DataType.DOUBLE.value}, dtype=_DOUBLE)
+    if count is None:
+        length = em.op("Shape", key, hint="count")  # (1,)
+        whole = em.op("Reshape", length, em.constant([], "scalar"))
+        everyone = em.op("Range", zero, whole, em.constant(1), hint="everyone")
+    else:
+        length, everyone = em.constant([count]), em.constant(np.arange(count), "everyone")
+    dtype = key.dtype or ir.DataType.INT64
+    by_place, order = em.multi(
+        "TopK",
+        key,
+        length,
+        attributes={"axis": 0, "largest": 0},
+        dtypes=[dtype, ir.DataType.INT64],
+    )
+    # Places are not negative, so that the first one differs from what stands before it.
+    none = em.constant(np.array([-1], dtype.numpy()), "none")
+    shifted = em.op("Concat", none, by_place, attributes={"axis": 0}, dtype=dtype, hint="shifted")
+    ends = (em.constant([end]) for end in (0, -1, 0))
+    before = em.op("Slice", shifted, *ends, dtype=dtype, hint="before")
+    is_same = em.op("Equal", by_place, before, dtype=_BOOL, hint="is_same")
+    is_first = em.op("Not", is_same, dtype=_BOOL, hint="is_first")
+    marks = em.op("Cast", is_first, attributes={"to": ir.DataType.INT64.value}, hint="marks")
+    run = em.op("Sub", em.op("CumSum", marks, zero), em.constant(1), hint="run")
+    firsts = _flat(em, em.op("NonZero", is_first))
+    return order, em.op("Sub", everyone, em.op("Gather", firsts, run), hint="number")
+
+
+def _flat(em: Emitter, value: ir.Value) -> ir.Value:
+    return em.op("Reshape", value, em.constant([-1], "flat"))
+
+
+# ScatterElements and ScatterND with a reduction, where the target lacks it.
+
+
+_SINCE = {"none": 11, "add": 16, "mul": 16, "max": 18, "min": 18}
+
+
+def lower_scatter_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Combine what stands at the places with the updates, then scatter without a reduction.
+
+    updates' = reduction(GatherND(data, indices), updates)
+
+    That combines each place once. Where indices may name a place twice, a Loop takes the first
+    update of each place, then the second, and so on: what comes to one place comes in the order
+    of the updates. TopK sorts the places, by which the updates are numbered.
+
+    Refuses such indices where the rank of the data, or the length of an index, is unknown.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, indices, updates = (view.required(n) for n in ("data", "indices", "updates"))
+    reduction, elements = view.string("reduction"), node.op_type == "ScatterElements"
+    attributes: dict[str, AttributeValue] = {"axis": view.integer("axis")} if elements else {}
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    if em.opset < _SINCE[reduction]:
+        known = context.folder.integers(indices)
+        axis = attributes.get("axis")
+        if not _is_one(indices, axis) and (known is None or not _distinct(known, data, axis)):
+            result = _in_rounds(em, data, indices, updates, reduction, axis)
+            return Replacement((result,), via="loop")
+        gather = "GatherElements" if elements else "GatherND"
+        present = em.op(gather, data, indices, attributes=attributes, dtype=dtype)
+        updates = reduced(em, reduction, present, updates)
+    elif reduction != "none":
+        attributes["reduction"] = reduction
+    scattered = em.op(node.op_type, data, indices, updates, attributes=attributes, dtype=dtype)
+    return Replacement((scattered,))
+
+
+def _is_one(indices: ir.Value, axis: object) -> bool:
+    """Return whether there is one index only, for each line of an axis or at all."""
+    dims = dims_of(indices)
+    if not dims:
+        return False
+    return dims[axis] == 1 if isinstance(axis, int) else all(dim == 1 for dim in dims[:-1])
+
+
+def _distinct(indices: NDArray[np.int64], data: ir.Value, axis: object) -> bool:
+    """Return whether no two indices certainly or possibly name one place."""
+    dims = dims_of(data)
+    if dims is None:
+        return False
+    if isinstance(axis, int):
+        length = dims[axis]
+        if not isinstance(length, int):
+            return False
+        lines = np.sort(np.moveaxis(indices % length, axis, -1), axis=-1)
+        return not (lines[..., 1:] == lines[..., :-1]).any()
+    sizes = dims[: indices.shape[-1]]
+    numbers = [d for d in sizes if isinstance(d, int)]
+    if len(numbers) != len(sizes):
+        return False
+    tuples = (indices % np.array(numbers, np.int64)).reshape(-1, len(numbers))
+    return len(np.unique(tuples, axis=0)) == len(tuples)
+
+
+def _in_rounds(
+    em: Emitter,
+    data: ir.Value,
+    indices: ir.Value,
+    updates: ir.Value,
+    reduction: str,
+    axis: object,
+) -> ir.Value:
+    dims = dims_of(data)
+    index = dims_of(indices)
+    length = len(dims or ()) if isinstance(axis, int) else (index or (None,))[-1]
+    if dims is None or not isinstance(length, int):
+        what = "data" if dims is None else "indices"
+        value = data if dims is None else indices
+        raise Refusal(
+            "unknown-rank" if dims is None else "unknown-dimension",
+            f"`reduction={reduction}` does not exist before opset {_SINCE[reduction]}, "
+            f"`{indices.name}` may name a place twice, and the shape of the {what} "
+            f"`{value.name}` is unknown",
+            help="make the indices constant, or declare the shapes",
+            lowest_opset=_SINCE[reduction],
+        )
+    dtype = updates.dtype or ir.DataType.UNDEFINED
+    if isinstance(axis, int):
+        indices = _tuples(em, indices, index, counted_axis(axis, len(dims)), len(dims))
+        flat = em.op("Reshape", updates, em.constant([-1], "flat"), dtype=dtype)
+    else:
+        rest = [size_ for size_ in dims[length:] if isinstance(size_, int)]
+        if len(rest) == len(dims) - length:
+            shape = em.constant([-1, *rest], "shape")
+        else:
+            places = em.constant(np.arange(length, len(dims)), "axes")
+            known = em.op("Gather", em.op("Shape", data), places, hint="rest")
+            shape = em.op("Concat", em.constant([-1]), known, attributes={"axis": 0})
+        flat = em.op("Reshape", updates, shape, dtype=dtype)
+    rows = em.op("Reshape", indices, em.constant([-1, length], "shape"), hint="places")
+    sizes = [size(em, dims[place], data, place) for place in range(length)]
+    lead = list((index or (None,))[: None if isinstance(axis, int) else -1])
+    numbers = [dim for dim in lead if isinstance(dim, int)]
+    count = math.prod(numbers) if index and len(numbers) == len(lead) else None
+    return scattered_in_rounds(em, reduction, data, rows, flat, sizes, count)
+
+
+def _tuples(
+    em: Emitter,
+    indices: ir.Value,
+    dims: tuple[int | str | None, ...] | None,
+    axis: int,
+    rank: int,
+) -> ir.Value:
+    """Return the whole index of each element: (..., rank), int64, for one along an axis."""
+    dims = dims or (None,) * rank
+    whole = indices
+    if indices.dtype != ir.DataType.INT64:
+        whole = em.op("Cast", indices, attributes={"to": ir.DataType.INT64.value})
+    last = em.constant([*[0] * rank, -1], "shape")  # copies each size; a column of one behind
+    columns = []
+    nothing = em.op("Mul", whole, em.constant(0), hint="nothing")
+    for place in range(rank):
+        one = whole
+        if place != axis:
+            counted = positions(em, dims[place], indices, place, place=place, rank=rank)
+            one = em.op("Add", nothing, counted, hint="column")
+        columns.append(em.op("Reshape", one, last, hint="column"))
+    if rank == 1:
+        return columns[0]
+    return em.op("Concat", *columns, attributes={"axis": rank}, hint="places")

@@ -1,0 +1,522 @@
+"""DFT, STFT and the windows and matrices of audio."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import DTypeLike, NDArray
+
+from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, unsqueeze
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import size
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.lowering.reshape import axis_marks, switch
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+
+__all__ = [
+    "LARGEST",
+    "dft_matrix",
+    "lower_cosine_window_17",
+    "lower_dft_20",
+    "lower_mel_weight_matrix_17",
+    "lower_stft_17",
+]
+
+
+# The discrete Fourier transform as a real matrix over real and imaginary parts.
+
+
+LARGEST = 1 << 20
+"""Most elements of a matrix; beyond it a product is no stand-in for a fast transform."""
+
+
+def dft_matrix(
+    size: int, parts: int, length: int | None, *, inverse: bool, onesided: bool
+) -> NDArray[np.float64]:
+    """Return the weight of each input part in each output part (DFT-20).
+
+    Args:
+        size: Elements of the input along the axis; those from `length` on do not count, and those
+            that are lacking count as zero.
+        parts: 1 for real input, 2 for complex input.
+        length: Length of the signal; None for `size`, or for 2 * (size - 1) where the input is
+            one half of a spectrum.
+        inverse: Whether to transform back, with the factor 1 / length.
+        onesided: Whether only the first half of the spectrum is output; with `inverse`, whether
+            the input is only the first half, and the output is real.
+
+    Returns:
+        (size, parts, results, components), components being 2, or 1 for `inverse` and `onesided`.
+    """
+    half = inverse and onesided
+    count = length if length is not None else (2 * (size - 1) if half else size)
+    used = min(size, count // 2 + 1 if half else count)
+    results = count // 2 + 1 if onesided and not inverse else count
+    # Products are reduced before the multiplication with 2 pi, so that large ones lose nothing.
+    turn = np.outer(np.arange(size), np.arange(results)) % max(count, 1)
+    angle = 2 * np.pi * turn / max(count, 1) * (1 if inverse else -1)
+    weight = np.zeros(size)
+    weight[:used] = 1 / count if inverse else 1
+    if half:
+        # Each element but the first, and the middle one of an even length, stands for two.
+        twice = np.arange(size)
+        weight[(twice > 0) & (2 * twice != count)] *= 2
+    cosine, sine = np.cos(angle) * weight[:, None], np.sin(angle) * weight[:, None]
+    matrix = np.empty((size, 2, results, 2))
+    matrix[:, 0, :, 0], matrix[:, 0, :, 1] = cosine, sine
+    matrix[:, 1, :, 0], matrix[:, 1, :, 1] = -sine, cosine
+    return matrix[:, :parts, :, : 1 if half else 2]
+
+
+# DFT-20 and DFT-17: the axis as an attribute at 17 to 19, a product with a matrix below.
+
+
+def lower_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give DFT its axis as an attribute, or multiply with the matrix of the transform.
+
+    input (..., N, ..., C) -> (..., ..., N * C) x matrix (N * C, K * 2) -> (..., K, ..., 2)
+
+    An axis that is known at run time only takes one If per axis. Below 11, where both branches have
+    to give equal shapes, the transform is cut out of both, with as many components throughout.
+
+    Refuses an unknown rank; below 17 also a length or a number of components that is
+    not known, one that makes the matrix too large, and element types other than float32 and
+    float64.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, length = view.required("input"), view.input("dft_length")
+    dims = dims_of(data)
+    if dims is None or len(dims) < 2:
+        raise Refusal("unknown-rank", f"the rank of `{data.name}` is unknown")
+    axis = _axis(context, view, len(dims))
+    inverse, onesided = (view.integer(name) != 0 for name in ("inverse", "onesided"))
+
+    def transform(place: int) -> ir.Value:
+        if em.opset < 17:
+            matrix = _matrix_of_parts(context, data, dims, place, length, inverse, onesided)
+            return _product(em, data, len(dims), place, matrix)
+        attributes = {"inverse": int(inverse), "onesided": int(onesided), "axis": place}
+        given = [] if length is None else [length]
+        dtype = data.dtype or ir.DataType.UNDEFINED
+        return em.op("DFT", data, *given, attributes=attributes, dtype=dtype)
+
+    if axis is not None:
+        return Replacement((transform(axis),))
+    # Half a spectrum of one element belongs to no signal, so that such an axis is never meant.
+    halved = inverse and onesided and length is None
+    places = [p for p in range(len(dims) - 1) if not (halved and dims[p] == 1)]
+    if not em.branches and (onesided or length is not None):
+        marks = axis_marks(em, view.required("axis"), len(dims))
+        matrices = {
+            p: _matrix_of_parts(context, data, dims, p, length, inverse, onesided) for p in places
+        }
+        return Replacement((_cut(em, marks, data, matrices, len(dims)),))
+    form = None if onesided or length is not None else (*dims[:-1], 2)
+    return Replacement((_chosen(em, view.required("axis"), len(dims), places, transform, form),))
+
+
+def _chosen(
+    em: Emitter,
+    axis: ir.Value,
+    rank: int,
+    places: list[int],
+    transform: Callable[[int], ir.Value],
+    form: tuple[Dim, ...] | None,
+) -> ir.Value:
+    """Return the transform along an axis that is known at run time, from one If per axis.
+
+    `form` is the shape of the result where it is the same for all axes.
+    """
+    marks = axis_marks(em, axis, rank)
+    result = transform(places[-1])
+    result.shape = None if form is None else ir.Shape(form)
+    for place in places[:-1]:
+        result = switch(em, marks, place, result, functools.partial(_at, transform, place))
+    return result
+
+
+def _at(transform: Callable[[int], ir.Value], place: int, otherwise: ir.Value) -> ir.Value:
+    return transform(place)
+
+
+def _cut(
+    em: Emitter,
+    marks: ir.Value,
+    data: ir.Value,
+    matrices: Mapping[int, NDArray[np.float64]],
+    rank: int,
+) -> ir.Value:
+    """Return the transform along the axis that is marked, of which the length changes.
+
+    Along every axis the transform is made of what the axes before gave: that is the signal still,
+    unless one of them was meant. All have the components that the signal or the result has more of.
+    """
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    parts, components = next((m.shape[1], m.shape[3]) for m in matrices.values())
+
+    def with_parts(value: ir.Value, given: int, wanted: int) -> ir.Value:
+        if given == wanted:
+            return value
+        if given < wanted:  # what is added is cut off again, and means nothing
+            both, attributes = [value, value], {"axis": rank - 1}
+            return em.op("Concat", *both, attributes=attributes, dtype=dtype, hint="widened")
+        first = em.constant(list(range(wanted)), "components")
+        return em.op("Gather", value, first, attributes={"axis": rank - 1}, dtype=dtype)
+
+    most = max(parts, components)
+    result = with_parts(data, parts, most)
+    if result is not data:
+        result.shape = ir.Shape([*(dims_of(data) or ())[:-1], most])
+    for place, matrix in matrices.items():
+
+        def transform(
+            value: ir.Value, place: int = place, matrix: NDArray[np.float64] = matrix
+        ) -> ir.Value:
+            product = _product(em, with_parts(value, most, parts), rank, place, matrix)
+            return with_parts(product, components, most)
+
+        result = switch(em, marks, place, result, transform, size=matrix.shape[2])
+    return with_parts(result, most, components)
+
+
+def _axis(context: LoweringContext, view: NodeView, rank: int) -> int | None:
+    """Return the axis, not negative; None when it is known at run time only."""
+    if "axis" in view.facts.attributes:
+        return view.integer("axis") % rank
+    given = view.input("axis")
+    if given is None:
+        return (-2) % rank
+    if rank == 2:
+        return 0  # the only one that is not the components'
+    known = context.folder.integers(given)
+    return None if known is None else int(known.ravel()[0]) % rank
+
+
+def _matrix_of_parts(
+    context: LoweringContext,
+    data: ir.Value,
+    dims: tuple[Dim, ...],
+    axis: int,
+    length: ir.Value | None,
+    inverse: bool,
+    onesided: bool,
+) -> NDArray[np.float64]:
+    """Return the transform as a matrix: (N, C, K, components)."""
+    size, parts, known = dims[axis], dims[-1], context.folder.integers(length)
+    if not isinstance(size, int) or parts not in (1, 2) or (length is not None and known is None):
+        raise Refusal(
+            "unknown-dimension",
+            f"the length of the transform of `{data.name}` is unknown, and DFT came with opset 17",
+            help="give the dimensions and `dft_length` values",
+            lowest_opset=17,
+        )
+    if data.dtype not in (ir.DataType.FLOAT, ir.DataType.DOUBLE):
+        text = "DFT is written as a product for float32 and float64 only"
+        raise Refusal("element-type", text, lowest_opset=17)
+    wanted = None if known is None else int(known.ravel()[0])
+    if wanted is not None and wanted <= 0:
+        raise MalformedNode("bad-length", f"`dft_length` is {wanted}, expected at least 1")
+    if inverse and onesided and wanted is None and size == 1:
+        raise MalformedNode("bad-length", "half a spectrum of one element belongs to no signal")
+    if size * (wanted or 2 * size) * 4 > LARGEST:
+        text = f"DFT of length {size} would need a matrix of more than {LARGEST} elements"
+        raise Refusal("too-large", text, lowest_opset=17)
+    return dft_matrix(size, int(parts or 1), wanted, inverse=inverse, onesided=onesided)
+
+
+def _product(
+    em: Emitter, data: ir.Value, rank: int, axis: int, matrix: NDArray[np.float64]
+) -> ir.Value:
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    others = [a for a in range(rank - 1) if a != axis]
+    size, parts, results, components = matrix.shape
+
+    def shaped(value: ir.Value, last: list[int]) -> ir.Value:
+        # The other dimensions are copied: 0 means that of the input at this place.
+        shape = em.constant([0] * len(others) + last, "shape")
+        return em.op("Reshape", value, shape, dtype=dtype)
+
+    turned = em.op(
+        "Transpose", data, attributes={"perm": [*others, axis, rank - 1]}, dtype=dtype
+    )  # (..., N, C)
+    flat = shaped(turned, [size * parts])
+    weights = matrix.reshape(size * parts, results * components).astype(dtype.numpy())
+    product = em.op("MatMul", flat, em.constant(weights, "dft"), dtype=dtype)
+    spread = shaped(product, [results, components])  # (..., K, components)
+    back = [(*others, axis, rank - 1).index(a) for a in range(rank)]
+    return em.op("Transpose", spread, attributes={"perm": back}, dtype=dtype)
+
+
+# STFT-17, for opsets below 17.
+
+
+_MOST = 1 << 23
+"""Most elements of a matrix, 32 MiB of float32; from `LARGEST` on the file does not hold it."""
+_WIDE = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+
+
+def lower_stft_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Gather the frames, weigh them, and multiply with the matrix of the transform.
+
+    signal (B, L, C) -> (B, frames, N, C) * window (N, 1) -> (B, frames, N * C)
+    x matrix (N * C, K * 2) -> (B, frames, K, 2)
+
+    Of a length that is known at run time only, or large, the matrix is computed when the model
+    runs, by Cos and Sin of angles that are reduced to one turn before.
+
+    Refuses a number of components that is unknown, and a length that makes the matrix too large.
+    """
+    view = NodeView(node, context.opset_of(node))
+    signal, step = view.required("signal"), view.required("frame_step")
+    window, length = view.input("window"), view.input("frame_length")
+    dims = dims_of(signal)
+    if dims is None or len(dims) not in (2, 3) or (len(dims) == 3 and dims[2] not in (1, 2)):
+        raise Refusal(
+            "unknown-dimension",
+            f"whether `{signal.name}` is real or complex is unknown, and STFT came with opset 17",
+            help="declare the shape of the input",
+            lowest_opset=17,
+        )
+    parts, dtype = (1 if len(dims) == 2 else int(dims[2] or 1)), signal.dtype
+    if dtype is None:
+        raise Refusal("unknown-element-type", f"the type of `{signal.name}` is unknown")
+    wide = dtype if dtype in _WIDE else ir.DataType.FLOAT
+    is_half = view.integer("onesided") != 0
+    elements = 0
+    known, count = _length(context, em, signal, dims, window, length)
+    if known is not None:
+        if known <= 0:
+            raise MalformedNode("bad-length", f"`frame_length` is {known}, expected at least 1")
+        elements = known * parts * (known // 2 + 1 if is_half else known) * 2
+        if elements > _MOST:
+            text = f"STFT of length {known} would need a matrix of more than {_MOST} elements"
+            raise Refusal("too-large", text, lowest_opset=17)
+    if known is not None and elements <= LARGEST:
+        table = dft_matrix(known, parts, None, inverse=False, onesided=is_half)
+        flat = table.reshape(known * parts, -1).astype(wide.numpy())
+        matrix, numbered = em.constant(flat, "dft"), _counted(em, known, count)
+    else:
+        numbered = _counted(em, known, count)
+        matrix = _matrix_of_frames(em, count, numbered, parts, is_half, wide)
+    x = cast(em, signal, wide)
+    x = unsqueeze(em, x, [2]) if len(dims) == 2 else x
+    index = _frames(em, size(em, dims[1], signal, 1), step, count, numbered)
+    frames = em.op("Gather", x, index, attributes={"axis": 1}, dtype=wide)  # (B, frames, N, C)
+    if window is not None:
+        column = unsqueeze(em, cast(em, window, wide), [1])
+        frames = em.op("Mul", frames, column, dtype=wide)
+    rows = em.op("Reshape", frames, em.constant([0, 0, -1], "shape"), dtype=wide)
+    product = em.op("MatMul", rows, matrix, dtype=wide)
+    result = em.op("Reshape", product, em.constant([0, 0, -1, 2], "shape"), dtype=wide)
+    return Replacement((cast(em, result, dtype),))
+
+
+def _counted(em: Emitter, known: int | None, count: ir.Value) -> ir.Value:
+    """Return 0, 1, ... of a length: (N,), int64."""
+    if known is not None:
+        return em.constant(np.arange(known), "elements")
+    return em.op("Range", em.constant(0), count, em.constant(1), hint="elements")
+
+
+def _scalar(em: Emitter, value: ir.Value) -> ir.Value:
+    """Return an integer input as int64: ()."""
+    whole = cast(em, value, ir.DataType.INT64)
+    return whole if dims_of(value) == () else em.op("Reshape", whole, em.constant([], "scalar"))
+
+
+def _length(
+    context: LoweringContext,
+    em: Emitter,
+    signal: ir.Value,
+    dims: tuple[Dim, ...],
+    window: ir.Value | None,
+    length: ir.Value | None,
+) -> tuple[int | None, ir.Value]:
+    """Return the length of a frame where it is known, and as a value: (), int64."""
+    if window is not None:
+        shape = dims_of(window) or (None,)
+        known = shape[0]
+        if isinstance(known, int):
+            return known, em.constant(known)
+    if length is not None:
+        numbers = context.folder.integers(length)
+        if numbers is not None and numbers.size == 1:
+            return int(numbers.ravel()[0]), em.constant(int(numbers.ravel()[0]))
+        return None, _scalar(em, length)
+    value, axis = (signal, 1) if window is None else (window, 0)
+    known = (dims if window is None else dims_of(window) or (None,))[axis]
+    return known if isinstance(known, int) else None, size(em, known, value, axis)
+
+
+def _frames(
+    em: Emitter, samples: ir.Value, step: ir.Value, length: ir.Value, numbered: ir.Value
+) -> ir.Value:
+    """Return which samples each frame consists of: (frames, N), int64."""
+    one, stride = em.constant(1), _scalar(em, step)
+    room = em.op("Sub", samples, length, hint="room")
+    frames = em.op("Add", em.op("Div", room, stride), one, hint="frames")
+    count = em.op("Range", em.constant(0), frames, one)
+    starts = em.op("Mul", count, stride, hint="starts")
+    column = em.op("Reshape", starts, em.constant([-1, 1], "shape"))
+    return em.op("Add", column, numbered, hint="samples")
+
+
+def _matrix_of_frames(
+    em: Emitter,
+    count: ir.Value,
+    numbered: ir.Value,
+    parts: int,
+    is_half: bool,
+    dtype: ir.DataType,
+) -> ir.Value:
+    """Return the matrix of a transform of a length that is known at run time: (N * C, K * 2)."""
+    # In float64, in which the cosine of a quarter turn is as good as nothing.
+    double = ir.DataType.DOUBLE
+
+    def op(op_type: str, *inputs: ir.Value, dtype: ir.DataType = double) -> ir.Value:
+        return em.op(op_type, *inputs, dtype=dtype)
+
+    one, two = em.constant(1), em.constant(2)
+    outputs = em.op("Add", em.op("Div", count, two), one) if is_half else count
+    k = em.op("Range", em.constant(0), outputs, one)
+    column = em.op("Reshape", numbered, em.constant([-1, 1], "shape"))
+    turns = em.op("Mod", em.op("Mul", column, k), count)  # below N, so that no angle is large
+    full = em.constant(np.array(2 * np.pi), "turn")
+    angle = op("Mul", op("Div", cast(em, turns, double), cast(em, count, double)), full)
+    cosine, sine = (
+        unsqueeze(em, cast(em, op(name, angle), dtype), [1, 3]) for name in ("Cos", "Sin")
+    )
+    last = {"axis": 3}
+    rows = em.op("Concat", cosine, op("Neg", sine, dtype=dtype), attributes=last, dtype=dtype)
+    if parts == 2:
+        other = em.op("Concat", sine, cosine, attributes=last, dtype=dtype)
+        rows = em.op("Concat", rows, other, attributes={"axis": 1}, dtype=dtype)
+    return em.op("Flatten", rows, attributes={"axis": 2}, dtype=dtype)  # of (N, C, K, 2)
+
+
+# HannWindow-17, HammingWindow-17 and BlackmanWindow-17 of float64 or integers, below opset 17.
+#
+# Matches output = HannWindow(size) <output_datatype, periodic>
+#
+# Emits angle = Range(0, size, 1) * (2 pi / N) # N is size, or size - 1 for a symmetric one output
+# = Cast(a0 - a1 * Cos(angle) + a2 * Cos(2 * angle), output_datatype)
+#
+# in float64. The schema's body computes in float32, which leaves a float64 output wrong from the
+# eighth digit on, and an integer one wrong where the window is 1. a0, a1 and a2 are the float32
+# numbers of the body, as onnxruntime has them: 0.54347825 for the 25/46 of HammingWindow.
+
+
+_D = ir.DataType
+_TERMS = {
+    "BlackmanWindow": (0.42, 0.5, 0.08),
+    "HammingWindow": (25 / 46, 1 - 25 / 46, 0.0),
+    "HannWindow": (0.5, 0.5, 0.0),
+}
+_BY_BODY = {_D.FLOAT, _D.FLOAT16, _D.BFLOAT16}
+
+
+def lower_cosine_window_17(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement | None:
+    """Write a window in float64; None, for the schema's body, where float32 is exact enough."""
+    view = NodeView(node, context.opset_of(node))
+    size, dtype = view.required("size"), _D(view.integer("output_datatype"))
+    if dtype in _BY_BODY:
+        return None
+
+    def op(kind: str, *inputs: ir.Value, hint: str | None = None) -> ir.Value:
+        return em.op(kind, *inputs, dtype=_D.DOUBLE, hint=hint)
+
+    def number(value: float, name: str) -> ir.Value:
+        return em.constant(np.array(value, np.float64), name)
+
+    count = cast(em, size, _D.DOUBLE, "count")
+    length = count if view.integer("periodic") else op("Sub", count, number(1, "one"))
+    steps = op("Range", number(0, "zero"), count, number(1, "one"))
+    angle = op("Mul", steps, op("Div", number(2 * math.pi, "tau"), length), hint="angle")
+    a0, a1, a2 = (float(np.float32(term)) for term in _TERMS[node.op_type])
+    first = op("Mul", op("Cos", angle), number(a1, "a1"))
+    window = op("Sub", number(a0, "a0"), first, hint="window")
+    if a2:
+        double = op("Mul", angle, number(2, "two"))
+        window = op("Add", window, op("Mul", op("Cos", double), number(a2, "a2")), hint="window")
+    return Replacement((cast(em, window, dtype),))
+
+
+# MelWeightMatrix-17, for opsets below 17.
+
+
+_LARGEST = 1 << 24
+"""Most elements of the matrix."""
+
+
+def lower_mel_weight_matrix_17(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Compute the matrix, which constant inputs fix.
+
+    Refuses inputs that are not constant, since rounding decides to which bins a frequency belongs:
+    constants are refused as well where float32 and float64 disagree about that.
+    """
+    view = NodeView(node, context.opset_of(node))
+    counts = [_one(view, name) for name in ("num_mel_bins", "dft_length", "sample_rate")]
+    edges = [_one(view, name) for name in ("lower_edge_hertz", "upper_edge_hertz")]
+    bins, length, rate = (int(count) for count in counts)
+    if min(bins, length, rate) <= 0:
+        raise MalformedNode("bad-length", "bins, length and rate must be at least 1")
+    rows, other = (_bins(bins, length, rate, edges, d) for d in (np.float64, np.float32))
+    if not np.array_equal(rows, other):
+        text = "rounding decides to which bin a frequency of MelWeightMatrix belongs"
+        raise Refusal("dynamic-input", text, lowest_opset=17)
+    size = length // 2 + 1
+    if rows.min() < 0 or rows.max() >= size:
+        text = f"the frequencies reach bin {rows.max()}, of {size}"
+        raise MalformedNode("bad-frequency", text)
+    if size * bins > _LARGEST:
+        text = f"MelWeightMatrix has more than {_LARGEST} elements"
+        raise Refusal("too-large", text, lowest_opset=17)
+    dtype = ir.DataType(view.integer("output_datatype"))
+    matrix = em.constant(_triangles(rows, size).astype(dtype.numpy()), "mel")
+    return Replacement((em.op("Identity", matrix, dtype=dtype),))
+
+
+def _one(view: NodeView, name: str) -> float:
+    value = view.required(name)
+    tensor = None if value.is_graph_input() else held(value)
+    if tensor is None or tensor.size != 1:
+        raise Refusal(
+            "dynamic-input",
+            f"`{name}` is not constant, and rounding decides to which bin a frequency belongs",
+            help="make the inputs constant",
+            lowest_opset=17,
+        )
+    return float(tensor.numpy().astype(np.float64).ravel()[0])
+
+
+def _bins(
+    bins: int, length: int, rate: int, edges: list[float], dtype: DTypeLike
+) -> NDArray[np.int64]:
+    """Return the bin of the transform in which each triangle begins, and the last two end."""
+    scale, corner = np.array(2595, dtype), np.array(700, dtype)
+    low, high = (scale * np.log10(1 + np.array(edge, dtype) / corner) for edge in edges)
+    step = (high - low) / np.array(bins + 2, dtype)
+    mel = np.arange(bins + 2).astype(dtype) * step + low
+    hertz = corner * (np.power(np.array(10, dtype), mel / scale) - 1)
+    rows: NDArray[np.float64] = np.array(length + 1, dtype) * hertz / np.array(rate, dtype)
+    return np.floor(rows).astype(np.int64)
+
+
+def _triangles(rows: NDArray[np.int64], size: int) -> NDArray[np.float64]:
+    """Return a triangle for each bin of mel, up to 1 in the middle: (size, bins)."""
+    matrix = np.zeros((size, len(rows) - 2))
+    for column, (start, middle, end) in enumerate(zip(rows, rows[1:], rows[2:], strict=False)):
+        places = np.arange(start, middle + 1)
+        matrix[places, column] = (places - start) / (middle - start) if middle > start else 1
+        places = np.arange(middle, end)
+        matrix[places, column] = (end - places) / max(end - middle, 1)
+    return matrix

@@ -1,0 +1,268 @@
+"""Split, Pad, Trilu and GatherND."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import Folder
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast, where
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.emit.sizes import positions, size
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+
+__all__ = [
+    "lower_gather_nd_12",
+    "lower_pad_19",
+    "lower_split_18",
+    "lower_trilu_14",
+    "pads_of_all_axes",
+]
+
+
+# Split-18 with `num_outputs`, for opsets below 18, and run-time sizes, below 13.
+
+
+def lower_split_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give Split its sizes: ceil(size / num_outputs) each, the rest for the last output.
+
+    The sizes are an attribute below opset 13 and an input from 13 on, where they are computed at
+    run time if the dimension is not a number. Sizes that are known at run time only become one
+    Slice per output below 13.
+
+    Refuses a Split that gives both `num_outputs` and `split`, or more outputs than there are.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axis, count = view.required("input"), view.integer("axis"), len(node.outputs)
+    given = view.input("split") if len(view.facts.inputs) > 1 else None
+    declared = view.attribute("num_outputs") if "num_outputs" in view.facts.attributes else None
+    if given is not None and declared is None:
+        return Replacement(_slices(em, data, given, axis, count))
+    if given is not None or declared != count:
+        raise MalformedNode(
+            "bad-split",
+            f"`num_outputs` is {declared} with {counted(count, 'output')}, or `split` is given too",
+        )
+    dims = dims_of(data)
+    size = dims[axis] if dims is not None and -len(dims) <= axis < len(dims) else None
+    dtypes = [data.dtype or ir.DataType.UNDEFINED] * count
+    if isinstance(size, int):
+        sizes = _sizes(size, count)
+        if em.opset < 13:
+            with_sizes: dict[str, int | list[int]] = {"axis": axis, "split": sizes}
+            return Replacement(em.multi("Split", data, attributes=with_sizes, dtypes=dtypes))
+        lengths = em.constant(sizes, "split")
+    elif em.opset < 13:
+        computed = _computed(em, data, axis, count)
+        return Replacement(_slices(em, data, computed, axis, count))
+    else:
+        lengths = _computed(em, data, axis, count)
+    attributes = {"axis": axis}
+    return Replacement(em.multi("Split", data, lengths, attributes=attributes, dtypes=dtypes))
+
+
+def _slices(
+    em: Emitter, data: ir.Value, sizes: ir.Value, axis: int, count: int
+) -> tuple[ir.Value, ...]:
+    """Return the parts of `data` of the given sizes: (count,), which add up to the dimension."""
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    end = em.constant([0], "start")
+    parts = []
+    for index in range(count):
+        size = em.op("Gather", sizes, em.constant([index], "part"), hint="size")  # (1,)
+        start, end = end, em.op("Add", end, size, hint="end")
+        parts.append(em.op("Slice", data, start, end, em.constant([axis], "axes"), dtype=dtype))
+    return tuple(parts)
+
+
+def _sizes(size: int, count: int) -> list[int]:
+    each = -(-size // count)
+    sizes = [each] * (count - 1) + [size - each * (count - 1)]
+    if sizes[-1] < 0:
+        raise MalformedNode(
+            "bad-split",
+            f"{counted(size, 'element')} cannot be split into {counted(count, 'part')} of {each}",
+        )
+    return sizes
+
+
+def _computed(em: Emitter, data: ir.Value, axis: int, count: int) -> ir.Value:
+    shape = em.op("Shape", data)
+    size = em.op("Gather", shape, em.constant([axis], "axis"), hint="size")  # (1,)
+    rounded = em.op("Add", size, em.constant([count - 1], "round_up"))
+    each = em.op("Div", rounded, em.constant([count], "parts"), hint="part")
+    rest = em.op("Sub", size, em.op("Mul", each, em.constant([count - 1], "round_up")), hint="rest")
+    parts = [each] * (count - 1) + [rest]
+    return em.op("Concat", *parts, attributes={"axis": 0}, hint="split")
+
+
+# Pad-18 with `axes`, for opsets below 18, and `mode=wrap`, for opsets below 19.
+
+
+def lower_pad_19(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Spread the pads of the given axes over all axes, zero elsewhere; gather what wraps.
+
+    pads of all axes = ScatterElements(zeros (2 * rank,), positions of the given axes, pads)
+    wrap, on each axis: Gather(data, Mod(Range(-begin, size + end), size))
+
+    Refuses an unknown rank, and an element type or a mode that the target lacks.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, pads, mode = view.required("data"), view.required("pads"), view.string("mode")
+    dims = dims_of(data)
+    axes = view.input("axes") if len(view.facts.inputs) > 3 else None
+    wraps = mode == "wrap" and em.opset < 19
+    if dims is None and (axes is not None or wraps):
+        raise Refusal(
+            "unknown-rank",
+            f"`{'axes' if axes is not None else 'mode=wrap'}` is not in Pad at opset {em.opset}, "
+            f"and the rank of `{data.name}` is unknown",
+            help="declare the shape of the input",
+            lowest_opset=19 if wraps else 18,
+        )
+    if axes is not None and dims is not None and (em.opset < 18 or wraps):
+        pads, axes = pads_of_all_axes(em, context.folder, pads, axes, len(dims)), None
+    if wraps and dims is not None:
+        return Replacement((_wrapped(context, em, data, pads, dims),))
+    inputs = [data, pads, view.input("constant_value"), axes]
+    while inputs[-1] is None:
+        inputs.pop()
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    return Replacement((em.op("Pad", *inputs, attributes={"mode": mode}, dtype=dtype),))
+
+
+def pads_of_all_axes(
+    em: Emitter, folder: Folder, pads: ir.Value, axes: ir.Value, rank: int
+) -> ir.Value:
+    """Return the pads of all axes of a value, those that `axes` does not name being zero.
+
+    Args:
+        em: Where to build.
+        folder: Knows which pads and axes are constant.
+        pads: (2 * n,), int64: the beginnings of the named axes, and then their ends.
+        axes: (n,), int32 or int64; negative ones count from the end.
+        rank: Rank of the value.
+
+    Returns:
+        (2 * rank,), int64.
+    """
+    numbers, named = folder.integers(pads), folder.integers(axes)
+    if numbers is not None and named is not None:
+        whole = np.zeros((2, rank), np.int64)
+        whole[:, named.ravel() % rank] = numbers.reshape(2, -1)
+        return em.constant(whole.ravel(), "pads")
+    zeros = em.constant(np.zeros(2 * rank, np.int64), "zeros")
+    return em.op("ScatterElements", zeros, _places(folder, em, axes, rank), pads, hint="pads")
+
+
+def _places(folder: Folder, em: Emitter, axes: ir.Value, rank: int) -> ir.Value:
+    """Return where the pads of `axes` stand among those of all axes: (2 * n,)."""
+    known = folder.integers(axes)
+    if known is not None:
+        first = known.ravel() % rank
+        return em.constant(np.concatenate([first, first + rank]), "places")
+    axes = cast(em, axes, ir.DataType.INT64)
+    begin = em.op("Mod", axes, em.constant(rank, "rank"))  # negative axes count from the end
+    end = em.op("Add", begin, em.constant(rank, "rank"))
+    return em.op("Concat", begin, end, attributes={"axis": 0}, hint="places")
+
+
+def _wrapped(
+    context: LoweringContext, em: Emitter, data: ir.Value, pads: ir.Value, dims: tuple[Dim, ...]
+) -> ir.Value:
+    known, rank = context.folder.integers(pads), len(dims)
+    dtype, result = data.dtype or ir.DataType.UNDEFINED, data
+    for axis, dim in enumerate(dims):
+        if known is not None and not known[axis] and not known[axis + rank]:
+            continue
+        length = size(em, dim, data, axis)
+        begin, end = (
+            em.op("Gather", pads, em.constant(place, "place")) for place in (axis, axis + rank)
+        )
+        first, last = em.op("Neg", begin), em.op("Add", length, end)
+        index = em.op("Range", first, last, em.constant(1))
+        inside = em.op("Mod", index, length)  # the sign of the divisor: never negative
+        result = em.op("Gather", result, inside, attributes={"axis": axis}, dtype=dtype)
+    if result is data:
+        return em.op("Identity", data, dtype=dtype)
+    return result
+
+
+# Trilu-14, for opsets below 14.
+
+
+_BOOL = ir.DataType.BOOL
+
+
+def lower_trilu_14(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Choose between the input and zero by comparing columns with rows.
+
+    upper: kept where column >= row + k;   lower: kept where column <= row + k
+
+    Refuses strings and complex numbers, which have no zero to choose.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, k, upper = view.required("input"), view.input("k"), view.integer("upper") != 0
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    dims = dims_of(data)
+    if dims is not None and len(dims) < 2:
+        raise MalformedNode("bad-rank", f"Trilu takes matrices, `{data.name}` has rank {len(dims)}")
+    rows = None if dims is None else dims[-2]
+    columns = None if dims is None else dims[-1]
+    rank = 2 if dims is None else len(dims)
+    row = positions(em, rows, data, -2, place=rank - 2, rank=rank)  # (1, ..., R, 1)
+    column = positions(em, columns, data, -1, place=rank - 1, rank=rank)  # (1, ..., 1, C)
+    if k is not None:
+        row = em.op("Add", row, em.op("Reshape", k, em.constant([1], "one")))
+    outside = em.op("Less" if upper else "Greater", column, row, dtype=_BOOL)  # (1, ..., R, C)
+    if dtype == _BOOL:
+        kept = em.op("Not", outside, dtype=_BOOL)
+        return Replacement((em.op("And", kept, data, dtype=_BOOL),))
+    if dtype in (ir.DataType.STRING, ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        raise Refusal(
+            "element-type",
+            f"Trilu of {dtype.name} cannot be written before opset 14",
+            lowest_opset=14,
+        )
+    if dtype == ir.DataType.UNDEFINED:
+        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+    zero = em.constant(np.zeros((), dtype.numpy()), "zero")
+    return Replacement((where(em, outside, zero, data),))
+
+
+# GatherND-12 with `batch_dims`, for opset 11.
+
+
+def lower_gather_nd_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Put the batch coordinates in front of each index tuple.
+
+    indices (b..., n..., k) becomes (b..., n..., len(b) + k), each tuple beginning with its b.
+
+    Refuses an unknown rank of the indices.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, indices, batch = view.required("data"), view.required("indices"), 0
+    if "batch_dims" in view.facts.attributes:
+        batch = view.integer("batch_dims")
+    dims, sizes = dims_of(indices), dims_of(data)
+    if dims is None or sizes is None:
+        raise Refusal(
+            "unknown-rank",
+            f"`batch_dims` is {batch}, and the rank of the data or of the indices is unknown",
+            help="declare the shapes",
+            lowest_opset=12,
+        )
+    rank = len(dims)
+    counted = em.op("Slice", em.op("Shape", indices), em.constant([0], "from"), em.constant([-1]))
+    tuples = em.op("Concat", counted, em.constant([1], "one"), attributes={"axis": 0})
+    parts = []
+    for axis in range(batch):
+        place = positions(em, sizes[axis], data, axis, place=axis, rank=rank)
+        parts.append(em.op("Expand", place, tuples, hint="batch"))  # (b..., n..., 1)
+    whole = em.op("Concat", *parts, indices, attributes={"axis": -1}, hint="indices")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    return Replacement((em.op("GatherND", data, whole, dtype=dtype),))

@@ -1,0 +1,351 @@
+"""The indices of ScatterElements and ScatterND that write the same rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Refusal
+from onnx_kvtool.emit.sizes import dim_key, positions
+from onnx_kvtool.rewrite.lowering.tensor_scatter.facts import (
+    OUTSIDE,
+    CacheUpdate,
+    checked_start_int32,
+    outside_where_negative,
+    row_or_outside,
+    wrapping_modulus,
+)
+from onnx_kvtool.symbolic.dimensions import product
+
+__all__ = ["element_index", "row_tuples"]
+
+
+# The index of the ScatterElements form: one row number per element of the update.
+
+
+def element_index(
+    em: Emitter,
+    update: CacheUpdate,
+    bounds: Literal["checked", "unchecked"],
+    dtype: Literal["int64", "int32"],
+) -> ir.Value:
+    """Build the row number `start[b] + l` of every element of an update.
+
+    Args:
+        em: Where to build.
+        update: The TensorScatter.
+        bounds: As for `row_tuples`. `unchecked` with int32 narrows starts of 2^31 and more in
+            silence; checked ones never wrap.
+        dtype: Element type of the index.
+
+    Returns:
+        (B, D1, ..., L, ..., Dn), the shape of `update`. Built once per (write_indices, shapes,
+        mode, bounds, dtype) and shared by every update that has the same.
+
+    Raises:
+        Refusal: If the rank is unknown, or the cache has more rows than an int32 index reaches.
+    """
+    if update.rank is None:
+        raise Refusal(
+            "unknown-rank",
+            f"the rank of `{update.past_cache.name}` and `{update.update.name}` is unknown, and "
+            "ScatterElements needs one index per element",
+            help="declare the shape of the cache, or use `--via scatternd`",
+        )
+    if dtype == "int32" and isinstance(update.capacity, int) and update.capacity > OUTSIDE:
+        raise Refusal(
+            "cache-too-long",
+            f"the cache has {update.capacity} rows, more than an int32 index can check",
+            help="use `--index-dtype int64`",
+        )
+    return em.once(
+        _element_key(update, bounds, dtype), lambda: _build(em, update, bounds == "checked", dtype)
+    )
+
+
+def _element_key(update: CacheUpdate, bounds: str, dtype: str) -> Hashable:
+    dims = (*update.lead, *(update.trail or ()))
+    shape = tuple(dim_key(d, update.update, i) for i, d in enumerate(dims))
+    capacity = dim_key(update.capacity, update.past_cache, update.axis)
+    wrap = capacity if update.mode == "circular" else None
+    start = update.write_indices
+    return ("element index", start, update.axis, shape, update.mode, wrap, bounds, dtype)
+
+
+def _build(em: Emitter, update: CacheUpdate, checked: bool, dtype: str) -> ir.Value:
+    assert update.rank is not None
+    rows = positions(
+        em, update.length, update.update, update.axis, place=update.axis, rank=update.rank
+    )
+    if update.write_indices is not None:
+        column = em.constant([-1] + [1] * (update.rank - 1), "shape")
+        starts = em.op("Reshape", update.write_indices, column, hint="starts")
+        start = _start(em, update, starts, checked)
+        rows = em.op("Add", start, rows, hint="row")  # (B, 1, ..., L, ..., 1)
+        if update.mode == "circular" and update.length != 1:
+            modulus = wrapping_modulus(em, update, checked=checked)
+            rows = em.op("Mod", rows, modulus, hint="row")
+        if update.mode == "circular" and checked:
+            rows = outside_where_negative(em, starts, rows, update.rank)
+    if dtype == "int32":
+        rows = cast(em, rows, ir.DataType.INT32, "row_int32")
+    return em.op("Expand", rows, _shape(em, update), dtype=rows.dtype or ir.DataType.INT64)
+
+
+def _start(em: Emitter, update: CacheUpdate, starts: ir.Value, checked: bool) -> ir.Value:
+    """Return the starts (B, 1, ..., 1) within the cache; those of linear mode certain to fail."""
+    if update.mode == "circular":
+        return em.op("Mod", starts, wrapping_modulus(em, update, checked=checked), hint="start")
+    return checked_start_int32(em, starts) if checked else starts
+
+
+def _shape(em: Emitter, update: CacheUpdate) -> ir.Value:
+    """Return the shape of the update: (rank,), int64."""
+    dims = (*update.lead, *(update.trail or ()))
+    if product(dims) is not None:
+        return em.constant(np.asarray(dims, np.int64), "shape")
+    key = ("shape", update.update)
+    return em.once(key, lambda: em.op("Shape", update.update))
+
+
+# The index of the ScatterND form: one tuple per row of the update.
+
+
+_LARGEST_CONSTANT = 2**17
+"""Most index numbers that are kept as a constant (1 MiB); above it they are added at run time."""
+
+
+def row_tuples(
+    em: Emitter, update: CacheUpdate, bounds: Literal["checked", "unchecked"]
+) -> ir.Value:
+    """Build the index tuples `(b, d1, ..., start[b] + l)` of an update.
+
+    Args:
+        em: Where to build.
+        update: The TensorScatter; its rank need not be known.
+        bounds: `checked` sends a negative start, and an update that is longer than a circular
+            cache, to a row outside the cache.
+
+    Returns:
+        (B, D1, ..., L, axis + 1), int64. Built once per (write_indices, shapes, mode, bounds) and
+        shared by every update that has the same.
+    """
+    return em.once(_row_key(update, bounds), lambda: _Tuples(em, update, bounds).build())
+
+
+def _row_key(update: CacheUpdate, bounds: str) -> Hashable:
+    starts = update.starts if update.starts is not None else update.write_indices
+    lead = tuple(dim_key(d, update.update, i) for i, d in enumerate(update.lead))
+    capacity = (
+        dim_key(update.capacity, update.past_cache, update.axis)
+        if update.mode == "circular"
+        else None
+    )
+    return ("row tuples", starts, lead, update.mode, capacity, bounds)
+
+
+class _Tuples:
+    """One run of `row_tuples`; `k` is the number of coordinates in a tuple."""
+
+    def __init__(self, em: Emitter, update: CacheUpdate, bounds: str) -> None:
+        self.em = em
+        self.facts = update
+        self.checked = bounds == "checked"
+        self.k = len(update.lead)
+
+    def build(self) -> ir.Value:
+        facts = self.facts
+        if facts.write_indices is None:
+            # Every start is zero: L <= S rows from the first one on, which never wrap.
+            return self._sum([*self._spread(self._counters()), *self._fixed(rows=True)])
+        if facts.starts is not None and (known := self._known(facts.starts)) is not None:
+            return self.em.constant(known, "index")
+        if facts.mode == "linear":
+            return self._linear(facts.write_indices)
+        capacity, length = facts.capacity, facts.length
+        if not self.checked and isinstance(capacity, int) and isinstance(length, int):
+            return self._circular_unchecked(facts.write_indices, capacity, length)
+        return self._circular(facts.write_indices)
+
+    def _known(self, starts: tuple[int, ...]) -> np.ndarray | None:
+        """Return the whole index where starts and sizes are numbers and it is not too large."""
+        facts = self.facts
+        count = product(facts.lead)
+        circular = facts.mode == "circular"
+        if count is None or count * self.k > _LARGEST_CONSTANT:
+            return None
+        if circular and not isinstance(facts.capacity, int):
+            return None
+        index = _grid([d for d in facts.lead if isinstance(d, int)])
+        # (B,) -> (B, 1, ..., 1), one dimension for each one in front of the coordinates.
+        index[..., -1] += np.asarray(starts, np.int64).reshape(-1, *[1] * (self.k - 1))
+        if circular and isinstance(facts.capacity, int) and facts.capacity:
+            index[..., -1] %= facts.capacity
+        return index
+
+    def _linear(self, write_indices: ir.Value) -> ir.Value:
+        starts = self._column(write_indices)
+        if self.checked and self.facts.lead[0] == 1:
+            return self._sum([*self._chosen(starts, starts), *self._rows()])
+        if self.checked:
+            starts = outside_where_negative(self.em, starts, starts, self.k + 1)
+        return self._placed(starts, rows_follow=True)
+
+    def _chosen(self, start: ir.Value, row: ir.Value) -> list[ir.Value]:
+        """Return what makes up the tuples of one sequence, whose start and row are single numbers.
+
+        What is known of the other coordinates rides along in the choice that checks the start: that
+        saves additions.
+        """
+        em = self.em
+        prefix, rest = self._prefix()
+        outside = em.constant(prefix + _last(self.k, OUTSIDE), "outside")
+        chosen = row_or_outside(
+            em, start, row, outside, self.k, wraps=self.facts.mode == "circular"
+        )
+        return [chosen, *rest, *self._spread(self._counters())]
+
+    def _placed(self, rows: ir.Value, *, rows_follow: bool) -> ir.Value:
+        """Return the tuples with the given rows in their place.
+
+        Args:
+            rows: (B, 1, ..., L or 1, 1).
+            rows_follow: Whether the row numbers 0 .. L-1 are still to be added.
+        """
+        placed = self.em.op("Mul", rows, self._place(self.k - 1, 1), hint="row")
+        return self._sum([placed, *self._spread(self._counters()), *self._fixed(rows=rows_follow)])
+
+    def _circular_unchecked(self, write_indices: ir.Value, capacity: int, length: int) -> ir.Value:
+        em, starts = self.em, self._column(write_indices)
+        # Modulo 1 clears the other coordinates, so that one node wraps the start and places it.
+        modulus = self._place(self.k - 1, max(capacity, 1), elsewhere=1)
+        start = em.op("Mod", starts, modulus, hint="start")
+        total = self._sum([start, *self._spread(self._counters()), *self._fixed(rows=True)])
+        if length <= 1:
+            return total
+        # No batch or head number reaches OUTSIDE: only the sequence coordinate is wrapped.
+        modulus = self._place(self.k - 1, capacity, elsewhere=OUTSIDE)
+        return em.op("Mod", total, modulus, hint="index")
+
+    def _circular(self, write_indices: ir.Value) -> ir.Value:
+        """The circular form where starts are checked, or L or S is known at run time only."""
+        facts, em, starts = self.facts, self.em, self._column(write_indices)
+        modulus = wrapping_modulus(em, facts, checked=self.checked)
+        row = em.op("Mod", starts, modulus, hint="start")
+        if facts.length != 1:
+            row = em.op("Add", row, self._row_numbers(), hint="row")
+            row = em.op("Mod", row, modulus, hint="row")
+        if self.checked and facts.lead[0] == 1 and facts.length == 1:
+            return self._sum(self._chosen(starts, row))
+        if self.checked:
+            row = outside_where_negative(em, starts, row, self.k + 1)
+        return self._placed(row, rows_follow=False)
+
+    def _column(self, write_indices: ir.Value) -> ir.Value:
+        """Return write_indices as (B, 1, ..., 1), of the rank of the index."""
+        if self.facts.lead[0] == 1:
+            return write_indices  # (1,) broadcasts as it is
+        shape = self.em.constant([-1] + [1] * self.k, "shape")
+        return self.em.once(
+            ("column", write_indices, self.k),
+            lambda: self.em.op("Reshape", write_indices, shape, hint="starts"),
+        )
+
+    def _counters(self) -> dict[int, ir.Value]:
+        """Return (.., d_i, .., 1) counters of the unknown dimensions before the sequence axis."""
+        facts = self.facts
+        return {
+            i: positions(self.em, dim, facts.update, i, place=i, rank=self.k + 1)
+            for i, dim in enumerate(facts.lead[:-1])
+            if not isinstance(dim, int)
+        }
+
+    def _row_numbers(self) -> ir.Value:
+        """Return 0 .. L-1 as (1, ..., L, 1)."""
+        facts, last = self.facts, self.k - 1
+        return positions(
+            self.em, facts.length, facts.update, facts.axis, place=last, rank=self.k + 1
+        )
+
+    def _spread(self, counters: dict[int, ir.Value]) -> list[ir.Value]:
+        """Return each counter as tuples that are zero in the other coordinates."""
+        return [
+            self.em.op("Mul", counter, self._place(i, 1), hint="coordinate")
+            for i, counter in counters.items()
+        ]
+
+    def _fixed(self, *, rows: bool) -> list[ir.Value]:
+        """Return the coordinates that do not depend on the starts, where they are known.
+
+        Args:
+            rows: Whether the row numbers 0 .. L-1 are among them, also for an unknown L.
+        """
+        prefix, rest = self._prefix()
+        length = self.facts.length
+        if rows and isinstance(length, int) and prefix.size * length <= _LARGEST_CONSTANT:
+            prefix = prefix + _grid([1] * (self.k - 1) + [length])
+            rows = False
+        if prefix.any() or prefix.size == 0:
+            rest = [self.em.constant(prefix, "rows"), *rest]
+        return rest + (self._rows() if rows else [])
+
+    def _prefix(self) -> tuple[np.ndarray, list[ir.Value]]:
+        """Return the known coordinates before the sequence axis as one array, (.., 1, k).
+
+        When that would be too large, the array is the origin and each dimension is a part of its
+        own, to be added at run time.
+        """
+        sizes = [d if isinstance(d, int) else 1 for d in self.facts.lead[:-1]] + [1]
+        if math.prod(sizes) * self.k <= _LARGEST_CONSTANT:
+            return _grid(sizes), []
+        single = [
+            _grid([n if i == place else 1 for i, n in enumerate(sizes)])
+            for place in range(self.k - 1)
+        ]
+        parts = [self.em.constant(part, "rows") for part in single if part.any()]
+        return _grid([1] * self.k), parts
+
+    def _rows(self) -> list[ir.Value]:
+        """Return the row numbers 0 .. L-1 as tuples (1, ..., L, k); nothing for a single row."""
+        length = self.facts.length
+        if not isinstance(length, int):
+            unit = self._place(self.k - 1, 1)
+            return [self.em.op("Mul", self._row_numbers(), unit, hint="row")]
+        if length == 1:
+            return []
+        return [self.em.constant(_grid([1] * (self.k - 1) + [length]), "rows")]
+
+    def _sum(self, parts: list[ir.Value]) -> ir.Value:
+        if not parts:  # a single row at the origin
+            return self.em.constant(np.zeros((*[1] * self.k, self.k), np.int64), "index")
+        total = parts[0]
+        for part in parts[1:]:
+            total = self.em.op("Add", total, part, hint="index")
+        return total
+
+    def _place(self, place: int, number: int, *, elsewhere: int = 0) -> ir.Value:
+        """Return (1, ..., 1, k): `number` in one coordinate, `elsewhere` in the others.
+
+        The leading ones give every sum the full rank of the index, also for a batch of one.
+        """
+        return self.em.constant(_last(self.k, number, place, elsewhere), "unit")
+
+
+def _last(k: int, number: int, place: int = -1, elsewhere: int = 0) -> np.ndarray:
+    """Return (1, ..., 1, k): `number` in one coordinate, the last if not said, else `elsewhere`."""
+    vector = np.full((*[1] * k, k), elsewhere, np.int64)
+    vector[..., place] = number
+    return vector
+
+
+def _grid(sizes: list[int]) -> np.ndarray:
+    """Return (*sizes, len(sizes)): the coordinates of every place in a box of these sizes."""
+    return np.stack(np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij"), axis=-1).astype(
+        np.int64
+    )

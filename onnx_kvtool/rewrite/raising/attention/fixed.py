@@ -1,0 +1,294 @@
+"""Masks and windows of attention written with fixed sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.attention.coordinates import KEY, QUERY
+from onnx_kvtool.analysis.attention.masks import MaskFunction
+from onnx_kvtool.emit.emitter import Emitter
+from onnx_kvtool.emit.forms import unsqueeze, where
+from onnx_kvtool.rewrite.raising.stage import WindowRead
+from onnx_kvtool.symbolic.expressions import Coordinate, Expr
+
+__all__ = [
+    "FIXED",
+    "Columns",
+    "all_rows",
+    "emit_fixed_mask",
+    "emit_hidden",
+    "emit_mask_of",
+    "window_mask",
+]
+
+
+# Masks over the rows in use, written for all rows of a cache: no size of them changes.
+#
+#     shown[b, i, j] = (j <= i + past) and ... and attention_mask[b, j] != 0
+#     mask           = shown                                         where a mask of bools will do
+#                    = Where(shown, 0, Where(j < n, hidden, -inf))   else
+#
+# with n, the rows in use, as numbers that follow from `past_length`. The input that says which
+# rows hold tokens gets as many columns as the cache has rows; those of rows that are not in use
+# are never looked at. Where rows stand in another order, as those of windows do, j is the number
+# of the key of each row in the source.
+
+
+FIXED = "onnx_kvtool.fixed_mask"
+"""Key of the metadata of nodes that read an input column by column, for as long as it is edited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is said of the rows of a cache, and of queries; all broadcast to (L, C).
+
+    Attributes:
+        keys: The number that the key of each row has in the source, (C,).
+        queries: The number of each query, (L, 1).
+        past: How many keys stand before those of the queries in the source, (1,).
+        in_use: Whether a row holds a key, (C,), bool.
+        shape: L and C.
+        places: Where an input that says something of each key has it for each row, (C,); None where
+            it has a column for each row.
+    """
+
+    keys: ir.Value
+    queries: ir.Value
+    past: ir.Value
+    in_use: ir.Value
+    shape: tuple[int, int]
+    places: ir.Value | None = None
+
+
+def emit_fixed_mask(
+    found: MaskFunction, like: ir.Value, capacity: int, queries: int, count: ir.Value, em: Emitter
+) -> ir.Value:
+    """Return a mask over all rows of a cache, (B or 1, 1, L, C).
+
+    It is made once for all layers that have it.
+
+    Args:
+        found: Which keys it shows.
+        like: The mask over the rows in use, whose type it has.
+        capacity: Rows of the cache, C.
+        queries: New rows, L.
+        count: The rows in use after the step: (1,), int64.
+        em: Where to build.
+    """
+    dtype = like.dtype
+    assert dtype is not None
+
+    def build() -> ir.Value:
+        numbers = np.arange(max(capacity, queries), dtype=np.int64)
+        keys = em.constant(numbers[:capacity], "keys")
+        columns = Columns(
+            keys,
+            em.constant(numbers[:queries, None], "queries"),
+            em.op("Sub", count, em.constant([queries], "new_rows"), hint="past_rows"),
+            em.op("Less", keys, count, dtype=ir.DataType.BOOL, hint="in_use"),
+            (queries, capacity),
+        )
+        return emit_mask_of(found, dtype, columns, em)
+
+    return em.once(("fixed mask", found, dtype, capacity, queries, count), build)
+
+
+def emit_hidden(mask: ir.Value, capacity: int, count: ir.Value, em: Emitter) -> ir.Value:
+    """Return a mask of which rows that are not in use are hidden as well, (B or 1, H or 1, L, C).
+
+    Args:
+        mask: The mask, of the same shape; what it says of these rows is nothing.
+        capacity: Rows of the cache, C.
+        count: The rows in use after the step: (1,), int64.
+        em: Where to build.
+    """
+    dtype = mask.dtype
+    assert dtype is not None
+    boolean = ir.DataType.BOOL
+
+    def build() -> ir.Value:
+        keys = em.constant(np.arange(capacity, dtype=np.int64), "keys")
+        in_use = em.op("Less", keys, count, dtype=boolean, hint="in_use")
+        if dtype == boolean:
+            return em.op("And", mask, in_use, dtype=boolean, hint="is_seen")
+        never = em.constant(np.array(-np.inf).astype(dtype.numpy()), "mask")
+        return where(em, in_use, mask, never, hint="mask")
+
+    return em.once(("hidden columns", mask, capacity, count), build)
+
+
+def emit_mask_of(
+    found: MaskFunction | None, dtype: ir.DataType, columns: Columns, em: Emitter
+) -> ir.Value:
+    """Return a mask over all rows of a cache, (B or 1, 1, L, C).
+
+    Args:
+        found: Which keys it shows; None for all of them.
+        dtype: Its type, bool or that of the scores.
+        columns: What is said of rows and queries.
+        em: Where to build.
+    """
+    boolean = ir.DataType.BOOL
+    comparisons = () if found is None else found.comparisons
+    conditions: list[ir.Value] = []
+    is_told = False
+    if found is not None:
+        conditions += [_below_zero(one, found, columns, em) for one in comparisons]
+        is_told = any(_is_within_use(one, found) for one in comparisons)
+    if columns.places is not None or not is_told:
+        conditions.append(columns.in_use)
+    conditions += [_told(value, columns, em) for value in (() if found is None else found.inputs)]
+    shown = conditions[0]
+    for condition in conditions[1:]:
+        shown = em.op("And", shown, condition, dtype=boolean, hint="is_seen")
+    target = em.constant([1, 1, *columns.shape], "shape")
+    shown = em.op("Expand", shown, target, dtype=boolean, hint="is_seen")
+    if dtype == boolean or found is None:
+        return shown
+    zero, hidden, never = (
+        em.constant(np.array(number).astype(dtype.numpy()), "mask")
+        for number in (0.0, found.hidden, -np.inf)
+    )
+    in_use = em.op("Expand", columns.in_use, target, dtype=boolean)
+    return where(em, shown, zero, where(em, in_use, hidden, never, hint="hides"), hint="mask")
+
+
+def _told(value: ir.Value, columns: Columns, em: Emitter) -> ir.Value:
+    """Return what an input (B, S) says of the key of each row: (B, 1, 1, C), bool."""
+    boolean = ir.DataType.BOOL
+    other = value
+    if value.dtype != boolean:
+        other = em.op("Cast", value, attributes={"to": int(boolean)}, dtype=boolean)
+    made = [other]
+    if columns.places is not None:
+        axis = {"axis": 1}
+        made.append(em.op("Gather", other, columns.places, attributes=axis, dtype=boolean))
+    made.append(unsqueeze(em, made[-1], [1, 2]))
+    for one in made:
+        node = one.producer()
+        if node is not None and not one.is_graph_input():
+            node.metadata_props[FIXED] = "1"
+    return made[-1]
+
+
+def _below_zero(of: Expr, found: MaskFunction, columns: Columns, em: Emitter) -> ir.Value:
+    """Return whether a sum of multiples of numbers of keys and queries is below 0."""
+    known: Mapping[object, ir.Value] = {
+        Coordinate(KEY): columns.keys,
+        Coordinate(QUERY): columns.queries,
+        found.past: columns.past,
+    }
+    # What is added stands on one side, what is taken away on the other.
+    sides: dict[bool, ir.Value | None] = {True: None, False: None}
+    for monomial, coefficient in sorted(of.terms, key=repr):
+        size = abs(coefficient)
+        if monomial:
+            ((atom, _),) = monomial
+            term = known[atom]
+            if size != 1:
+                term = em.op("Mul", term, em.constant([size], "times"))
+        else:
+            term = em.constant([size], "ahead")
+        before = sides[coefficient > 0]
+        sides[coefficient > 0] = term if before is None else em.op("Add", before, term)
+    nothing = em.constant([0], "nothing")
+    left, right = (sides[side] or nothing for side in (True, False))
+    return em.op("Less", left, right, dtype=ir.DataType.BOOL, hint="is_seen")
+
+
+def _is_within_use(of: Expr, found: MaskFunction) -> bool:
+    """Return whether `of < 0` leaves no key behind that of the query itself: `j <= i + past`."""
+    terms = {atom: k for monomial, k in of.terms for atom, _ in monomial}
+    expected = {Coordinate(KEY): 1, Coordinate(QUERY): -1, found.past: -1}
+    return terms == expected and of.constant <= -1
+
+
+# Attention over windows with fixed sizes: steps of a fixed number of tokens.
+#
+#     K = [the L - 1 rows that the step overwrites, or that it never writes, but that its
+#     first tokens
+#          still see; the cache as it lies after the step]                             (B, KV, C, D)
+#
+# with C = W + L - 1: each of the keys that the source may read stands in one of these rows,
+# whatever the position is, and a mask says which, computed from the position and the number of
+# the row. With one token these are the rows of the cache.
+
+
+def all_rows(read: WindowRead, length: int, em: Emitter) -> ir.Value:
+    """Return all rows that a step of `length` tokens may read, (B, KV, W + L - 1, D)."""
+    if length == 1:
+        return read.present
+    dtype = read.present.dtype or ir.DataType.UNDEFINED
+    axis = {"axis": read.axis}
+    before = min(length, read.capacity) - 1
+
+    def overwritten() -> ir.Value:
+        offsets = np.arange(before, dtype=np.int64) + 1 - read.capacity
+        positions = em.op("Add", read.length, em.constant(offsets, "before"), hint="positions")
+        return em.op("Mod", positions, em.constant([read.capacity]), hint="overwritten")
+
+    places = em.once(("overwritten", read.capacity, before, read.length), overwritten)
+    past = read.gather.inputs[0]
+    parts = [em.op("Gather", past, places, attributes=axis, dtype=dtype, hint="overwritten")]
+    if length > read.capacity:  # new rows that the cache holds no more after the step
+        limits = ([0], [length - read.capacity], [read.axis])
+        cut = [em.constant(numbers) for numbers in limits]
+        parts.append(em.op("Slice", read.new, *cut, dtype=dtype, hint="passing"))
+    return em.op("Concat", *parts, read.present, attributes=axis, dtype=dtype, hint="rows")
+
+
+def window_mask(
+    read: WindowRead, length: int, found: MaskFunction | None, dtype: ir.DataType, em: Emitter
+) -> ir.Value:
+    """Return the mask over these rows, (B or 1, 1, L, C); it is made once for all layers.
+
+    Args:
+        read: A window.
+        length: New rows, L.
+        found: Which keys are shown in the source; None for all.
+        dtype: Type of the mask, bool or that of the scores.
+        em: Where to build.
+    """
+
+    def build() -> ir.Value:
+        positions = _positions(read, length, em)
+        before = em.constant([read.capacity - 1], "most")
+        past = em.op("Min", read.length, before, hint="rows_kept")
+        # The first key of the source is the oldest row that it keeps.
+        first = em.op("Sub", read.length, past, hint="oldest")
+        keys = em.op("Sub", positions, first, hint="keys")
+        zero = em.constant([0], "zero")
+        boolean = ir.DataType.BOOL
+        return emit_mask_of(
+            found,
+            dtype,
+            Columns(
+                keys,
+                em.constant(np.arange(length, dtype=np.int64)[:, None], "queries"),
+                past,
+                em.op("GreaterOrEqual", positions, zero, dtype=boolean, hint="in_use"),
+                (length, read.capacity + length - 1),
+                em.op("Max", keys, zero, hint="columns"),
+            ),
+            em,
+        )
+
+    return em.once(("window mask", found, dtype, read.capacity, length, read.length), build)
+
+
+def _positions(read: WindowRead, length: int, em: Emitter) -> ir.Value:
+    """Return the position of the token of each row, below 0 where there is none: (C,), int64."""
+    size = em.constant([read.capacity])
+    slots = em.constant(np.arange(read.capacity, dtype=np.int64), "slots")
+    last = em.op("Add", read.length, em.constant([length - 1], "last"), hint="last")
+    back = em.op("Mod", em.op("Sub", last, slots), size, hint="back")
+    positions = em.op("Sub", last, back, hint="positions")
+    if length == 1:
+        return positions
+    offsets = np.arange(1, length, dtype=np.int64) - read.capacity
+    rest = em.op("Add", read.length, em.constant(offsets, "before"), hint="positions")
+    return em.op("Concat", rest, positions, attributes={"axis": 0}, hint="positions")

@@ -1,0 +1,469 @@
+"""Updates written as scatters or as Where over a one-hot mask: P1 to P7 and P9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.unproven import Unproven
+from onnx_kvtool.ops.element_type import FLOAT_TYPES
+from onnx_kvtool.ops.scatter import ScatterElements, ScatterND
+from onnx_kvtool.ops.view import NodeView
+from onnx_kvtool.rewrite.raising.layout import cache_of, is_state
+from onnx_kvtool.rewrite.raising.positions import (
+    check_no_overflow,
+    check_start,
+    legal_index,
+    read_positions,
+    unrelated,
+)
+from onnx_kvtool.rewrite.raising.proof import Proof, ProvenUpdate
+from onnx_kvtool.symbolic.expressions import (
+    Coordinate,
+    Element,
+    Expr,
+    IsZero,
+    coordinate,
+    integer,
+    text,
+)
+from onnx_kvtool.symbolic.expressions import coordinate as at
+from onnx_kvtool.symbolic.simplification import Facts, at_least, below, substitute
+
+__all__ = [
+    "Mask",
+    "prove_one_hot",
+    "raise_one_hot_sum",
+    "raise_scatter_elements",
+    "raise_scatter_nd",
+    "raise_where",
+    "read_mask",
+]
+
+
+# Updates written as ScatterElements: P3 and P4 of the forms that exporters emit.
+
+
+def raise_scatter_elements(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
+    """Prove that a ScatterElements-11/13/16/18 writes rows along its axis.
+
+    `indices` has one position per element and the shape of `updates`, which ScatterElements itself
+    demands; it may be smaller than data, so that the other axes must be proven equal.
+
+    Returns:
+        The update; None for data of rank 1, such as a shape, which is no cache.
+
+    Raises:
+        Unproven: If a fact is missing.
+    """
+    view = ScatterElements(node, proof.opset)
+    maps, name = proof.maps, view.indices.name
+    sizes = maps.shape(view.data)
+    described = maps.of(view.indices)
+    if sizes is None and described.shape is not None and len(described.shape) < 2:
+        return None
+    if sizes is not None and len(sizes) < 2:
+        return None
+    if view.reduction != "none":
+        raise Unproven(
+            "reduction", f"the rows are combined with the old ones by `{view.reduction}`"
+        )
+    if sizes is None:
+        raise Unproven("unknown-rank", f"the rank of `{view.data.name}` is unknown")
+    grid, rank = described.shape, len(sizes)
+    if grid is None or len(grid) != rank or not -rank <= view.axis < rank:
+        raise Unproven("unknown-rank", f"the shape of `{name}` is unknown")
+    axis = view.axis % rank
+    cache_of(proof, view.data, axis)
+    given = maps.shape(view.updates)
+    if described.element is None:
+        raise Unproven("unknown-positions", f"what `{name}` holds is unknown")
+    index = legal_index(proof, described.element, sizes[axis], grid)
+    row = None if grid[axis].number == 1 else axis
+    if row is not None and (index - coordinate(row)).depends_on(row):
+        unrelated(proof, view.indices, f"`{name}`")
+    if row is not None and not index.depends_on(row):
+        raise Unproven("duplicate-rows", f"`{name}` holds `{text(index)}` for every row")
+    found = read_positions(proof, index, sizes[axis], grid, row, f"`{name}`")
+    check_start(found.start, grid)
+    if found.mode == "circular":
+        check_no_overflow(proof, view.indices)
+    known: list[tuple[Expr, ...]] = []
+    for k, size in enumerate(sizes):
+        ways = [grid[k]] + ([given[k]] if given is not None and len(given) == rank else [])
+        if k != axis:
+            proof.whole(k, size, ways)
+            ways.append(size)
+        known.append(tuple(ways))
+    places = tuple(range(rank))
+    return ProvenUpdate(
+        view.data, view.updates, tuple(known), view.output, axis, places, found.start, found.mode
+    )
+
+
+# Updates written as ScatterND: P1, P2, P5, P6, P7 of the forms that exporters emit.
+
+
+def raise_scatter_nd(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
+    """Prove that a ScatterND-11/13/16/18 writes rows along one axis.
+
+    The index tuples say where each slice of `updates` goes. One component is the position of the
+    row, each other one the coordinate of an axis of the index; the axes of data behind the
+    components are written whole, which ScatterND itself demands.
+
+    Returns:
+        The update; None for data of rank 1, which is no cache.
+
+    Raises:
+        Unproven: If a fact is missing.
+    """
+    view = ScatterND(node, proof.opset)
+    sizes = proof.maps.shape(view.data)
+    if sizes is not None and len(sizes) < 2:
+        return None
+    if view.reduction != "none":
+        raise Unproven(
+            "reduction", f"the rows are combined with the old ones by `{view.reduction}`"
+        )
+    if sizes is None:
+        raise Unproven("unknown-rank", f"the rank of `{view.data.name}` is unknown")
+    described = proof.maps.of(view.indices)
+    depth = described.shape[-1].number if described.shape else None
+    if described.shape is None or depth is None or not 1 <= depth <= len(sizes):
+        raise Unproven("unknown-rank", f"the shape of `{view.indices.name}` is unknown")
+    grid = described.shape[:-1]
+    found = [described.component(k) for k in range(depth)]
+    tuples = [
+        legal_index(proof, c.element, size, grid)
+        for c, size in zip(found, sizes, strict=False)
+        if c is not None and c.element is not None
+    ]
+    if len(tuples) < depth:
+        raise Unproven("unknown-positions", f"what `{view.indices.name}` holds is unknown")
+    refusals: list[Unproven] = []
+    # Behind the sequence are no components in most exports: the last is the likeliest.
+    for component in reversed(_row_components(proof, view, tuples)):
+        attempt = proof.another()
+        try:
+            found_update = _prove_rows(attempt, view, sizes, grid, tuples, component)
+        except Unproven as missing:
+            refusals.append(missing)
+            continue
+        proof.adopt(attempt)
+        return found_update
+    raise next((r for r in refusals if r.assumption is not None), refusals[0])
+
+
+def _row_components(proof: Proof, view: ScatterND, tuples: Sequence[Expr]) -> list[int]:
+    """Return which components may be the position of the row.
+
+    Usually that is the only one that is no plain coordinate. When all are, as for a start of 0, the
+    sizes decide.
+    """
+    others = [k for k, e in enumerate(tuples) if _own_axis(e) is None and e.number != 0]
+    taken = [a for e in tuples if (a := _own_axis(e)) is not None]
+    if len(set(taken)) < len(taken):
+        raise Unproven("diagonal", f"`{view.indices.name}` holds one coordinate twice")
+    if not others:
+        return list(range(len(tuples)))
+    if len(others) > 1:
+        unrelated(proof, view.indices, f"`{view.indices.name}`")
+        shown = ", ".join(text(e) for e in tuples)
+        raise Unproven(
+            "several-axes",
+            f"`{view.indices.name}` holds ({shown}), expected one component that is no coordinate",
+        )
+    return others
+
+
+def _own_axis(component: Expr) -> int | None:
+    atom = component.atom
+    return atom.axis if isinstance(atom, Coordinate) else None
+
+
+def _prove_rows(
+    proof: Proof,
+    view: ScatterND,
+    sizes: Sequence[Expr],
+    grid: Sequence[Expr],
+    tuples: Sequence[Expr],
+    component: int,
+) -> ProvenUpdate:
+    name = view.indices.name
+    known = _known_sizes(proof, view, [*grid, *sizes[len(tuples) :]])
+    cache_of(proof, view.data, component)
+    owners = {k: _own_axis(e) for k, e in enumerate(tuples) if k != component}
+    free = [m for m in range(len(grid)) if m not in owners.values()]
+    wide = [m for m in free if grid[m].number != 1]
+    if len(wide) > 1:
+        raise Unproven(
+            "duplicate-rows",
+            f"axes {', '.join(map(str, wide))} of `{name}` have more than one row each, and only "
+            "one of them can count the rows",
+        )
+    units = [m for m in free if m not in wide]
+    row = wide[0] if wide else None
+    places: list[int | None] = []
+    for k in range(len(tuples)):
+        place = row if k == component else owners[k]
+        if place is None and units:
+            place = units.pop(0)
+        if k != component:
+            owner = owners[k]
+            proof.whole(k, sizes[k], [integer(1)] if owner is None else known[owner])
+            if place is not None:
+                known[place].append(sizes[k])
+        places.append(place)
+    places += range(len(grid), len(known))
+    if len(sizes) > len(tuples):
+        proof.say("the axes behind the components of the index are written whole, by definition")
+    what = f"component {component} of `{name}`" if len(tuples) > 1 else f"`{name}`"
+    if row is not None and not tuples[component].depends_on(row):
+        raise Unproven("duplicate-rows", f"{what} holds `{text(tuples[component])}` for every row")
+    if _is_opaque(tuples[component], row):
+        unrelated(proof, view.indices, f"`{name}`")
+    found = read_positions(proof, tuples[component], sizes[component], grid, row, what)
+    check_start(found.start, grid)
+    if found.mode == "circular":
+        check_no_overflow(proof, view.indices)
+    back = {m: k for k, m in owners.items() if m is not None}
+    foreign = found.start.axes - set(back)
+    if foreign:
+        raise Unproven("start-per-row", f"{what} holds `{text(tuples[component])}`")
+    start = substitute(found.start, {m: at(k) for m, k in back.items()}, Facts(tuple(sizes)))
+    return ProvenUpdate(
+        view.data,
+        view.updates,
+        tuple(map(tuple, known)),
+        view.output,
+        component,
+        tuple(places),
+        start,
+        found.mode,
+    )
+
+
+def _known_sizes(proof: Proof, view: ScatterND, wanted: Sequence[Expr]) -> list[list[Expr]]:
+    """Return what is known of the sizes of `updates`: as ScatterND wants them, and as inferred."""
+    given = proof.maps.shape(view.updates)
+    if given is None or len(given) != len(wanted):
+        return [[size] for size in wanted]
+    return [[size, other] for size, other in zip(wanted, given, strict=True)]
+
+
+def _is_opaque(index: Expr, row: int | None) -> bool:
+    return row is not None and (index - at(row)).depends_on(row)
+
+
+# Masks that are set at one position of an axis, and what is written through them.
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """A value that is 1 (or true) where the coordinate along an axis is a position, else 0.
+
+    Attributes:
+        value: The value, of the rank of the cache or less.
+        axis: Its axis.
+        position: The position, over its other coordinates.
+        is_negated: Whether it is 0 there, and 1 elsewhere.
+    """
+
+    value: ir.Value
+    axis: int
+    position: Expr
+    is_negated: bool
+
+
+def read_mask(proof: Proof, value: ir.Value | None) -> Mask | None:
+    """Return `value` as a mask; None when it is none."""
+    if value is None:
+        return None
+    described = proof.maps.of(value)
+    if described.element is None or described.shape is None:
+        return None
+    for element, is_negated in ((described.element, False), (1 - described.element, True)):
+        atom = element.atom
+        if not isinstance(atom, IsZero):
+            continue
+        for axis in atom.of.axes:
+            parts = atom.of.split(axis)
+            sign = None if parts is None else parts[0].number
+            if parts is not None and sign in (1, -1):
+                position = parts[1] if sign == -1 else -parts[1]
+                return Mask(value, axis, position, is_negated)
+    return None
+
+
+def prove_one_hot(
+    proof: Proof, mask: Mask, cache: ir.Value, update: ir.Value, output: ir.Value
+) -> ProvenUpdate:
+    """Prove that one row of a cache is replaced where a mask is set.
+
+    The operands are broadcast; the result has the shape of the cache if every other one has the
+    size 1 or that of the cache along each axis.
+
+    Args:
+        proof: The attempt.
+        mask: Where the row goes.
+        cache: The tensor that is kept elsewhere, of known rank.
+        update: The row.
+        output: The result.
+
+    Raises:
+        Unproven: If a fact is missing.
+    """
+    sizes, grid = proof.maps.shape(cache), proof.maps.shape(mask.value)
+    given = proof.maps.shape(update)
+    assert sizes is not None and grid is not None
+    if given is None or len(given) > len(sizes) or len(grid) > len(sizes):
+        raise Unproven("unknown-rank", f"the rank of `{update.name}` is not that of the cache")
+    rank = len(sizes)
+    ahead, lacking = rank - len(grid), rank - len(given)
+    axis = mask.axis + ahead
+    cache_of(proof, cache, axis)
+    if axis >= lacking and given[axis - lacking].number != 1:
+        raise Unproven(
+            "several-rows",
+            f"`{update.name}` has size `{text(given[axis - lacking])}` along axis {axis}, of which "
+            "one row is taken",
+        )
+    proof.whole(axis, sizes[axis], [grid[mask.axis]])
+    known: list[tuple[Expr, ...]] = []
+    for k, size in enumerate(sizes):
+        if k >= ahead and k != axis and grid[k - ahead].number != 1:
+            proof.whole(k, size, [grid[k - ahead]])
+        ways = [given[k - lacking]] if k >= lacking else [integer(1)]
+        if k != axis:
+            proof.whole(k, size, ways)
+            ways.append(size)
+        if k >= lacking:
+            known.append(tuple(ways))
+    _check_range(proof, mask, sizes[axis], grid)
+    check_start(mask.position, grid)
+    proof.say(
+        f"`{mask.value.name}` is set where the coordinate along axis {axis} is "
+        f"`{text(mask.position)}`, and the update has one row"
+    )
+    there = {k: coordinate(k + ahead) for k in mask.position.axes}
+    start = substitute(mask.position, there, Facts(sizes))
+    places = tuple(k - lacking if k >= lacking else None for k in range(rank))
+    return ProvenUpdate(cache, update, tuple(known), output, axis, places, start, "linear")
+
+
+def _check_range(proof: Proof, mask: Mask, size: Expr, grid: tuple[Expr, ...]) -> None:
+    """Prove or assume that the position is one of the axis.
+
+    Raises:
+        Unproven: If it is neither.
+    """
+    facts, position = Facts(grid), mask.position
+    if at_least(position, integer(0), facts) and below(position, size, facts):
+        return
+    values = [atom.value for atom in position.atoms() if isinstance(atom, Element)]
+    if not values:
+        raise Unproven("out-of-range", f"the position `{text(position)}` is outside the cache")
+    for value in dict.fromkeys(values):
+        proof.assume(
+            "in-range",
+            value,
+            "position-in-range",
+            f"a position `{text(position)}` outside the cache writes nothing here, and "
+            "TensorScatter fails on it",
+        )
+
+
+# Updates written as Where over a one-hot mask: P9 of the forms that exporters emit.
+
+
+def raise_where(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
+    """Prove that a Where-9/16 replaces one row of a cache by an update.
+
+    Returns:
+        The update; None where the condition is no mask of one position, such as that of an
+        attention, or where what is kept is not handed in by the caller.
+
+    Raises:
+        Unproven: If a fact is missing.
+    """
+    view = NodeView(node, proof.opset)
+    mask = read_mask(proof, view.input("condition"))
+    if mask is None:
+        return None
+    new, kept = view.required("X"), view.required("Y")
+    if mask.is_negated:
+        new, kept = kept, new
+    if not is_cache(proof, kept):
+        return None
+    return prove_one_hot(proof, mask, kept, new, node.outputs[0])
+
+
+def is_cache(proof: Proof, value: ir.Value) -> bool:
+    """Return whether a value may be a cache: handed in by the caller, of rank 2 or more."""
+    shape = proof.maps.shape(value)
+    return shape is not None and len(shape) >= 2 and is_state(proof, value)
+
+
+# Updates written as `cache * (1 - mask) + mask * update`: P9 of the forms that exporters emit.
+
+
+def raise_one_hot_sum(proof: Proof, node: ir.Node) -> ProvenUpdate | None:
+    """Prove that an Add-7/13/14 of two masked products replaces one row of a cache.
+
+    A float times zero is zero, and zero plus it is the float, but for NaN, infinities and negative
+    zeros: that neither tensor holds any must be assumed.
+
+    Returns:
+        The update; None for any other sum.
+
+    Raises:
+        Unproven: If a fact is missing.
+    """
+    view = NodeView(node, proof.opset)
+    for one, other in (("A", "B"), ("B", "A")):
+        for keeping, cache in _products(proof, view.required(one)):
+            if not keeping.is_negated or not is_cache(proof, cache):
+                continue
+            for choosing, update in _products(proof, view.required(other)):
+                same = (choosing.axis, choosing.position) == (keeping.axis, keeping.position)
+                if (
+                    choosing.is_negated
+                    or not same
+                    or _grid(proof, choosing) != _grid(proof, keeping)
+                ):
+                    continue
+                return _prove_sum(proof, choosing, cache, update, node.outputs[0])
+    return None
+
+
+def _prove_sum(
+    proof: Proof, mask: Mask, cache: ir.Value, update: ir.Value, output: ir.Value
+) -> ProvenUpdate:
+    found = prove_one_hot(proof, mask, cache, update, output)
+    if cache.dtype is None or cache.dtype in FLOAT_TYPES:
+        for value in (cache, update):
+            proof.assume(
+                "finite",
+                value,
+                "not-finite",
+                f"a NaN or an infinity of `{value.name}` spreads through the product with zero, "
+                "and a negative zero loses its sign",
+            )
+    return found
+
+
+def _products(proof: Proof, value: ir.Value) -> Iterator[tuple[Mask, ir.Value]]:
+    """Yield the ways to read a value as a mask times something."""
+    node = value.producer()
+    if node is None or node.domain != "" or node.op_type != "Mul" or len(node.inputs) != 2:
+        return
+    for factor, other in (tuple(node.inputs), tuple(reversed(node.inputs))):
+        mask = read_mask(proof, factor)
+        if mask is not None and other is not None:
+            yield mask, other
+
+
+def _grid(proof: Proof, mask: Mask) -> object:
+    return proof.maps.shape(mask.value)

@@ -1,0 +1,238 @@
+"""Normalizations and operators that sample images, in a later form."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.constants import const_tensor
+from onnx_kvtool.core.messages.forms import SparseInitializer
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.upgrade_changes import further_outputs
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+from onnx_kvtool.rewrite.lowering.reshape import never_empty, reshape_literally
+from onnx_kvtool.rewrite.upgrading.rules import again, fixed, number_like
+from onnx_kvtool.symbolic.dimensions import dims_of
+
+__all__ = [
+    "upgrade_batch_normalization_9_14",
+    "upgrade_grid_sample_20",
+    "upgrade_group_normalization_21",
+    "upgrade_resize_11_13",
+    "upgrade_roi_align_16",
+    "upgrade_softmax_13",
+    "upgrade_upsample_9_10",
+]
+
+
+# Normalisations: BatchNormalization, GroupNormalization, and Softmax with its relatives.
+
+
+def upgrade_batch_normalization_9_14(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Write `spatial=0` in plain arithmetic; else leave out what the later version lacks.
+
+    Without `spatial`, scale, bias, mean and variance are (C, D1, ...), one for each element of a
+    sample, and Y = (X - mean) / Sqrt(var + epsilon) * scale + B, where the batch broadcasts.
+
+    Refuses further outputs, which are those of a training step.
+    """
+    opset = context.opset_of(node)
+    view = NodeView(node, opset)
+    if further_outputs(node):
+        raise Refusal(
+            "changed-meaning",
+            "further outputs are those of a training step, which opset 14 gives in another form",
+            help="export the model for inference",
+        )
+    if "spatial" not in view.facts.attributes or view.integer("spatial") != 0:
+        return again(em, node, list(node.inputs), without=("spatial",), outputs=1)
+    data, scale, bias = view.required("X"), view.required("scale"), view.required("B")
+    mean, variance = view.required("mean"), view.required("var")
+    epsilon = view.attribute("epsilon")
+    assert isinstance(epsilon, float)
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    small = number_like(em, epsilon, data, "epsilon")
+    deviation = em.op("Sqrt", em.op("Add", variance, small, dtype=dtype), dtype=dtype)
+    normal = em.op("Div", em.op("Sub", data, mean, dtype=dtype), deviation, dtype=dtype)
+    result = em.op("Add", em.op("Mul", normal, scale, dtype=dtype), bias, dtype=dtype)
+    return Replacement((result, *[None] * (len(node.outputs) - 1)))
+
+
+def upgrade_group_normalization_21(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Repeat scale and bias, which are per group, (num_groups,), for each channel: (C,).
+
+    Version 18 computes in the type of X; `stash_type` says so to version 21, which would compute
+    in float32.
+
+    Refuses an unknown element type.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, groups = view.required("X"), view.integer("num_groups")
+    if data.dtype is None:
+        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+    dims = dims_of(data)
+    channels = dims[1] if dims is not None and len(dims) > 1 else None
+    if isinstance(channels, int):
+        target = fixed([groups, channels // groups], em, "per_group")
+    else:
+        count = em.op("Shape", data, attributes={"start": 1, "end": 2}, hint="channels")  # (1,)
+        each = em.op("Div", count, fixed([groups], em, "groups"))
+        target = em.op("Concat", fixed([groups], em, "groups"), each, attributes={"axis": 0})
+
+    def spread(value: ir.Value) -> ir.Value:
+        dtype = value.dtype or ir.DataType.UNDEFINED
+        column = em.op("Reshape", value, fixed([groups, 1], em, "column"), dtype=dtype)
+        repeated = em.op("Expand", column, target, dtype=dtype)  # (num_groups, C / num_groups)
+        return em.op("Reshape", repeated, fixed([-1], em, "flat"), dtype=dtype)
+
+    inputs = [data, spread(view.required("scale")), spread(view.required("bias"))]
+    plain = data.dtype == ir.DataType.FLOAT
+    stash = {} if plain else {"stash_type": data.dtype.value}
+    return again(em, node, inputs, attributes=stash)
+
+
+def upgrade_softmax_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Flatten the input at `axis` and reshape the result, as the operator does itself below 13.
+
+    On the last axis both versions mean the same; it is written out, since the default differs.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axis, dims = view.required("input"), view.integer("axis"), dims_of(view.required("input"))
+    if dims is not None and not -len(dims) <= axis < max(len(dims), 1):
+        raise MalformedNode("axis-out-of-range", f"`axis` is {axis} for a rank of {len(dims)}")
+    if axis == -1 or (dims is not None and axis == len(dims) - 1):
+        return again(em, node, [data], attributes={"axis": axis})
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    flat = em.op("Flatten", data, attributes={"axis": axis}, dtype=dtype)
+    along = again(em, node, [flat], attributes={"axis": -1}).outputs[0]
+    if along is None:
+        raise MalformedNode("output", f"`{node.op_type}` has no output")
+    along.shape = None
+    shape = em.op("Shape", data)
+    return Replacement((reshape_literally(em, along, shape, empty=not never_empty(data)),))
+
+
+# Operators that sample images: Resize, Upsample, GridSample, RoiAlign.
+
+
+_FLOAT = ir.DataType.FLOAT
+
+_HALF_PIXEL_OF = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
+"""For a rounding of (x + 0.5) / scale the equal one of (x + 0.5) / scale - 0.5."""
+
+
+def upgrade_upsample_9_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Resize at x / scale, rounded down.
+
+    Version 7 has the scales as an attribute. They are at least 1.
+    """
+    view = NodeView(node, context.opset_of(node))
+    scales = view.input("scales") if len(view.facts.inputs) > 1 else None
+    if scales is None:
+        given = np.asarray(view.attribute("scales"), np.float32)
+        scales = em.constant(given, "scales")
+    if em.opset < 10:
+        return again(em, node, [view.required("X"), scales], without=("scales",))
+    mode = _mode(view)
+    return Replacement((_resize(em, view.required("X"), scales, mode, "floor"),))
+
+
+def upgrade_resize_11_13(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Say to version 11 what version 10 does, and to version 13 what an empty `scales` means.
+
+    Version 10 resizes at x / scale. Its text leaves open how that is rounded; its examples and
+    onnxruntime (1.31) round down where a dimension grows, and up where it shrinks.
+
+    Version 13 lacks `tf_half_pixel_for_nn`, which is x_original = (x + 0.5) / scale: half a pixel
+    more than `half_pixel`, so that the one rounded down is the other rounded to the nearest.
+
+    Refuses `tf_half_pixel_for_nn` with another rounding or mode.
+    """
+    opset = context.opset_of(node)
+    view = NodeView(node, opset)
+    data = view.required("X")
+    if opset >= 11:
+        return _from_11(view, node, em)
+    scales, mode = view.required("scales"), _mode(view)
+    if mode != "nearest":
+        return Replacement((_resize(em, data, scales, mode, "floor"),))
+    known = _numbers(scales)
+    if known is not None and (known >= 1).all():
+        return Replacement((_resize(em, data, scales, mode, "floor"),))
+    if known is not None and (known <= 1).all():
+        return Replacement((_resize(em, data, scales, mode, "ceil"),))
+    one = em.constant(np.ones(1, np.float32), "one")
+    grown = _resize(em, data, em.op("Max", scales, one, dtype=_FLOAT), mode, "floor")
+    shrunk = _resize(em, grown, em.op("Min", scales, one, dtype=_FLOAT), mode, "ceil")
+    return Replacement((shrunk,))
+
+
+def _from_11(view: NodeView, node: ir.Node, em: Emitter) -> Replacement:
+    roi, scales, sizes = (view.input(name) for name in ("roi", "scales", "sizes"))
+    if em.opset < 13:
+        return again(em, node, list(node.inputs))
+    changed: dict[str, AttributeValue] = {}
+    if view.string("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
+        rounding = view.string("nearest_mode")
+        if view.string("mode") != "nearest" or rounding not in _HALF_PIXEL_OF:
+            raise Refusal(
+                "attribute-value",
+                f"`tf_half_pixel_for_nn` does not exist from opset 13 on, and with "
+                f"`mode={view.string('mode')}` and `nearest_mode={rounding}` nothing is equal",
+            )
+        changed = {
+            "coordinate_transformation_mode": "half_pixel",
+            "nearest_mode": _HALF_PIXEL_OF[rounding],
+        }
+    inputs = [view.required("X"), roi, None if sizes is not None else scales, sizes]
+    return again(em, node, inputs, attributes=changed)
+
+
+def _numbers(scales: ir.Value) -> np.ndarray | None:
+    """Return the values of scales that the file itself fixes; None for others."""
+    tensor = None if scales.is_graph_input() else const_tensor(scales)
+    if tensor is None or isinstance(tensor, (ir.ExternalTensor, SparseInitializer)):
+        return None
+    return np.asarray(tensor.numpy())
+
+
+def _mode(view: NodeView) -> str:
+    mode = view.string("mode")
+    if mode not in ("nearest", "linear"):
+        raise MalformedNode("attribute-value", f"`mode={mode}` is not `nearest` or `linear`")
+    return mode
+
+
+def _resize(em: Emitter, data: ir.Value, scales: ir.Value, mode: str, rounding: str) -> ir.Value:
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    if em.opset < 11:
+        return em.op("Resize", data, scales, attributes={"mode": mode}, dtype=dtype)
+    nothing = em.constant(np.zeros(0, np.float32), "no_roi") if em.opset < 13 else None
+    attributes = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
+    if mode == "nearest":
+        attributes["nearest_mode"] = rounding
+    return em.op("Resize", data, nothing, scales, attributes=attributes, dtype=dtype)
+
+
+_NEW_NAMES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
+
+
+def upgrade_grid_sample_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the mode the name that holds for any number of spatial dimensions."""
+    view = NodeView(node, context.opset_of(node))
+    mode = view.string("mode")
+    if mode not in _NEW_NAMES:
+        raise MalformedNode("attribute-value", f"`mode={mode}` is no mode of GridSample-16")
+    return again(em, node, list(node.inputs), attributes={"mode": _NEW_NAMES[mode]})
+
+
+def upgrade_roi_align_16(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Name what version 10 does: no shift by half a pixel, which version 16 has by default."""
+    mode = {"coordinate_transformation_mode": "output_half_pixel"}
+    return again(em, node, list(node.inputs), attributes=mode)

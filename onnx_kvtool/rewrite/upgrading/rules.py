@@ -1,0 +1,354 @@
+"""Operators of an older opset in a later form."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.emit.emitter import AttributeValue, Emitter
+from onnx_kvtool.emit.forms import cast
+from onnx_kvtool.emit.result import Refusal, Replacement
+from onnx_kvtool.ops.view import MalformedNode, NodeView
+from onnx_kvtool.rewrite.engine.rule import LoweringContext
+
+__all__ = [
+    "again",
+    "fixed",
+    "number_like",
+    "upgrade_axes_13_18",
+    "upgrade_cast_24",
+    "upgrade_clip_11",
+    "upgrade_dequantize_linear_13",
+    "upgrade_dft_20",
+    "upgrade_dropout_10_12",
+    "upgrade_one_hot_11",
+    "upgrade_pad_11",
+    "upgrade_quantize_linear_13_19",
+    "upgrade_scan_9",
+    "upgrade_scatter_11",
+    "upgrade_slice_10",
+    "upgrade_split_13_18",
+    "upgrade_top_k_10",
+]
+
+
+# What the rules have in common: the same node in a later form, and constants beside it.
+
+
+def again(
+    em: Emitter,
+    node: ir.Node,
+    inputs: Sequence[ir.Value | None],
+    *,
+    without: Collection[str] = (),
+    attributes: Mapping[str, AttributeValue] | None = None,
+    op_type: str | None = None,
+    outputs: int | None = None,
+) -> Replacement:
+    """Return a node in its later form: attributes are kept as they are, references among them.
+
+    Args:
+        em: Where to build.
+        node: The node; it is not changed.
+        inputs: Inputs of the new form; absent ones at the end are left out.
+        without: Attributes that the new form lacks.
+        attributes: Attributes that the new form has besides, or with another value.
+        op_type: The new operator; that of the node when None.
+        outputs: How many outputs the new form has; as many as the node when None. Those that the
+            new form lacks must have no reader.
+    """
+    given = list(inputs)
+    while given and given[-1] is None:
+        given.pop()
+    added = ir.convenience.convert_attributes(attributes or {})
+    dropped = {*without, *(attribute.name for attribute in added)}
+    kept = [a for a in node.attributes.values() if a.name not in dropped]
+    count = len(node.outputs) if outputs is None else outputs
+    new = ir.Node(
+        "", op_type or node.op_type, given, [*kept, *added], num_outputs=count, version=em.opset
+    )
+    for old, output in zip(node.outputs, new.outputs, strict=False):
+        output.name, output.type, output.shape = old.name, old.type, old.shape
+    em.adopt(new, new.op_type)
+    results: list[ir.Value | None] = [o if o.name else None for o in new.outputs]
+    return Replacement((*results, *[None] * (len(node.outputs) - count)))
+
+
+def fixed(numbers: Sequence[int] | int, em: Emitter, hint: str) -> ir.Value:
+    """Return integers as a constant: int64; (n,) for a sequence, () for one number."""
+    return em.tensor(ir.Tensor(np.asarray(numbers, np.int64)), hint)
+
+
+def number_like(em: Emitter, number: float, data: ir.Value, hint: str) -> ir.Value:
+    """Return a number as a constant of the element type of `data`: ().
+
+    Where the type is unknown, as in a function, a CastLike takes it from the value.
+
+    Raises:
+        Refusal: If the type is unknown and the target has no CastLike.
+    """
+    array = np.asarray(number, np.float32)
+    if data.dtype is not None:
+        return em.tensor(ir.tensor(array.astype(data.dtype.numpy()), dtype=data.dtype), hint)
+    if em.opset < 15:
+        raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+    constant = em.constant(array, hint)
+    return em.op("CastLike", constant, data, dtype=ir.DataType.UNDEFINED, hint=hint)
+
+
+# Operators whose attributes became inputs: axes, bounds, sizes, pads, a ratio.
+
+
+def upgrade_axes_13_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the axes as an input: (n,), int64.
+
+    It came with opset 13 for Squeeze, Unsqueeze and ReduceSum, with 18 for the other reductions.
+    An empty list of a reduction means all axes in every version and is left out.
+
+    Refuses an empty list of Squeeze: releases differ on whether it drops no dimension or each one
+    of size 1.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data, axes = view.required("data"), view.attribute("axes")
+    if not isinstance(axes, tuple):
+        return again(em, node, [data])
+    numbers = [int(axis) for axis in axes]
+    if not numbers and node.op_type == "Squeeze":
+        raise Refusal("empty-axes", "runtimes differ on what an empty list of axes means")
+    if not numbers and node.op_type != "Unsqueeze":
+        return again(em, node, [data], without=("axes",))
+    return again(em, node, [data, fixed(numbers, em, "axes")], without=("axes",))
+
+
+_NO_LARGER = (ir.DataType.FLOAT, ir.DataType.FLOAT16)
+
+
+def upgrade_clip_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the bounds as inputs: ().
+
+    An absent bound is the largest float32 in version 6, and the largest number of the element
+    type in version 11. Both cut nothing but infinities for float32 and float16, and the bound stays
+    absent; for float64 it is written out.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data = view.required("input")
+    bounds: list[ir.Value | None] = []
+    for name in ("min", "max"):
+        bound = view.attribute(name)
+        assert isinstance(bound, float)
+        absent = bound == view.facts.attributes[name].default and data.dtype in _NO_LARGER
+        bounds.append(None if absent else number_like(em, bound, data, name))
+    return again(em, node, [data, *bounds], without=("min", "max"))
+
+
+def upgrade_dft_20(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the axis as an input: (), int64; 1 where version 17 left it out, and 20 takes -2."""
+    view = NodeView(node, context.opset_of(node))
+    axis = fixed(view.integer("axis"), em, "axis")
+    inputs = [view.required("input"), view.input("dft_length"), axis]
+    return again(em, node, inputs, without=("axis",))
+
+
+def upgrade_dropout_10_12(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the ratio as an input: (), float32. Without `training_mode` the data passes through.
+
+    Refuses a mask that is read: no text before opset 12 says what it holds in inference.
+    """
+    view = NodeView(node, context.opset_of(node))
+    data = view.required("data")
+    if any(o.name and (o.uses() or o.is_graph_output()) for o in node.outputs[1:]):
+        raise Refusal(
+            "changed-meaning",
+            "the mask is read, and what it holds in inference is not defined before opset 12",
+            help="export the model for inference",
+        )
+    if em.opset < 12:
+        return again(em, node, [data], outputs=1)
+    ratio = em.constant(np.asarray(view.attribute("ratio"), np.float32), "ratio")
+    return again(em, node, [data, ratio], without=("ratio",), outputs=1)
+
+
+def upgrade_pad_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the pads, (2 * rank,), and a value other than zero, (), as inputs."""
+    view = NodeView(node, context.opset_of(node))
+    data, pads, value = view.required("data"), view.attribute("pads"), view.attribute("value")
+    assert isinstance(pads, tuple) and isinstance(value, float)
+    inputs = [data, fixed([int(pad) for pad in pads], em, "pads")]
+    if value != 0.0 and view.string("mode") == "constant":
+        inputs.append(number_like(em, value, data, "pad_value"))
+    return again(em, node, inputs, without=("pads", "value"))
+
+
+def upgrade_slice_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give starts, ends and axes as inputs: (n,), int64."""
+    view = NodeView(node, context.opset_of(node))
+    inputs: list[ir.Value | None] = [view.required("data")]
+    for name in ("starts", "ends", "axes"):
+        numbers = view.attribute(name)
+        if isinstance(numbers, tuple):
+            inputs.append(fixed([int(number) for number in numbers], em, name))
+        elif name != "axes":
+            raise MalformedNode("attribute", f"attribute `{name}` of Slice is required and absent")
+    return again(em, node, inputs, without=("starts", "ends", "axes"))
+
+
+def upgrade_split_13_18(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give the sizes as an input, (outputs,), int64; without sizes, the number of equal parts."""
+    view = NodeView(node, context.opset_of(node))
+    data = view.required("input")
+    sizes = view.attribute("split") if "split" in view.facts.attributes else None
+    lengths = view.input("split") if len(view.facts.inputs) > 1 else None
+    if isinstance(sizes, tuple) and sizes:
+        lengths = fixed([int(size) for size in sizes], em, "split")
+    if lengths is not None:
+        return again(em, node, [data, lengths], without=("split",))
+    parts = {"num_outputs": len(node.outputs)} if em.opset >= 18 else {}
+    return again(em, node, [data], without=("split",), attributes=parts)
+
+
+def upgrade_top_k_10(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Give `k` as an input: (1,), int64."""
+    view = NodeView(node, context.opset_of(node))
+    count = fixed([view.integer("k")], em, "k")
+    return again(em, node, [view.required("X"), count], without=("k",))
+
+
+# Operators that convert element types: Cast, CastLike, QuantizeLinear, DequantizeLinear.
+
+
+def upgrade_cast_24(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Turn infinities into NaN first: with `saturate` they became NaN, and now the largest number.
+
+    Cast(Where(IsInf(input), NaN, input))
+    """
+    view = NodeView(node, context.opset_of(node))
+    data = view.required("input")
+    dtype = data.dtype or ir.DataType.UNDEFINED
+    infinite = em.op("IsInf", data, dtype=ir.DataType.BOOL)
+    nothing = number_like(em, np.nan, data, "nan")
+    finite = em.op("Where", infinite, nothing, data, dtype=dtype)
+    return again(em, node, [finite, *node.inputs[1:]])
+
+
+def upgrade_dequantize_linear_13(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Make scale and zero point scalars, see `upgrade_quantize_linear_13_19`."""
+    return again(em, node, [node.inputs[0], *(_scalar(em, value) for value in node.inputs[1:])])
+
+
+def upgrade_quantize_linear_13_19(
+    context: LoweringContext, node: ir.Node, em: Emitter
+) -> Replacement:
+    """Make scale and zero point scalars, and the input a float where the types must be the same.
+
+    Before opset 13 both are one number, and from then on a value of rank 1 holds one number for
+    each index of an axis. At opsets 19 to 22 the scale has the type of the input; an int32 input
+    is cast to float32, in which the quotient was taken (onnxruntime 1.31).
+
+    Refuses an unknown input type for these opsets.
+    """
+    opset = context.opset_of(node)
+    view = NodeView(node, opset)
+    data, numbers = view.required("x"), list(node.inputs[1:])
+    if opset < 13:
+        numbers = [_scalar(em, value) for value in numbers]
+    if opset < 19 <= em.opset < 23:
+        if data.dtype is None:
+            raise Refusal("unknown-element-type", f"the type of `{data.name}` is unknown")
+        if data.dtype == ir.DataType.INT32:
+            data = cast(em, data, ir.DataType.FLOAT)
+    return again(em, node, [data, *numbers])
+
+
+def _scalar(em: Emitter, value: ir.Value | None) -> ir.Value | None:
+    if value is None or (value.shape is not None and len(value.shape) == 0):
+        return value
+    dtype = value.dtype or ir.DataType.UNDEFINED
+    return em.op("Reshape", value, fixed([], em, "scalar"), dtype=dtype, hint="scalar")
+
+
+# Operators that select by indices: OneHot and Scatter.
+
+
+_BOOL = ir.DataType.BOOL
+_INT64 = ir.DataType.INT64
+
+
+def upgrade_one_hot_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Keep negative indices out of range: OneHot(Where(indices < 0, depth, indices), ...).
+
+    They select nothing in version 9, and count from the end in version 11; `depth` itself selects
+    nothing in both. Numbers of other types are cast to int64, as the operator does itself.
+    Constant indices without a negative one stay as they are.
+    """
+    view = NodeView(node, context.opset_of(node))
+    indices, depth, values = (view.required(name) for name in ("indices", "depth", "values"))
+    known = context.folder.integers(indices)
+    if known is not None and (known >= 0).all():
+        return again(em, node, [indices, depth, values])
+    whole = [
+        value if value.dtype == _INT64 else em.op("Cast", value, attributes={"to": _INT64.value})
+        for value in (indices, depth)
+    ]
+    # One element, of rank 0 or 1: as (1,) it would give scalar indices a dimension.
+    scalar = em.op("Reshape", whole[1], fixed([], em, "scalar"), hint="depth")
+    negative = em.op("Less", whole[0], fixed(0, em, "zero"), dtype=_BOOL)
+    kept = em.op("Where", negative, scalar, whole[0], hint="indices")
+    return again(em, node, [kept, scalar, values])
+
+
+def upgrade_scatter_11(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Call it ScatterElements; inputs and attributes are the same."""
+    return again(em, node, list(node.inputs), op_type="ScatterElements")
+
+
+# Scan-8, for opsets from 9 on.
+
+
+def upgrade_scan_9(context: LoweringContext, node: ir.Node, em: Emitter) -> Replacement:
+    """Scan the batch, which version 8 has as the first axis of all inputs and outputs.
+
+    Scan over the batch, without a state:
+        body(states of a sample, sequences of a sample) = Scan over the sequence, the old body
+
+    Refuses `sequence_lens`: Scan-9 runs every sequence to its end.
+    """
+    view = NodeView(node, context.opset_of(node))
+    if node.inputs and node.inputs[0] is not None:
+        raise Refusal(
+            "sequence-lens",
+            "`sequence_lens` is given, and sequences have one length from opset 9 on",
+        )
+    scanned, directions = view.integer("num_scan_inputs"), view.attribute("directions")
+    body = node.attributes["body"].as_graph()
+    batched = [value for value in node.inputs[1:] if value is not None]
+    samples = [_sample(em, value) for value in batched]
+    attributes: dict[str, AttributeValue] = {"body": body, "num_scan_inputs": scanned}
+    if isinstance(directions, tuple):
+        attributes["scan_input_directions"] = [int(one) for one in directions]
+    dtypes = [output.dtype or ir.DataType.UNDEFINED for output in node.outputs]
+
+    def one_sample() -> Sequence[ir.Value]:
+        return em.multi("Scan", *samples, attributes=attributes, dtypes=dtypes, hint="sequence")
+
+    outer: dict[str, AttributeValue] = {
+        "body": em.nested(one_sample, samples, hint="sample"),
+        "num_scan_inputs": len(samples),
+    }
+    results: list[ir.Value | None] = list(
+        em.multi("Scan", *batched, attributes=outer, dtypes=dtypes)
+    )
+    for index, output in enumerate(node.outputs):
+        if not output.name:
+            results[index] = None
+    return Replacement(tuple(results))
+
+
+def _sample(em: Emitter, batched: ir.Value) -> ir.Value:
+    """Return an input of the body: a value without its first axis."""
+    shape = None if batched.shape is None else ir.Shape(list(batched.shape)[1:])
+    name = em.scope.names.fresh(f"{em.prefix}/sample")
+    return ir.Value(name=name, type=batched.type, shape=shape)
