@@ -54,7 +54,7 @@ _GENEROUS = 4
 _BOUNDED = 8
 """Of the budget, what the values of a run may take that needs no process of its own."""
 
-_LENIENCE = 4
+_LENIENCE = 3
 """Times the budget, or what the weights take: more memory ends a comparison."""
 
 _LEAST_SECONDS, _MORE_SECONDS = 20.0, 55.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import onnx_kvtool as kv
 from tests.rewrite.lowering.single import check, one_node
 
 _X = np.zeros((2, 3, 5, 7), np.float32)
@@ -33,3 +34,14 @@ def test_the_sizes_of_some_dimensions(
 def test_the_sizes_of_an_unknown_rank() -> None:
     model = one_node("Shape", {"data": _X}, [np.int64], opset=15, dims={"data": None}, start=-2)
     check(model, {"data": _X}, 13, [np.array([5, 7])])
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 7), (2, 0, 5), ()], ids=str)
+def test_the_number_of_elements(shape: tuple[int, ...]) -> None:
+    data = np.zeros(shape, np.float32)
+    names = [f"d{axis}" for axis in range(data.ndim)]
+    model = one_node("Size", {"data": data}, [np.int64], opset=21, dims={"data": names})
+    result, report = kv.lower(model, only=["Size"])
+    assert report.verification.status == "equal"
+    made = ["Shape", "ReduceProd"] if shape else ["ReduceProd"]
+    assert [node.op_type for node in result.graph][-len(made) :] == made
