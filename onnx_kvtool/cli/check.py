@@ -11,7 +11,7 @@ import click
 
 from onnx_kvtool.cli.command import command, offers, option
 from onnx_kvtool.cli.failure import show_failure
-from onnx_kvtool.cli.options import dim_option, proof_options
+from onnx_kvtool.cli.options import dim_option, proof_options, timeout_option
 from onnx_kvtool.cli.output import report_place
 from onnx_kvtool.cli.types import ReportFile, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongValue
@@ -243,6 +243,7 @@ def _optional_codes(
 )
 @proof_options("With --fix, exit with 1 and leave the model unchanged")
 @dim_option
+@timeout_option
 @option(
     "-q",
     "--quiet",

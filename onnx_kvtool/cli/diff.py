@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from onnx_kvtool.cli.command import KvtoolCommand, offers, option
+from onnx_kvtool.cli.options import timeout_option
 from onnx_kvtool.cli.output import report_place, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import DiffFormat, DiffWeights, words
@@ -122,6 +123,7 @@ def _model(name: str) -> Callable[[F], F]:
     help="Where to write the report, in a directory as `kvtool-diff.html` and such; standard output"
     " unless given.",
 )
+@timeout_option
 @click.pass_context
 def diff(context: click.Context, /, output_format: DiffFormat, **options: Any) -> None:
     """Say what changed from the model OLD to the model NEW.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from onnx_kvtool.cli.command import command, option
-from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument
+from onnx_kvtool.cli.options import data_format_option, dim_option, model_argument, timeout_option
 from onnx_kvtool.cli.output import refuse_stdout, write_json
 from onnx_kvtool.core.choices import ReportFormat
 from onnx_kvtool.core.files.places import check_output, check_source
@@ -46,6 +46,7 @@ See also:
     " `<stem>.inferred.onnx`; `-` is standard output.",
 )
 @dim_option
+@timeout_option
 @option("--strict", is_flag=True, help="Exit with 1 if something stays unknown.")
 @data_format_option
 @click.pass_context
@@ -56,6 +57,7 @@ def infer(
     output: str | None,
     dims: dict[str, int],
     strict: bool,
+    timeout: float | None,
     output_format: ReportFormat,
 ) -> None:
     """Infer the type and shape of every value of MODEL, and say why the rest is unknown.
@@ -76,7 +78,10 @@ def infer(
     from onnx_kvtool.commands.infer import InferRequest, run
 
     with shown_progress() as progress:
-        report = run(InferRequest(model=model, output=output, dims=dims, strict=strict), progress)
+        report = run(
+            InferRequest(model=model, output=output, dims=dims, strict=strict, timeout=timeout),
+            progress,
+        )
     if output_format == "json":
         write_json("infer", report)
     else:

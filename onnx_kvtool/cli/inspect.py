@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onnx_kvtool.cli.command import command, offers, option
-from onnx_kvtool.cli.options import dim_option, model_argument
+from onnx_kvtool.cli.options import dim_option, model_argument, timeout_option
 from onnx_kvtool.cli.output import report_place, stem_of, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import InspectFormat, words
@@ -82,6 +82,7 @@ See also:
     section="What if",
 )
 @dim_option
+@timeout_option
 @option(
     "--format",
     "output_format",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from onnx_kvtool.cli.command import offers, option
-from onnx_kvtool.cli.types import Whole, Word
+from onnx_kvtool.cli.types import Seconds, Whole, Word
 from onnx_kvtool.cli.wrong_usage import WrongUsage, WrongValue
 from onnx_kvtool.core.choices import ContribChoice, ExternalData, ReportFormat, words
 from onnx_kvtool.core.errors import UsageError
@@ -25,6 +25,7 @@ __all__ = [
     "proof_options",
     "seed_option",
     "static_option",
+    "timeout_option",
     "verify_options",
 ]
 
@@ -213,6 +214,17 @@ def dim_option(command: F) -> F:
         callback=_dims,
         shell_complete=offers("dims"),
         help="Give a symbolic dimension a value; repeatable.",
+        section="Input",
+    )(command)
+
+
+def timeout_option(command: F) -> F:
+    """Add `--timeout`, for a command that reads models at URLs."""
+    return option(
+        "--timeout",
+        type=Seconds(),
+        metavar="SECONDS",
+        help="What each request to a URL may take.  [default: 300]",
         section="Input",
     )(command)
 

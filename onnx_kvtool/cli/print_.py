@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from onnx_kvtool.cli.command import command, option
-from onnx_kvtool.cli.options import model_argument
+from onnx_kvtool.cli.options import model_argument, timeout_option
 from onnx_kvtool.cli.output import report_place, stem_of, write_report
 from onnx_kvtool.cli.types import ReportFile, Word
 from onnx_kvtool.core.choices import PrintedWeights, words
@@ -57,6 +57,7 @@ See also:
     is_flag=True,
     help="For git: say in a comment why a file is no model, and exit with 0.",
 )
+@timeout_option
 @click.pass_context
 def print_(context: click.Context, /, **options: Any) -> None:
     """Print MODEL as text that `git diff` can compare, in onnx's own syntax.

@@ -19,7 +19,7 @@ from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.files.atomic import watch
 from onnx_kvtool.core.files.places import is_same
-from onnx_kvtool.core.files.remote import is_remote
+from onnx_kvtool.core.files.remote import is_remote, requests
 from onnx_kvtool.core.held import ModelSource, path_of
 from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import counted
@@ -59,6 +59,7 @@ class CheckRequest:
         cache_dir: Directory with results of earlier runs, which gets those of this one.
         dask: Address of a scheduler whose workers check the files.
         dims: Sizes of symbolic dimensions.
+        timeout: Seconds that each request to a web server may take; None for five minutes.
         verify_budget: What comparing a fixed model may take, as `Budget.parse` reads it; None for
             the default.
         thorough: Whether to test that comparison at every fixed place and in all cases.
@@ -89,6 +90,7 @@ class CheckRequest:
     cache_dir: str | None = None
     dask: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
+    timeout: float | None = None
     verify_budget: str | None = None
     thorough: bool = False
     strict: bool = False
@@ -112,6 +114,7 @@ def check(
     cache_dir: str | os.PathLike[str] | None = None,
     dask: str | None = None,
     dims: Mapping[str, int] | None = None,
+    timeout: float | None = None,
 ) -> CheckReport:
     """Return what the rules find in a model, or in several.
 
@@ -136,6 +139,8 @@ def check(
         dask: Address of the scheduler of a Dask cluster whose workers check the files, which they
             reach by the same paths; with it `jobs` counts for nothing.
         dims: Sizes of symbolic dimensions, by name, at least 1.
+        timeout: Seconds that each request to a web server may take, where a model is at a URL; None
+            for five minutes.
 
     Returns:
         The report, a sequence of findings: each has `code`, `severity`, `message`, `help` and
@@ -175,6 +180,7 @@ def check(
         cache_dir=None if cache_dir is None else os.fspath(cache_dir),
         dask=dask,
         dims=dims or {},
+        timeout=timeout,
     )
     if isinstance(model, ir.Model | onnx.ModelProto):
         settings = resolve(request)
@@ -229,7 +235,9 @@ def stream(
     settings = settings or resolve(request)
     _refuse_nonsense(request, settings)
     tally = tally or Tally(settings.fail_on)
-    paths = find_models(request.paths)
+    with requests(settings.timeout) as notes:
+        paths = find_models(request.paths)
+    tally.notes += tuple(notes)
     several = len(paths) > 1
     if request.shard is not None:
         shard = parse_shard(request.shard)

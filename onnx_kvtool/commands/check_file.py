@@ -17,7 +17,7 @@ from onnx_kvtool.commands.check_settings import Settings
 from onnx_kvtool.core.covered import missing
 from onnx_kvtool.core.errors import KvtoolError, MalformedModel, UnreadableModel
 from onnx_kvtool.core.files.external_data import check_external_data, external_files
-from onnx_kvtool.core.files.remote import shown
+from onnx_kvtool.core.files.remote import requests, shown
 from onnx_kvtool.core.held import held
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.core.messages.carried import external_extras
@@ -59,7 +59,9 @@ def check_file(path: str, settings: Settings) -> FileReport:
     start = time.monotonic()
     name = shown(path)
     try:
-        report = _Check(read(path), name, settings).run()
+        with requests(settings.timeout) as notes:
+            report = _Check(read(path), name, settings).run()
+        report = replace(report, notes=(*notes, *report.notes))
     except KvtoolError as error:
         if not settings.several and not isinstance(error, MalformedModel):
             raise

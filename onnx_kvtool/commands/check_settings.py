@@ -34,6 +34,7 @@ class Settings:
         selection: Which rules are on.
         targets: Releases of runtimes, each of which is known.
         dims: Sizes of symbolic dimensions.
+        timeout: Seconds that each request to a web server may take; None for five minutes.
         budget: What comparing a fixed model with its source may take.
         thorough: Whether that comparison is tested at every fixed place and in all cases.
         strict: Whether a fixed model of which something was not covered is not written.
@@ -54,6 +55,7 @@ class Settings:
     selection: Selection = field(default_factory=Selection)
     targets: tuple[str, ...] = ()
     dims: Mapping[str, int] = field(default_factory=dict)
+    timeout: float | None = None
     budget: Budget = field(default_factory=Budget)
     thorough: bool = False
     strict: bool = False
@@ -88,6 +90,7 @@ def resolve(request: CheckRequest) -> Settings:
         selection=_selection(request, config),
         targets=targets,
         dims=request.dims or values.get("dim", {}),
+        timeout=request.timeout,
         budget=Budget.parse(request.verify_budget),
         thorough=request.thorough,
         strict=request.strict,

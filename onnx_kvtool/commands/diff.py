@@ -16,6 +16,7 @@ from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import UnreadableModel, UsageError
 from onnx_kvtool.core.files.external_data import external_files
 from onnx_kvtool.core.files.places import NOTHING
+from onnx_kvtool.core.files.remote import requests
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -35,17 +36,25 @@ class DiffRequest:
         old: Path of the model as it was, or `-` for standard input.
         new: Path of the model as it is, or `-` for standard input.
         weights: Which weights are read, and what for; see `diff`.
+        timeout: Seconds that each request to a web server may take; None for five minutes.
         output: Path to write the report to, `-` or None for standard output.
     """
 
     old: str
     new: str
     weights: DiffWeights = "values"
+    timeout: float | None = None
     output: str | None = None
 
 
 @speaking_python
-def diff(old: ModelSource, new: ModelSource, *, weights: DiffWeights = "values") -> DiffReport:
+def diff(
+    old: ModelSource,
+    new: ModelSource,
+    *,
+    weights: DiffWeights = "values",
+    timeout: float | None = None,
+) -> DiffReport:
     """Return what changed between two models, neither of which is changed.
 
     Nodes are matched by what they compute, by what is made of them and by name, not by their order:
@@ -60,6 +69,8 @@ def diff(old: ModelSource, new: ModelSource, *, weights: DiffWeights = "values")
             `digest` leaves that out. `embedded` reads what the model files themselves hold, and
             compares all others by the place of their data. `none` compares types, shapes, and
             the values of tensors of up to 16 numbers.
+        timeout: Seconds that each request to a web server may take, where a model is at a URL; None
+            for five minutes.
 
     Raises:
         UnreadableModel: If a model, or external data that is needed, cannot be read.
@@ -75,7 +86,10 @@ def diff(old: ModelSource, new: ModelSource, *, weights: DiffWeights = "values")
     """
     check_choice("weights", weights, words(DiffWeights))
     path_of(old), path_of(new)
-    return _diff(held(old), held(new), weights)
+    with requests(timeout) as notes:
+        report = _diff(held(old), held(new), weights)
+    report.notes[:0] = notes
+    return report
 
 
 def run(
@@ -95,18 +109,21 @@ def run(
     """
     if request.old == request.new == "-":
         raise UsageError("both models are standard input", help="name a file for one of them")
-    progress("reading the models")
-    models = read(request.old), read(request.new)
-    if request.output is not None and request.output != "-":
-        for model in models:
-            spare_model(model, request.output)
-    progress("comparing")
-    weights = request.weights
-    if may_lack_data and weights in ("values", "digest"):
-        files = (file.path for model in models for file in external_files(model))
-        if not all(map(os.path.exists, files)):
-            weights = "embedded"
-    return _diff(*models, weights)
+    with requests(request.timeout) as notes:
+        progress("reading the models")
+        models = read(request.old), read(request.new)
+        if request.output is not None and request.output != "-":
+            for model in models:
+                spare_model(model, request.output)
+        progress("comparing")
+        weights = request.weights
+        if may_lack_data and weights in ("values", "digest"):
+            files = (file.path for model in models for file in external_files(model))
+            if not all(map(os.path.exists, files)):
+                weights = "embedded"
+        report = _diff(*models, weights)
+    report.notes[:0] = notes
+    return report
 
 
 def run_for_git(

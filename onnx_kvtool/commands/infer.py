@@ -20,7 +20,7 @@ from onnx_kvtool.core.files.places import (
     in_directory,
     spoken_name,
 )
-from onnx_kvtool.core.files.remote import is_remote, shown
+from onnx_kvtool.core.files.remote import is_remote, requests, shown
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -46,12 +46,14 @@ class InferRequest:
             output; None to write nothing.
         dims: Values of symbolic dimensions, which take the place of the names everywhere.
         strict: Whether nothing may stay unknown.
+        timeout: Seconds that each request to a web server may take; None for five minutes.
     """
 
     model: str
     output: str | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
     strict: bool = False
+    timeout: float | None = None
 
 
 @speaking_python
@@ -60,6 +62,7 @@ def infer(
     *,
     dims: Mapping[str, int] | None = None,
     strict: bool = False,
+    timeout: float | None = None,
 ) -> tuple[ir.Model, InferReport]:
     """Return a copy of a model with the type and shape of every value, and what was found.
 
@@ -71,6 +74,8 @@ def infer(
             path of one.
         dims: Values of symbolic dimensions, which take the place of the names everywhere.
         strict: Whether a value that stays unknown makes the report a failed one.
+        timeout: Seconds that each request to a web server may take, where the model is at a URL;
+            None for five minutes.
 
     Raises:
         UnreadableModel: If the model cannot be read.
@@ -84,11 +89,12 @@ def infer(
         >>> report.failed
         False
     """
-    work = held(model)
-    notes = sort_nodes(work)
-    inference = _infer(work, origin(work).path, dims or {}, strict)
-    inference.annotate()
-    inference.report.notes[:0] = notes
+    with requests(timeout) as notes:
+        work = held(model)
+        order = sort_nodes(work)
+        inference = _infer(work, origin(work).path, dims or {}, strict)
+        inference.annotate()
+    inference.report.notes[:0] = (*notes, *order)
     return work, inference.report
 
 
@@ -110,6 +116,13 @@ def run(request: InferRequest, progress: Progress = silent) -> InferReport:
         KvtoolError: If the model must not be rewritten, or the output cannot be written; nothing
             is left behind.
     """
+    with requests(request.timeout) as notes:
+        report = _run(request, progress)
+    report.notes[:0] = notes
+    return report
+
+
+def _run(request: InferRequest, progress: Progress) -> InferReport:
     check_source(request.model, remote=True)
     check_output(request.model, request.output, _ANOTHER)
     progress("reading the model")

@@ -15,7 +15,7 @@ from onnx_kvtool.commands.arguments import check_dims, spare_model
 from onnx_kvtool.commands.python_words import speaking_python
 from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.errors import KvtoolError, UsageError
-from onnx_kvtool.core.files.remote import shown
+from onnx_kvtool.core.files.remote import requests, shown
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -45,6 +45,7 @@ class InspectRequest:
         cache_dtype: Element type of the caches; None for the one that each has.
         memory: What weights and caches may take, such as `24GiB`; None when that is not asked.
         bandwidth: What memory gives in a second, such as `100GB`; None when that is not asked.
+        timeout: Seconds that each request to a web server may take; None for five minutes.
         output: Path to write the report to, `-` or None for standard output.
     """
 
@@ -55,6 +56,7 @@ class InspectRequest:
     cache_dtype: str | None = None
     memory: str | None = None
     bandwidth: str | None = None
+    timeout: float | None = None
     output: str | None = None
 
 
@@ -68,6 +70,7 @@ def inspect(
     cache_dtype: str | None = None,
     memory: int | str | None = None,
     bandwidth: int | str | None = None,
+    timeout: float | None = None,
 ) -> InspectReport:
     """Return the summary of a model and the table of its caches.
 
@@ -88,6 +91,8 @@ def inspect(
             weights.
         bandwidth: How many tokens memory allows that gives so many bytes in a second, or a text
             such as `100GB`.
+        timeout: Seconds that each request to a web server may take, where the model is at a URL;
+            None for five minutes.
 
     Raises:
         UnreadableModel: If the model cannot be read.
@@ -114,8 +119,9 @@ def inspect(
         bandwidth=speed,
     )
     question = _question(request)
-    loaded = held(model)
-    return _inspect(loaded, origin(loaded).path, request, question)
+    with requests(timeout) as notes:
+        loaded = held(model)
+        return _inspect(loaded, origin(loaded).path, request, question, notes)
 
 
 def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
@@ -131,12 +137,13 @@ def run(request: InspectRequest, progress: Progress = silent) -> InspectReport:
             model.
     """
     question = _question(request)
-    progress("reading the model")
-    model = read(request.model)
-    if request.output is not None and request.output != "-":
-        spare_model(model, request.output)
-    progress("looking for caches")
-    return _inspect(model, shown(request.model), request, question)
+    with requests(request.timeout) as notes:
+        progress("reading the model")
+        model = read(request.model)
+        if request.output is not None and request.output != "-":
+            spare_model(model, request.output)
+        progress("looking for caches")
+        return _inspect(model, shown(request.model), request, question, notes)
 
 
 def _question(request: InspectRequest) -> Question:
@@ -175,7 +182,11 @@ def _size(flag: str, text: str | None) -> int | None:
 
 
 def _inspect(
-    model: ir.Model, path: str, request: InspectRequest, question: Question
+    model: ir.Model,
+    path: str,
+    request: InspectRequest,
+    question: Question,
+    said: Sequence[str],
 ) -> InspectReport:
     dims = request.dims
     if dims:
@@ -193,7 +204,7 @@ def _inspect(
             ops=ops,
             caches=bound,
             nodes=list_nodes(model) if request.nodes else None,
-            notes=tuple(notes),
+            notes=(*said, *notes),
             neighbourhoods=tuple(neighbourhood(model, cache) for cache in caches),
             whatif=answer(question, bound, facts.weight_bytes) if question.is_asked else None,
         )

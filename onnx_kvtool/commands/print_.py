@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -14,7 +14,7 @@ from onnx_kvtool.core.choices import PrintedWeights, words
 from onnx_kvtool.core.errors import UnreadableModel
 from onnx_kvtool.core.escape import escape
 from onnx_kvtool.core.files.digests import file_digest
-from onnx_kvtool.core.files.remote import shown
+from onnx_kvtool.core.files.remote import requests, shown
 from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.model import read
 from onnx_kvtool.core.origin import origin
@@ -33,12 +33,14 @@ class PrintRequest:
     Attributes:
         model: Path of the model, or `-` for standard input.
         weights: Which weights are read for a digest; see `print`.
+        timeout: Seconds that each request to a web server may take; None for five minutes.
         output: Path to write the text to, `-` or None for standard output.
         textconv: Whether a file that is no model has a text as well, as git needs one.
     """
 
     model: str
     weights: PrintedWeights = "digest"
+    timeout: float | None = None
     output: str | None = None
     textconv: bool = False
 
@@ -57,7 +59,9 @@ class Printed:
 
 
 @speaking_python
-def print(model: ModelSource, *, weights: PrintedWeights = "digest") -> str:
+def print(
+    model: ModelSource, *, weights: PrintedWeights = "digest", timeout: float | None = None
+) -> str:
     """Return a model as text that is the same for equal models, in the syntax of `onnx.parser`.
 
     Opset imports, functions, metadata, initializers, declarations of inner values and attributes
@@ -74,6 +78,8 @@ def print(model: ModelSource, *, weights: PrintedWeights = "digest") -> str:
             `embedded` reads what the model file itself holds, and tells all others by their place:
             this is what git knows of the file. `none` shows nothing of large tensors but type and
             shape.
+        timeout: Seconds that each request to a web server may take, where the model is at a URL;
+            None for five minutes.
 
     Returns:
         The text, without a line end behind the last line. `onnx.parser.parse_model` reads it, but
@@ -90,8 +96,9 @@ def print(model: ModelSource, *, weights: PrintedWeights = "digest") -> str:
            ir_version: 11,
     """
     check_choice("weights", weights, words(PrintedWeights))
-    loaded = held(model)
-    return _print(loaded, origin(loaded).path, weights).text
+    with requests(timeout):
+        loaded = held(model)
+        return _print(loaded, origin(loaded).path, weights).text
 
 
 def run(request: PrintRequest, progress: Progress = silent) -> Printed:
@@ -106,7 +113,9 @@ def run(request: PrintRequest, progress: Progress = silent) -> Printed:
         UsageError: If the text would overwrite the model.
     """
     try:
-        return _run(request, progress)
+        with requests(request.timeout) as notes:
+            printed = _run(request, progress)
+        return replace(printed, notes=(*notes, *printed.notes))
     except UnreadableModel as error:
         if not request.textconv:
             raise

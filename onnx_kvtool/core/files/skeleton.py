@@ -43,16 +43,21 @@ def skeleton(file: RemoteFile) -> Skeleton:
         UnreadableModel: If the file cannot be read, is no protobuf message, ends early, or is
             larger than a message can be.
     """
-    if file.size is not None and file.size > MAX_MESSAGE_BYTES:
-        raise UnreadableModel(
-            f"{file.name} is larger than 2 GiB, which no protobuf message can be",
-            help="store the weights as external data, beside the model",
-        )
-    walk = _Walk(file)
-    data = b"".join(walk.message((_MODEL_GRAPH, _GRAPH_INITIALIZER), 0, file.size))
-    if not data:
+    if not file.read(0, 1):
         raise UnreadableModel(f"{file.name} is empty")
-    return Skeleton(data, walk.mark, tuple(walk.places))
+    if file.size is not None and file.size > MAX_MESSAGE_BYTES:
+        raise _too_large(file)
+    walk = _Walk(file)
+    data = _joined(walk.message((_MODEL_GRAPH, _GRAPH_INITIALIZER), 0, file.size))
+    return Skeleton(bytes(data), walk.mark, tuple(walk.places))
+
+
+def _joined(pieces: Iterator[bytes]) -> bytearray:
+    """Return pieces as one, without a list of them: some have two bytes."""
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+    return data
 
 
 class _Walk:
@@ -76,6 +81,8 @@ class _Walk:
                 return
             tag, tag_end = self._varint(head, 0)
             number, kind = tag >> 3, tag & 7
+            if number == 0:
+                raise self._flaw()
             if kind != BYTES:
                 size = self._plain(head, tag_end, kind)
                 yield self._exactly(position, size)
@@ -85,8 +92,10 @@ class _Walk:
             first, last = position + used, position + used + length
             if end is not None and last > end:
                 raise self._flaw()
+            if last > MAX_MESSAGE_BYTES:  # of a file whose size nobody announced
+                raise _too_large(self.file)
             if way and number == way[0]:
-                inner = b"".join(self.message(way[1:], first, last))
+                inner = _joined(self.message(way[1:], first, last))
                 yield head[:tag_end] + _written(len(inner)) + inner
             elif not way and number == _TENSOR_RAW and length >= _LARGE:
                 yield self._placeholder(first, last)
@@ -130,6 +139,13 @@ class _Walk:
             f"{self.file.name} is no ONNX model: its bytes are no protobuf message",
             help="fetch it, and name the file, to learn more",
         )
+
+
+def _too_large(file: RemoteFile) -> UnreadableModel:
+    return UnreadableModel(
+        f"{file.name} is larger than 2 GiB, which no protobuf message can be",
+        help="store the weights as external data, beside the model",
+    )
 
 
 def _field(number: int, value: bytes) -> bytes:

@@ -7,11 +7,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 __all__ = ["Server", "serving"]
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
 
 _PIECE = 1 << 16
 
@@ -21,6 +23,7 @@ class Server(ThreadingHTTPServer):
 
     Attributes:
         files: What it has, by path, with or without its query.
+        answers: What else it says, by path.
         ranges: Whether it knows ranges.
         delay: Seconds before each answer.
         breaks_at: Bytes after which it closes the connection; None for never.
@@ -36,6 +39,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes | Path] = {}
+        self.answers: dict[str, Answer] = {}
         self.requests = 0
         self.sent = 0
         self.seen: list[str] = []
@@ -73,6 +77,10 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(server.delay)
         path = self.path.partition("?")[0]
         server.seen.append(self.path)
+        if path in server.answers:
+            with contextlib.suppress(OSError):  # whoever asked has enough
+                server.answers[path](self)
+            return
         if path.startswith("/moved/"):
             self._head(302, 0, Location=path.removeprefix("/moved"))
             return
@@ -87,6 +95,9 @@ class _Handler(BaseHTTPRequestHandler):
         if asked and server.ranges:
             first, _, last = asked.removeprefix("bytes=").partition("-")
             start, end = int(first), min(size, int(last) + 1 if last else size)
+            if start >= size:
+                self._head(416, 0)
+                return
             more["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
         self._head(206 if "Content-Range" in more else 200, end - start, **more)
         if body:
