@@ -8,6 +8,7 @@ running what else stands there.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -51,23 +52,62 @@ def _words_of(inputs: Mapping[str, str], name: str) -> list[str]:
         raise ValueError(f"a quote in the input `{name}` of the action has no end") from None
 
 
+def annotate(message: str) -> None:
+    """Show an error with the job, not in its log alone."""
+    safe = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    sys.stdout.write(f"::error title=kvtool check::{safe}\n")
+
+
+def run(command: list[str]) -> int:
+    """Run kvtool, annotate why it failed where it says so, and return its exit code."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            sys.stderr.write(line)
+            failure = _FAILURE.fullmatch(_COLOR.sub("", line.rstrip("\n")))
+            if failure is not None:
+                annotate(failure[1])
+    return process.returncode
+
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_FAILURE = re.compile(r"kvtool: (?:error|bug): (.*)")
+
+
+def state(path: str) -> tuple[int, ...] | None:
+    """Return what changes when a file is written; None where there is none."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return (seen.st_ino, seen.st_size, seen.st_mtime_ns) if Path(path).is_file() else None
+
+
 def main() -> int:
-    """Check, and say what came out; the counts are written by kvtool itself."""
+    """Check, and say what came out; the counts are written by kvtool itself.
+
+    A report that kvtool has not written is no output of the step, so that nothing uploads one of an
+    earlier run.
+    """
     names = ("paths", "args", "format", "output")
     inputs = {name: os.environ[f"KVTOOL_{name.upper()}"] for name in names}
     try:
         command = arguments(inputs)
     except ValueError as error:
-        sys.stdout.write(f"::error title=kvtool check::{error}\n")
+        annotate(str(error))
         return 2
     # The one beside this Python; `-m` would look for modules in the workspace first.
     kvtool = shutil.which("kvtool", path=str(Path(sys.executable).parent))
     assert kvtool is not None, "the step before has installed it"
-    exit_code = subprocess.run([kvtool, *command], check=False).returncode
-    written = inputs["output"] if inputs["output"] != "-" else ""
-    sarif = written if inputs["format"] == "sarif" else ""
+    report = inputs["output"]
+    before = state(report)
+    exit_code = run([kvtool, *command])
+    lines = [f"exit-code={exit_code}"]
+    if state(report) not in (None, before):
+        lines += [f"report={report}"]
+        lines += [f"sarif={report}"] if inputs["format"] == "sarif" else []
     with open(os.environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as file:
-        file.write(f"exit-code={exit_code}\nreport={written}\nsarif={sarif}\n")
+        file.write("".join(f"{line}\n" for line in lines))
     return exit_code
 
 

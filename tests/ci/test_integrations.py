@@ -224,6 +224,31 @@ def test_the_action_checks_nothing_for_an_input_that_it_cannot_read(
     assert result.stdout.startswith("::error title=kvtool check::") and said in result.stdout
 
 
+FAILING = r"""printf "kvtool: error: \`50%%.onnx\` does not exist\n  help: look\n" >&2; exit 3"""
+COLORED = r"""printf "\033[31mkvtool: error:\033[0m \`50%%.onnx\` does not exist\n" >&2; exit 3"""
+
+
+@pytest.mark.parametrize("kvtool", [FAILING, COLORED], ids=["plain", "colored"])
+def test_the_action_annotates_why_kvtool_failed_and_has_no_report_then(
+    tmp_path: Path, kvtool: str
+) -> None:
+    (tmp_path / "kvtool.sarif").write_text("of an earlier run", encoding="utf-8")
+    result = run_action(tmp_path, kvtool, format="sarif", output="kvtool.sarif")
+    assert result.returncode == 3, result.stderr
+    assert result.stdout == "::error title=kvtool check::`50%25.onnx` does not exist\n"
+    assert "`50%.onnx` does not exist\n" in result.stderr
+    assert (tmp_path / "outputs").read_text(encoding="utf-8") == "exit-code=3\n"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("form", ["github", "sarif"])
+def test_a_path_that_is_not_there_is_an_error_of_the_job(tmp_path: Path, form: str) -> None:
+    result = run_action(tmp_path, paths="gone.onnx", format=form, output="report")
+    assert result.returncode == 3, result.stderr
+    assert result.stdout == "::error title=kvtool check::`gone.onnx` does not exist\n"
+    assert (tmp_path / "outputs").read_text(encoding="utf-8") == "exit-code=3\n"
+
+
 @pytest.mark.exhaustive
 def test_the_action_annotates(tmp_path: Path) -> None:
     save(CLEAN, tmp_path / "clean" / "a.onnx")
