@@ -142,7 +142,7 @@ class Kept:
         if file.is_read and file.failure is None and file.stamp is not None:
             content = file_digest(file.path)
             beside = _beside(file.path, [[name, deep, None] for name, deep in file.beside])
-            if stamp(file.path) == file.stamp:
+            if content is not None and stamp(file.path) == file.stamp:
                 row = {
                     "stamp": file.stamp,
                     "written": time.time_ns(),

@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,6 +126,39 @@ def test_data_beside_a_model_is_looked_at(looked: list[str]) -> None:
     assert {f.code for f in missing} - {f.code for f in clean}
     looked.clear()
     assert check().to_json() == missing.to_json() and looked == []
+
+
+def piped() -> None:
+    os.mkfifo("genai_config.json")
+
+
+def endless() -> None:
+    """Let the data of `a.onnx` be a device, with a checksum that asks for a look at its content."""
+    loaded = onnx.load("a.onnx")
+    weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[2])
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="/dev/zero")
+    weight.external_data.add(key="checksum", value="0")
+    loaded.graph.initializer.append(weight)
+    onnx.save(loaded, "a.onnx")
+
+
+@pytest.mark.parametrize("beside", [piped, endless])
+def test_what_has_no_end_is_not_read(looked: list[str], beside: Callable[[], object]) -> None:
+    beside()
+    assert check().to_json() == check().to_json()
+    assert looked == ["a.onnx", "b.onnx"]
+
+
+def test_a_model_that_comes_through_a_pipe_is_not_kept(looked: list[str]) -> None:
+    os.mkfifo("pipe")
+    data = Path("a.onnx").read_bytes()
+    for _ in range(2):
+        writer = threading.Thread(target=Path("pipe").write_bytes, args=(data,))
+        writer.start()
+        assert not check(paths=("pipe",)).files[0].is_kept
+        writer.join()
+    assert looked == ["pipe", "pipe"]
 
 
 def test_a_file_that_is_younger_than_a_clock_tells_is_read_again(looked: list[str]) -> None:

@@ -24,9 +24,12 @@ def digest(pieces: Iterable[bytes | memoryview], algorithm: str = "sha256") -> s
 
 
 def file_digest(path: str | os.PathLike[str]) -> str | None:
-    """Return the digest of the bytes of a file; None where it cannot be read."""
+    """Return the digest of the bytes of a file; None where it cannot be read.
+
+    A device or a pipe may have no end, and is not read.
+    """
     try:
-        return digest(file_pieces(path))
+        return digest(file_pieces(path)) if os.path.isfile(path) else None
     except OSError:
         return None
 
