@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from onnx_kvtool.commands.verify import verify
     from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
     from onnx_kvtool.core.model import read as load
+    from onnx_kvtool.decoding.decoder import Decoder
+    from onnx_kvtool.decoding.report import BenchReport
+    from onnx_kvtool.evaluation.report import EvalReport
     from onnx_kvtool.lint.finding import Finding
     from onnx_kvtool.lint.report import CheckReport
     from onnx_kvtool.review.report import DiffReport
     from onnx_kvtool.rewrite.raise_report import Raised, RaiseReport, Unraised
     from onnx_kvtool.rewrite.report import Lowered, LowerReport, Refused, Verification
-    from onnx_kvtool.runtime.decoding.decoder import Decoder
-    from onnx_kvtool.runtime.decoding.report import BenchReport
-    from onnx_kvtool.runtime.evaluation.report import EvalReport
-    from onnx_kvtool.runtime.verification.report import VerifyReport
     from onnx_kvtool.shapes.report import InferReport
+    from onnx_kvtool.verification.report import VerifyReport
 
 __all__ = [
     "BenchReport",
@@ -83,11 +83,11 @@ __all__ = [
 __version__ = "0.2.0"
 
 _HOMES = {
-    "BenchReport": "runtime.decoding.report:BenchReport",
+    "BenchReport": "decoding.report:BenchReport",
     "CheckReport": "lint.report:CheckReport",
-    "Decoder": "runtime.decoding.decoder:Decoder",
+    "Decoder": "decoding.decoder:Decoder",
     "DiffReport": "review.report:DiffReport",
-    "EvalReport": "runtime.evaluation.report:EvalReport",
+    "EvalReport": "evaluation.report:EvalReport",
     "Finding": "lint.finding:Finding",
     "InferReport": "shapes.report:InferReport",
     "InspectReport": "analysis.inspection:InspectReport",
@@ -102,7 +102,7 @@ _HOMES = {
     "Unraised": "rewrite.raise_report:Unraised",
     "UsageError": "core.errors:UsageError",
     "Verification": "rewrite.report:Verification",
-    "VerifyReport": "runtime.verification.report:VerifyReport",
+    "VerifyReport": "verification.report:VerifyReport",
     "bench": "commands.bench:bench",
     "check": "commands.check:check",
     "diff": "commands.diff:diff",

@@ -10,7 +10,7 @@ from onnx import helper
 
 from onnx_kvtool.core.model import clone
 from onnx_kvtool.rewrite.upgrade import upgrade
-from onnx_kvtool.runtime.inputs.plan import plan
+from onnx_kvtool.verification.inputs.plan import plan
 
 FAULTS = (
     "rows are written one late",

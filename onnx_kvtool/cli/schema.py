@@ -11,10 +11,10 @@ from onnx_kvtool.cli.output import write_data
 __all__ = ["DESCRIBED", "REPORTS", "document", "show_schema", "text_of"]
 
 REPORTS = {
-    "bench": "runtime.decoding.report:BenchReport",
+    "bench": "decoding.report:BenchReport",
     "check": "lint.report:CheckReport",
     "diff": "review.report:DiffReport",
-    "eval": "runtime.evaluation.report:EvalReport",
+    "eval": "evaluation.report:EvalReport",
     "infer": "shapes.report:InferReport",
     "inspect": "analysis.inspection:InspectReport",
     "lower": "rewrite.report:LowerReport",
@@ -22,7 +22,7 @@ REPORTS = {
     "raise": "rewrite.raise_report:RaiseReport",
     "rule": "commands.rule:RuleReport",
     "targets": "commands.targets:TargetsReport",
-    "verify": "runtime.verification.report:VerifyReport",
+    "verify": "verification.report:VerifyReport",
 }
 """What each command that has `--format json` reports."""
 

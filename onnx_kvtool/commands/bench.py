@@ -17,8 +17,8 @@ from onnx_kvtool.core.errors import KvtoolError, UnreadableModel, UsageError
 from onnx_kvtool.core.held import ModelSource, held, path_of
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.core.progress import Progress, silent
-from onnx_kvtool.runtime.decoding.report import BenchReport, BenchRun, Workload
-from onnx_kvtool.runtime.decoding.worker import Round, Worker
+from onnx_kvtool.decoding.report import BenchReport, BenchRun, Workload
+from onnx_kvtool.decoding.worker import Round, Worker
 
 __all__ = ["BenchRequest", "bench", "run"]
 

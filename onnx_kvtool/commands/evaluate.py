@@ -34,20 +34,15 @@ from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import binary_bytes, bytes_of
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.evaluation.archive import save_values
+from onnx_kvtool.evaluation.named import check_inputs, feed_of, input_values, wanted_values
+from onnx_kvtool.evaluation.operator import single_operator
+from onnx_kvtool.evaluation.owned import apart_from, owned
+from onnx_kvtool.evaluation.part import main_values
+from onnx_kvtool.evaluation.report import EvalReport
+from onnx_kvtool.evaluation.run import RunSettings, run_model
+from onnx_kvtool.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
-from onnx_kvtool.runtime.evaluation.archive import save_values
-from onnx_kvtool.runtime.evaluation.named import (
-    check_inputs,
-    feed_of,
-    input_values,
-    wanted_values,
-)
-from onnx_kvtool.runtime.evaluation.operator import single_operator
-from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
-from onnx_kvtool.runtime.evaluation.part import main_values
-from onnx_kvtool.runtime.evaluation.report import EvalReport
-from onnx_kvtool.runtime.evaluation.run import RunSettings, run_model
-from onnx_kvtool.runtime.evaluation.spec import read_spec, spec_file
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.runtime.memory import available_memory
 

@@ -16,16 +16,16 @@ from onnx_kvtool.core.held import ModelSource, held
 from onnx_kvtool.core.messages.type_writer import write_type
 from onnx_kvtool.core.quantity import enumerated
 from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.evaluation.feeds import bound_sizes, plan_with
+from onnx_kvtool.evaluation.named import feed_of, value_named
+from onnx_kvtool.evaluation.owned import apart_from, owned
+from onnx_kvtool.evaluation.part import main_values
 from onnx_kvtool.runtime.engine.declared import declared_mismatch
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.engine.needed import needed_inputs, needed_nodes
-from onnx_kvtool.runtime.evaluation.feeds import bound_sizes, plan_with
-from onnx_kvtool.runtime.evaluation.named import feed_of, value_named
-from onnx_kvtool.runtime.evaluation.owned import apart_from, owned
-from onnx_kvtool.runtime.evaluation.part import main_values
-from onnx_kvtool.runtime.inputs.plan import InputPlan, InputSpec
 from onnx_kvtool.runtime.kernels.kernel import Value
 from onnx_kvtool.symbolic.dimensions import evaluate
+from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
 
 __all__ = ["ReferenceEvaluator"]
 

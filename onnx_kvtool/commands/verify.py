@@ -21,9 +21,8 @@ from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.sorting import sort_nodes
 from onnx_kvtool.review.compare import matched_values
 from onnx_kvtool.runtime.memory import available_memory
-from onnx_kvtool.runtime.verification.report import VerifyReport
-from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.sizes import Candidate, compare_candidates
+from onnx_kvtool.verification.report import Settings, VerifyReport
+from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
 __all__ = ["VerifyRequest", "run", "verify"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from onnx_kvtool.evaluation.summary import plain
 from onnx_kvtool.report.blocks import Marked
-from onnx_kvtool.runtime.evaluation.summary import plain
 
 __all__ = ["array_lines", "excerpt", "ranges"]
 

@@ -10,7 +10,7 @@ from onnx_kvtool.core.quantity import counted, enumerated
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, named
 
 if TYPE_CHECKING:
-    from onnx_kvtool.runtime.verification.report import OutputReport, VerifyReport
+    from onnx_kvtool.verification.report import OutputReport, VerifyReport
 
 __all__ = ["HEADER", "blocks", "covered", "not_covered", "output_rows", "remarks", "unproven"]
 

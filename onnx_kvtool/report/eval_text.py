@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.evaluation.report import EvalReport, TraceEntry, Update
+from onnx_kvtool.evaluation.summary import Summary, type_facts
 from onnx_kvtool.report import comparison
 from onnx_kvtool.report.array_text import array_lines, excerpt, ranges
 from onnx_kvtool.report.blocks import VERDICT_STYLES, Block, Grid, Line, named
-from onnx_kvtool.runtime.evaluation.report import EvalReport, TraceEntry, Update
-from onnx_kvtool.runtime.evaluation.summary import Summary, type_facts
 from onnx_kvtool.runtime.kernels.kernel import Value
 
 __all__ = ["blocks", "remarks"]

@@ -15,9 +15,8 @@ from onnx_kvtool.core.progress import Progress, silent
 from onnx_kvtool.core.quantity import binary_bytes
 from onnx_kvtool.rewrite.report import Verification
 from onnx_kvtool.runtime.memory import available_memory
-from onnx_kvtool.runtime.verification.report import VerifyReport
-from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.sizes import Candidate, compare_candidates
+from onnx_kvtool.verification.report import Settings, VerifyReport
+from onnx_kvtool.verification.sizes import Candidate, compare_candidates
 
 __all__ = ["Verifier"]
 

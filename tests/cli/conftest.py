@@ -13,7 +13,7 @@ from onnx_kvtool.commands.lower import LowerRequest
 from onnx_kvtool.commands.verify import VerifyRequest
 from onnx_kvtool.core.progress import Progress
 from onnx_kvtool.rewrite.report import LowerReport
-from onnx_kvtool.runtime.verification.report import VerifyReport
+from onnx_kvtool.verification.report import VerifyReport
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 from onnx_kvtool.commands import evaluate as command
 from onnx_kvtool.commands.evaluate import EvalRequest
 from onnx_kvtool.core.progress import Progress
-from onnx_kvtool.runtime.evaluation.report import Comparison, EvalReport
-from onnx_kvtool.runtime.verification.report import OutputReport
+from onnx_kvtool.evaluation.report import Comparison, EvalReport
+from onnx_kvtool.verification.report import OutputReport
 
 ROOT = Path(__file__).resolve().parents[2]
 LLAMA = ROOT / "fixtures" / "models" / "native" / "llama_static.onnx"

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from onnx_kvtool.cli.app import COMMANDS, app
-from onnx_kvtool.runtime.verification.report import VerifyReport
+from onnx_kvtool.verification.report import VerifyReport
 from tests.grids import each
 
 

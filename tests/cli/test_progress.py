@@ -127,8 +127,8 @@ main()
 COMMANDS = {
     "lower": ("rewrite.verify", "compare_candidates", b"checking the result"),
     "raise": ("commands.rewriting", "read", b"reading the model"),
-    "verify": ("runtime.comparison.side_by_side", "_first_run", b"verifying, case 4 of 4"),
-    "eval": ("runtime.evaluation.loop", "advance", b"running, step 1 of 2"),
+    "verify": ("verification.comparison.side_by_side", "_first_run", b"verifying, case 4 of 4"),
+    "eval": ("evaluation.loop", "advance", b"running, step 1 of 2"),
     "inspect": ("commands.inspect", "find_caches", b"looking for caches"),
     "infer": ("commands.infer", "infer_model", b"inferring shapes"),
     "check": ("commands.check_file", "read", b"checking, model 1 of 1"),
@@ -154,7 +154,7 @@ def test_a_command_says_what_it_does(command: str, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_says_that_nothing_was_written(tmp_path: Path) -> None:
-    code = waiting("onnx_kvtool.runtime.comparison.side_by_side", "_first_run", 20)
+    code = waiting("onnx_kvtool.verification.comparison.side_by_side", "_first_run", 20)
     terminal = Terminal(code, "lower", str(MODEL), "-o", "out.onnx", cwd=tmp_path)
     terminal.wait_for(b"verifying, case 1 of 4")
     terminal.press(b"\x03")

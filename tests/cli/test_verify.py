@@ -16,8 +16,8 @@ from onnx import numpy_helper
 from onnx_kvtool.commands.verify import VerifyRequest
 from onnx_kvtool.core.covered import Covered, NamedTolerance, Unnoticed
 from onnx_kvtool.core.location import Location
-from onnx_kvtool.runtime.comparison.compare import Mismatch
-from onnx_kvtool.runtime.verification.report import (
+from onnx_kvtool.verification.comparison.compare import Mismatch
+from onnx_kvtool.verification.report import (
     EarliestDifference,
     FirstMismatch,
     OutputReport,

@@ -12,8 +12,8 @@ import onnx
 import pytest
 
 import onnx_kvtool as kv
-from onnx_kvtool.runtime.decoding.report import BenchReport, BenchRun, Ratio, StepSeconds, Workload
-from onnx_kvtool.runtime.decoding.worker import Worker
+from onnx_kvtool.decoding.report import BenchReport, BenchRun, Ratio, StepSeconds, Workload
+from onnx_kvtool.decoding.worker import Worker
 
 GROWING = "fixtures/growing/llama__optimum.onnx"
 LLAMA = "fixtures/models/native/llama_static.onnx"

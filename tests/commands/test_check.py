@@ -23,9 +23,8 @@ from onnx_kvtool.lint.rule import Check, Rule
 from onnx_kvtool.lint.settings.files import take_shard
 from onnx_kvtool.lint.settings.selection import Selection
 from onnx_kvtool.rewrite import verify
-from onnx_kvtool.runtime.verification.report import VerifyReport
-from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.sizes import Candidate
+from onnx_kvtool.verification.report import Settings, VerifyReport
+from onnx_kvtool.verification.sizes import Candidate
 from tests.grids import rest
 from tests.lint.models import BAD_MODE, CLEAN, POINTER, save, scatter
 

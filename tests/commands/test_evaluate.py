@@ -15,12 +15,12 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.commands.evaluate import EvalRequest, run
+from onnx_kvtool.evaluation import run as command
+from onnx_kvtool.evaluation.runner import open_runner
 from onnx_kvtool.report.json import to_json
 from onnx_kvtool.runtime.confined import is_confining
 from onnx_kvtool.runtime.engine.evaluator import Run
 from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
-from onnx_kvtool.runtime.evaluation import run as command
-from onnx_kvtool.runtime.evaluation.runner import open_runner
 
 NATIVE = Path(__file__).resolve().parents[2] / "fixtures" / "models" / "native"
 LLAMA = NATIVE / "llama_static.onnx"

@@ -16,10 +16,10 @@ import pytest
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import read, serialize
-from onnx_kvtool.runtime.inputs.cases import cases_of
-from onnx_kvtool.runtime.inputs.drawing import draw
-from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.runtime.onnxruntime import Session
+from onnx_kvtool.verification.inputs.cases import cases_of
+from onnx_kvtool.verification.inputs.drawing import draw
+from onnx_kvtool.verification.inputs.plan import plan
 from tests.compat.environments import run_in
 from tests.compat.makers import Maker, copied, fused, tool
 from tests.growing_models import Arrays, Conversation, Host

@@ -13,10 +13,10 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 from onnx_kvtool.core.errors import KvtoolError
-from onnx_kvtool.runtime.comparison.compare import bits_differ
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
 from onnx_kvtool.runtime.kernels import table
 from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS, KERNELS
+from onnx_kvtool.verification.comparison.compare import bits_differ
 from tests.conformance.corpus import Case, cases, few
 from tests.conformance.difference import RANDOM, difference_of
 

@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
+from onnx_kvtool.decoding.bound import BoundSession
 from onnx_kvtool.guard.left_out_inputs import with_all_inputs
-from onnx_kvtool.runtime.decoding.bound import BoundSession
 from onnx_kvtool.runtime.onnxruntime import Session
 
 _LOAD = """

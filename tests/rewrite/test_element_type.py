@@ -20,7 +20,7 @@ from onnx_kvtool.core.diagnostic import Diagnostic
 from onnx_kvtool.core.model import read, serialize
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.onnxruntime import Session
-from onnx_kvtool.runtime.verification.hosting import NearestHost, WideHost
+from onnx_kvtool.verification.subject import NearestHost, WideHost
 from tests.grids import part, thinned
 from tests.narrow_models import decoder, narrow
 from tests.runtime.recorded import NATIVE

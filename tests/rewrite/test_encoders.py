@@ -14,11 +14,11 @@ from onnx import helper
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.model import read
-from onnx_kvtool.runtime.comparison import side_by_side
-from onnx_kvtool.runtime.comparison.emptiness import Emptiness
-from onnx_kvtool.runtime.verification.engine import compare_models
-from onnx_kvtool.runtime.verification.settings import Settings
-from onnx_kvtool.runtime.verification.subject import capture
+from onnx_kvtool.verification.comparison import side_by_side
+from onnx_kvtool.verification.comparison.movement import Emptiness
+from onnx_kvtool.verification.engine import compare_models
+from onnx_kvtool.verification.report import Settings
+from onnx_kvtool.verification.subject import capture
 from tests.grids import part
 
 pytestmark = pytest.mark.long

@@ -15,9 +15,9 @@ from onnx_kvtool.core.budget import Budget
 from onnx_kvtool.core.model import read
 from onnx_kvtool.rewrite.verify import Verifier
 from onnx_kvtool.runtime import onnxruntime, reference
-from onnx_kvtool.runtime.comparison import side_by_side
 from onnx_kvtool.runtime.errors import RuntimeUnavailable
-from onnx_kvtool.runtime.verification import sizes
+from onnx_kvtool.verification import sizes
+from onnx_kvtool.verification.comparison import side_by_side
 from tests.grids import rest, thinned
 from tests.runtime.recorded import HAS_24, NAMES, NATIVE, model, native, needs_24
 

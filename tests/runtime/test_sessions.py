@@ -13,9 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnx_kvtool.core.model import serialize
 from onnx_kvtool.guard.known_wrong import known_wrong
-from onnx_kvtool.runtime.comparison.compare import compare
 from onnx_kvtool.runtime.errors import ModelRejected, RunFailed, RuntimeUnavailable
 from onnx_kvtool.runtime.sessions import RuntimeName, open_session
+from onnx_kvtool.verification.comparison.compare import compare
 from tests.grids import each
 from tests.runtime.recorded import NAMES, native, needs_24, recorded_run, serialized
 

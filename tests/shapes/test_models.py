@@ -14,11 +14,11 @@ import pytest
 from onnx_kvtool.core.model import read
 from onnx_kvtool.ops.schema import is_standard
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
-from onnx_kvtool.runtime.inputs.cases import CASES
-from onnx_kvtool.runtime.inputs.drawing import draw
-from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.shapes.inference import infer_model
 from onnx_kvtool.symbolic.dimensions import dimensions_in, read_size
+from onnx_kvtool.verification.inputs.cases import CASES
+from onnx_kvtool.verification.inputs.drawing import draw
+from onnx_kvtool.verification.inputs.plan import plan
 from tests.grids import part
 from tests.shapes.agreement import bindings, disagreements
 from tests.shapes.comparison import by_kvtool, counts, known_values

@@ -14,10 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import KvtoolError, UsageError
 from onnx_kvtool.lint.context import bound
-from onnx_kvtool.runtime.inputs.layout import Layout
-from onnx_kvtool.runtime.inputs.plan import plan
 from onnx_kvtool.symbolic.broadcasting import SizeEqualities
 from onnx_kvtool.symbolic.dimensions import Dim, dims_of
+from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.symbols import Layout
 from tests.grids import each
 
 _SIZES = {"s": 8, "t": 3}

@@ -14,12 +14,12 @@ from onnx_kvtool.core.walk import graphs, nodes
 from onnx_kvtool.ops.traits import Trait, traits
 from onnx_kvtool.rewrite.report import Refused
 from onnx_kvtool.runtime.errors import CannotDraw, RunFailed
-from onnx_kvtool.runtime.inputs.cases import CASES
-from onnx_kvtool.runtime.inputs.drawing import draw
-from onnx_kvtool.runtime.inputs.plan import plan
-from onnx_kvtool.runtime.inputs.symbols import attempts
 from onnx_kvtool.runtime.onnxruntime import Session
 from onnx_kvtool.symbolic.dimensions import dim_names
+from onnx_kvtool.verification.inputs.cases import CASES
+from onnx_kvtool.verification.inputs.drawing import draw
+from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.symbols import attempts
 from tests.grids import part
 
 pytestmark = pytest.mark.long

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from onnx_kvtool.runtime.engine.evaluator import Evaluator
-from onnx_kvtool.runtime.inputs.cases import CASES
-from onnx_kvtool.runtime.inputs.drawing import draw
-from onnx_kvtool.runtime.inputs.plan import plan
-from onnx_kvtool.runtime.inputs.stepping import advance
+from onnx_kvtool.verification.inputs.cases import CASES
+from onnx_kvtool.verification.inputs.drawing import draw
+from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.stepping import advance
 from tests.runtime.recorded import NAMES, native
 from tests.runtime.text_models import evaluator
 

@@ -1,0 +1,3 @@
+"""Decoders driven as a host drives them: tokens in, tokens out, caches where they lie."""
+
+from __future__ import annotations

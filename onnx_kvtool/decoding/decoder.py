@@ -1,0 +1,262 @@
+"""A decoder in onnxruntime: prompts, steps, and caches that stay where they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches import Cache, find_caches
+from onnx_kvtool.core.errors import KvtoolError, UsageError
+from onnx_kvtool.core.held import ModelSource, held
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.core.origin import origin
+from onnx_kvtool.decoding.bound import BoundSession
+from onnx_kvtool.decoding.feeds import Feeder, Tokens
+from onnx_kvtool.decoding.kept import Form, Hold, KeptCaches
+from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.sessions import Array
+from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.symbols import kinds_of
+
+__all__ = ["Decoder", "likeliest"]
+
+
+_ROOM = 256
+"""Rows that a cache gets beyond the prompt where nobody says how many."""
+
+
+class Decoder:
+    """A decoder of any form, driven in onnxruntime as a good host drives it.
+
+    Caches of a fixed size are zeros first and written in place where the model allows it: past and
+    present are one buffer. Others of a fixed size have two buffers that change places, and what
+    grows is handed on as onnxruntime made it. GroupQueryAttention gets one buffer of `capacity`
+    rows for past and present. All sequences of a batch have as many tokens, without padding.
+
+    Args:
+        model: A model (an `onnx_ir.Model` or an `onnx.ModelProto`), which is not changed, or the
+            path of one.
+        capacity: Rows of caches whose number of rows is not fixed by the model; None for the
+            prompt and 256 more.
+        threads: Threads that a node may use; None for one for each core.
+        dims: Sizes of symbolic dimensions that are neither sequences nor rows.
+
+    Attributes:
+        form: `growing` where a cache gains rows, `contrib` where operators of onnxruntime keep it,
+            `fixed` where all have a fixed number of rows, `none` without a cache.
+        in_place: Whether every cache is written where it lies.
+        length: Tokens that went in so far, of each sequence.
+
+    Raises:
+        UnreadableModel: If the model cannot be read.
+        KvtoolError: If onnxruntime does not load it.
+
+    Examples:
+        >>> decoder = kv.Decoder("decoder.onnx")
+        >>> decoder.form, decoder.in_place
+        ('fixed', True)
+        >>> decoder.generate([[5, 3, 7]], steps=4).shape
+        (1, 4)
+        >>> decoder.length
+        6
+    """
+
+    def __init__(
+        self,
+        model: ModelSource,
+        *,
+        capacity: int | None = None,
+        threads: int | None = None,
+        dims: Mapping[str, int] | None = None,
+    ) -> None:
+        for name, number in (("capacity", capacity), ("threads", threads)):
+            if number is not None and number < 1:
+                raise UsageError(f"`{name}` is {number}, expected at least 1")
+        work = held(model)
+        path = origin(work).path
+        self._plan = plan(work)
+        caches = {cache.past: cache for cache in find_caches(work, prove=False)}
+        self._capacity, self._dims = capacity, {**self._known_dims(work, caches), **(dims or {})}
+        directory = os.path.dirname(os.path.abspath(path)) if path not in ("", "-") else ""
+        self._session = BoundSession(serialize(work), directory, threads)
+        holds = [Hold(pair, caches.get(pair.past)) for pair in self._plan.pairs]
+        self._caches = KeptCaches(self._session, holds)
+        self.form: Form = self._caches.form
+        self._logits = self._logits_name(work)
+        self._feeder: Feeder | None = None
+        self.length = 0
+
+    @property
+    def in_place(self) -> bool:
+        """Whether every cache is written where it lies; False without a cache."""
+        return self._caches.in_place
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether the model takes token ids; else hidden states are drawn for it."""
+        return bool(self._plan.with_role("token_ids"))
+
+    @property
+    def vocabulary(self) -> int | None:
+        """How many tokens the model knows; None when that is not known."""
+        return next((spec.uses.rows for spec in self._plan.with_role("token_ids")), None)
+
+    def prefill(self, ids: npt.ArrayLike) -> Array:
+        """Forget all, take in a prompt, and return its logits.
+
+        Args:
+            ids: (B, S) or (S,): the tokens of each sequence.
+
+        Returns:
+            (B, S, V), or what the first output that is no cache has for a shape.
+
+        Raises:
+            UsageError: If `ids` are no tokens, or there is no room for them.
+            KvtoolError: If the model fails on them.
+        """
+        tokens = _tokens(ids)
+        batch, length = tokens.shape
+        self.length = 0
+        room = self._capacity if self._capacity is not None else length + _ROOM
+        self._feeder = Feeder(self._plan, batch, room, self._dims)
+        self._caches.empty(self._feeder.layout(0, length).shapes, room)
+        return self.step(tokens)
+
+    def step(self, ids: npt.ArrayLike) -> Array:
+        """Take in the next tokens of every sequence, and return their logits.
+
+        Args:
+            ids: (B, S): tokens; (B,): one of each sequence.
+
+        Raises:
+            UsageError: If there was no prompt, `ids` are of another batch, or there is no room.
+            KvtoolError: If the model fails on them.
+        """
+        tokens = np.asarray(ids)
+        tokens = _tokens(tokens[:, None] if tokens.ndim == 1 else tokens)
+        if self._feeder is None:
+            raise _no_prompt()
+        self._caches.check_room(self.length, tokens.shape[1])
+        try:
+            arrays = self._feeder.feeds(tokens, self.length)
+        except MemoryError as error:
+            raise UsageError(
+                f"the inputs of {tokens.shape[1]} tokens behind {self.length} others do not fit"
+                " into the memory",
+                help="take a shorter prompt or fewer steps",
+            ) from error
+        made = self._session.run(arrays, self._caches.pasts, self._caches.targets)
+        self._caches.take(made)
+        self.length += tokens.shape[1]
+        return made[self._logits].read()
+
+    def generate(self, ids: npt.ArrayLike, steps: int) -> Tokens:
+        """Return the likeliest tokens after a prompt, one after the other.
+
+        Args:
+            ids: (B, S) or (S,): the prompt of each sequence.
+            steps: How many tokens, at least 1.
+
+        Returns:
+            (B, steps), int64.
+
+        Raises:
+            UsageError: If the model takes no tokens, or as `prefill` and `step`.
+            KvtoolError: If the model fails.
+        """
+        if not self.takes_tokens:
+            raise UsageError("no input of the model is known to take token ids")
+        if steps < 1:
+            raise UsageError(f"`steps` is {steps}, expected at least 1")
+        prompt = _tokens(ids)
+        if self._capacity is None:
+            self._check_free(prompt.shape[1] + steps)
+        chosen = [likeliest(self.prefill(prompt))]
+        for _ in range(steps - 1):
+            chosen.append(likeliest(self.step(chosen[-1])))
+        return np.stack(chosen, axis=1)
+
+    def fill(self, length: int) -> None:
+        """Go on as if there had been `length` tokens; rows that are new in caches are zeros.
+
+        To time steps of a long context without a long prompt.
+
+        Args:
+            length: Tokens of each sequence, at least as many as there were.
+
+        Raises:
+            UsageError: If there was no prompt, or there is no room.
+        """
+        if self._feeder is None:
+            raise _no_prompt()
+        if length < self.length:
+            raise UsageError(f"`length` is {length}, expected at least {self.length}")
+        self._caches.check_room(self.length, length - self.length)
+        self._caches.lengthen(length)
+        self.length = length
+
+    def _check_free(self, needed: int) -> None:
+        """Give caches without a fixed number of rows as many as are needed."""
+        kinds = kinds_of(self._plan).values()
+        if "capacity" in kinds or self._caches.are_counted:
+            self._capacity = needed
+
+    def _known_dims(self, model: ir.Model, caches: Mapping[str | None, Cache]) -> dict[str, int]:
+        """Return the sizes that operators give to names in the shapes of caches.
+
+        Names of sequences and of rows are the caller's; any other is a number of heads or of their
+        elements, which the weights fix.
+        """
+        known = {
+            dim: size
+            for spec in self._plan.with_role("past_cache")
+            if (cache := caches.get(spec.name)) is not None and cache.shape is not None
+            for dim, size in zip(spec.shape, cache.shape, strict=True)
+            if isinstance(dim, str) and isinstance(size, int)
+        }
+        kinds = kinds_of(self._plan)
+        if not {name for name, kind in kinds.items() if kind == "size"} <= known.keys():
+            for equality in infer_model(model).report.equalities:
+                if kinds.get(equality.name) == "size" and equality.equals.isdecimal():
+                    known.setdefault(equality.name, int(equality.equals))
+        return known
+
+    def _logits_name(self, model: ir.Model) -> str:
+        presents = {pair.present for pair in self._plan.pairs}
+        rest = [value.name or "" for value in model.graph.outputs if value.name not in presents]
+        if not rest:
+            raise KvtoolError("the model has no output but its caches")
+        return next((name for name in rest if "logits" in name.lower()), rest[0])
+
+
+def _no_prompt() -> UsageError:
+    return UsageError("there is no prompt yet", help="begin with `prefill` or `generate`")
+
+
+def likeliest(logits: Array) -> Tokens:
+    """Return the likeliest token of each sequence, (B,), by its last logits (B, S, V) or (B, V).
+
+    Raises:
+        RunFailed: If the logits are of another rank, or of no size.
+    """
+    if logits.ndim not in (2, 3) or not logits.size:
+        text = f"the logits are of shape {logits.shape}, expected (B, S, V) or (B, V)"
+        raise RunFailed(text)
+    last = logits[:, -1] if logits.ndim > 2 else logits
+    return np.asarray(np.argmax(last.astype(np.float32), axis=-1), np.int64)
+
+
+def _tokens(ids: npt.ArrayLike) -> Tokens:
+    tokens = np.asarray(ids)
+    tokens = tokens[None] if tokens.ndim == 1 else tokens
+    if tokens.ndim != 2 or not tokens.size or tokens.dtype.kind not in "iu":
+        raise UsageError(
+            f"the tokens are {tokens.dtype.name} of shape {tokens.shape},"
+            " expected integers of shape (B, S)"
+        )
+    return tokens.astype(np.int64)

@@ -1,0 +1,181 @@
+"""What came of running decoders in turns."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from onnx_kvtool.core.record import Record
+from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.decoding.kept import Form
+
+__all__ = ["BenchReport", "BenchRun", "Ratio", "StepSeconds", "Workload"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload(Record):
+    """What every model does in each round.
+
+    Attributes:
+        prompt: Tokens of the prompt of each sequence.
+        tokens: Tokens that are made after it.
+        context: Tokens that stand before the steps; between prompt and steps rows of zeros, where
+            it is longer than the prompt.
+        batch: Sequences.
+        threads: Threads that a node may use; None for one for each core.
+        rounds: How often each model does it, in turns.
+        seed: For the tokens of the prompt.
+    """
+
+    prompt: int
+    tokens: int
+    context: int
+    batch: int
+    threads: int | None
+    rounds: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeconds(Record):
+    """Seconds of the steps of a model; None where none was made.
+
+    Attributes:
+        min: The shortest.
+        median: The median.
+        max: The longest.
+    """
+
+    min: float | None = None
+    median: float | None = None
+    max: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio(Record):
+    """What a model takes, by what the first one does; None where either is missing.
+
+    Attributes:
+        model: Its path; "" for one in memory.
+        step: Its median step.
+        first_token: The time to its first token.
+        peak: Its memory.
+    """
+
+    model: str
+    step: float | None
+    first_token: float | None
+    peak: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun(Record):
+    """How one model did.
+
+    Attributes:
+        model: Its path; "" for one in memory.
+        form: How it keeps its caches; None when it did not load.
+        in_place: Whether every cache is written where it lies.
+        first_tokens: Seconds from a prompt to its first token, of each round.
+        steps: Seconds of every step, of all rounds.
+        peak_bytes: Most memory that it took beyond Python and onnxruntime themselves; None where
+            the system does not say.
+        chosen: The tokens of the last round, one row for each sequence.
+        failure: Why there is nothing more; None when all went well.
+        batch: Sequences that each step serves.
+    """
+
+    model: str
+    form: Form | None = None
+    in_place: bool = False
+    first_tokens: tuple[float, ...] = ()
+    steps: tuple[float, ...] = ()
+    peak_bytes: int | None = None
+    chosen: tuple[tuple[int, ...], ...] = ()
+    failure: str | None = None
+    batch: int = 1
+
+    JSON = (
+        "model",
+        "form",
+        "in_place",
+        "first_token_seconds",
+        "step_seconds",
+        "tokens_per_second",
+        "peak_bytes",
+        "failure",
+        "batch",
+        "first_tokens",
+        "steps",
+        "chosen",
+    )
+
+    @property
+    def first_token_seconds(self) -> float | None:
+        """Seconds from a prompt to its first token, the median of the rounds."""
+        return statistics.median(self.first_tokens) if self.first_tokens else None
+
+    @property
+    def step_seconds(self) -> StepSeconds:
+        """Seconds of a step."""
+        if not self.steps:
+            return StepSeconds()
+        return StepSeconds(min(self.steps), statistics.median(self.steps), max(self.steps))
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Tokens that the batch makes in a second of median steps."""
+        median = self.step_seconds.median
+        return self.batch / median if median else None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport(Shown):
+    """How decoders did, in turns.
+
+    Attributes:
+        workload: What each of them did.
+        runtime: `onnxruntime <version>`.
+        runs: One for each model, in the order in which they were named.
+
+    Examples:
+        >>> report = kv.bench("decoder.onnx", prompt=3, tokens=4, rounds=2)
+        >>> len(report.runs[0].first_tokens), len(report.runs[0].steps), report.failed
+        (2, 6, False)
+    """
+
+    workload: Workload
+    runtime: str
+    runs: tuple[BenchRun, ...]
+
+    JSON = ("workload", "runtime", "runs", "ratios", "same_tokens")
+
+    @property
+    def failed(self) -> bool:
+        """Whether a model did not get to the end."""
+        return any(run.failure is not None for run in self.runs)
+
+    @property
+    def same_tokens(self) -> bool:
+        """Whether all that got to the end chose the same tokens in the last round."""
+        return len({run.chosen for run in self.runs if run.failure is None}) <= 1
+
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """What the other models take, by what the first one does."""
+        if not self.runs:
+            return ()
+        first, *others = self.runs
+
+        def ratio(ours: float | None, base: float | None) -> float | None:
+            return None if ours is None or not base else ours / base
+
+        return tuple(
+            Ratio(
+                model=run.model,
+                step=ratio(run.step_seconds.median, first.step_seconds.median),
+                first_token=ratio(run.first_token_seconds, first.first_token_seconds),
+                peak=ratio(run.peak_bytes, first.peak_bytes),
+            )
+            for run in others
+        )

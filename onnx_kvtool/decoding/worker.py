@@ -1,0 +1,197 @@
+"""One decoder in a process of its own, which runs a round when it is told to.
+
+Apart from others its peak of memory can be told, and a crash in native code ends nobody else.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.decoding.decoder import Decoder, likeliest
+from onnx_kvtool.decoding.feeds import Tokens
+from onnx_kvtool.decoding.kept import Form
+from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.memory import peak_memory, used_memory
+
+__all__ = ["Loaded", "Round", "Worker", "main"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is known of a decoder once it is loaded.
+
+    Attributes:
+        form: How it keeps its caches.
+        in_place: Whether every cache is written where it lies.
+        vocabulary: Tokens that it knows; None when nobody knows how many.
+    """
+
+    form: Form
+    in_place: bool
+    vocabulary: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One prompt and the steps after it.
+
+    Attributes:
+        first_token: Seconds from the prompt to its first token.
+        steps: Seconds of each step.
+        chosen: (B, N), the tokens.
+        peak_bytes: Most memory so far, less what there was before the model; None where the
+            system does not say.
+    """
+
+    first_token: float
+    steps: tuple[float, ...]
+    chosen: Tokens
+    peak_bytes: int | None
+
+
+_CHILD = f"""
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent ends this process
+from {__name__} import main
+main()
+"""
+
+
+class Worker:
+    """The process of one decoder.
+
+    Args:
+        model: Path of the model, or its bytes.
+        name: What to call it in errors.
+        capacity: Rows of caches whose number of rows the model does not fix.
+        threads: Threads that a node may use; None for one for each core.
+        dims: Sizes of symbolic dimensions.
+
+    Attributes:
+        loaded: What is known of the decoder.
+
+    Raises:
+        RuntimeUnavailable: If no process can be started.
+        KvtoolError: Whatever loading the model raises.
+    """
+
+    def __init__(
+        self,
+        model: str | bytes,
+        name: str,
+        *,
+        capacity: int,
+        threads: int | None,
+        dims: Mapping[str, int],
+    ) -> None:
+        self._name = name
+        path = os.pathsep.join(part for part in sys.path if part)
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _CHILD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        except OSError as error:  # as where Python is embedded
+            raise RuntimeUnavailable(
+                f"no process can be started to run `{name}`: {error.strerror or error}"
+            ) from error
+        try:
+            self.loaded: Loaded = self._ask((model, capacity, threads, dict(dims)))
+        except BaseException:
+            self.close()
+            raise
+
+    def round(self, ids: Tokens, context: int, steps: int) -> Round:
+        """Take in a prompt, go on to a context, and make tokens.
+
+        Raises:
+            KvtoolError: If the model fails, or ends its process.
+        """
+        found: Round = self._ask((ids, context, steps))
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _ask(self, question: object) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            pickle.dump(question, self._process.stdin)
+            self._process.stdin.flush()
+            answer = pickle.load(self._process.stdout)
+        except (EOFError, OSError) as error:  # a pipe without an end is EINVAL on Windows
+            code = self._process.wait()
+            raise RunFailed(f"the process that ran `{self._name}` ended with {code}") from error
+        if isinstance(answer, KvtoolError):
+            raise answer
+        return answer
+
+
+def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    """Answer questions until there are no more."""
+    before = used_memory()
+    decoder: Decoder | None = None
+    while True:
+        try:
+            question = pickle.load(questions)
+        except EOFError:
+            return
+        answer: object
+        try:
+            if decoder is None:
+                decoder, answer = _load(*question)
+            else:
+                answer = _round(decoder, before, *question)
+        except KvtoolError as error:
+            answer = error
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+def _load(
+    model: str | bytes, capacity: int, threads: int | None, dims: Mapping[str, int]
+) -> tuple[Decoder, Loaded]:
+    import onnx
+
+    source = model if isinstance(model, str) else onnx.load_from_string(model)
+    decoder = Decoder(source, capacity=capacity, threads=threads, dims=dims)
+    return decoder, Loaded(decoder.form, decoder.in_place, decoder.vocabulary)
+
+
+def _round(decoder: Decoder, before: int | None, ids: Tokens, context: int, steps: int) -> Round:
+    begin = time.perf_counter()
+    chosen = [likeliest(decoder.prefill(ids))]
+    first = time.perf_counter() - begin
+    decoder.fill(max(context, decoder.length))
+    seconds = []
+    for _ in range(steps - 1):
+        begin = time.perf_counter()
+        chosen.append(likeliest(decoder.step(chosen[-1])))
+        seconds.append(time.perf_counter() - begin)
+    peak = peak_memory()
+    taken = None if peak is None or before is None else max(peak - before, 0)
+    return Round(first, tuple(seconds), np.stack(chosen, axis=1), taken)
+
+
+def main() -> None:
+    """Be the process of a `Worker`."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+    _serve(sys.stdin.buffer, answers)

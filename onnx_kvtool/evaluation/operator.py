@@ -1,0 +1,187 @@
+"""One operator as a model of one node, with inputs and attributes as the user wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx.helper
+import onnx_ir as ir
+
+from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.suggestion import unknown_name
+from onnx_kvtool.evaluation.attributes import attribute
+from onnx_kvtool.evaluation.operands import operand_values
+from onnx_kvtool.evaluation.spec import Given
+from onnx_kvtool.ops.schema import NEWEST, Formal, OpFacts, op_facts, operators
+from onnx_kvtool.runtime.engine.type_check import element_type
+from onnx_kvtool.runtime.sessions import Array
+
+__all__ = ["SingleOperator", "single_operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class SingleOperator:
+    """A model of one node.
+
+    Attributes:
+        model: The model; its node is called like the operator.
+        facts: The version of the operator.
+        opset: The opset of the model.
+        inputs: What it is fed, by name.
+        outputs: Names of the outputs to fetch.
+    """
+
+    model: ir.Model
+    facts: OpFacts
+    opset: int
+    inputs: dict[str, Array]
+    outputs: tuple[str, ...]
+
+
+def single_operator(
+    op: str,
+    opset: int | None,
+    attributes: Sequence[tuple[str, str]],
+    inputs: Sequence[tuple[str, Given]],
+    fetch: Sequence[str],
+) -> SingleOperator:
+    """Return a model that holds one node of an operator of the default domain.
+
+    Args:
+        op: The operator.
+        opset: Version of the default domain; None for the one that brought the operator's newest
+            version, which most runtimes load.
+        attributes: Names with their values as text; see `attribute`.
+        inputs: Names as in the schema with their values; that of a variadic input once for each of
+            its values, which are called `name_0`, `name_1`, ...
+        fetch: Outputs by their names in the schema; empty for those that are not optional (the
+            first, if all are), and for all of a variadic one.
+
+    Raises:
+        UsageError: If the operator, an attribute, an input or an output is unknown, given twice,
+            or required and missing; if a value does not fit the type; if the operator has bodies.
+    """
+    facts, opset = _facts(op, opset)
+    carried = [attribute(facts, name, text) for name, text in _once(attributes)]
+    names = {a.name for a in carried}
+    for name, declared in facts.attributes.items():
+        if declared.required and name not in names:
+            if ir.AttributeType(declared.type) is ir.AttributeType.GRAPH:
+                raise UsageError(
+                    f"{op} has a body, which cannot be given on the command line",
+                    help="evaluate a model that holds the node, with `--node NAME`",
+                )
+            raise UsageError(f"the attribute `{name}` of {op} is required and not given")
+    values = operand_values(facts, inputs)
+    fed = [_input(name, array) for name, array in values if array is not None]
+    by_name = {value.name: value for value in fed}
+    outputs = _outputs(facts, fetch, {a.name: a.value for a in carried}, dict(values))
+    node = ir.Node(
+        "",
+        op,
+        [by_name[name] if array is not None else None for name, array in values],
+        carried,
+        outputs=[ir.Value(name=name) for name in outputs],
+        name=op,
+    )
+    wanted = tuple(dict.fromkeys(fetch)) or tuple(name for name in outputs if name)
+    made = {value.name: value for value in node.outputs}
+    graph = ir.Graph(
+        fed,
+        [made[name] for name in wanted],
+        nodes=[node],
+        opset_imports={"": opset},
+        name="main_graph",
+    )
+    # The version that was released with the opset has every type that its operators take.
+    version = onnx.helper.OP_SET_ID_VERSION_MAP["ai.onnx", opset]
+    model = ir.Model(graph, ir_version=int(version))
+    arrays = {name: array for name, array in values if array is not None}
+    return SingleOperator(model, facts, opset, arrays, wanted)
+
+
+def _facts(op: str, opset: int | None) -> tuple[OpFacts, int]:
+    """Return the version of the operator that is meant, and the opset of the model."""
+    if "::" in op:
+        raise UsageError(
+            f"`{op}` is of a domain of its own, expected an operator of the default domain"
+        )
+    if opset is not None:
+        if not 1 <= opset <= NEWEST:
+            raise UsageError(f"`--opset` is {opset}, expected 1 to {NEWEST}")
+        facts = op_facts(op, opset)
+        if facts is not None and not facts.deprecated:
+            return facts, opset
+        first = next((other for other in range(1, NEWEST + 1) if op_facts(op, other)), None)
+        if first is not None:
+            known = f"it came with opset {first}" if opset < first else None
+            raise UsageError(f"opset {opset} has no operator `{op}`", help=known)
+    else:
+        for candidate in range(NEWEST, 0, -1):
+            facts = op_facts(op, candidate)
+            if facts is not None and not facts.deprecated:
+                return facts, facts.since_version
+    raise unknown_name(f"`{op}` is no operator of the default domain", op, operators())
+
+
+def _once(attributes: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    seen = set()
+    for name, _ in attributes:
+        if name in seen:
+            raise UsageError(f"the attribute `{name}` is given twice")
+        seen.add(name)
+    return attributes
+
+
+def _input(name: str, array: Array) -> ir.Value:
+    element = element_type(array.dtype)
+    assert element is not None
+    return ir.Value(name=name, type=ir.TensorType(element), shape=ir.Shape(array.shape))
+
+
+def _outputs(
+    facts: OpFacts,
+    fetch: Sequence[str],
+    attributes: Mapping[str, object],
+    values: Mapping[str, Array | None],
+) -> list[str]:
+    """Return the names of the node's outputs, "" for one left out; none after the last wanted."""
+    known: list[str] = []
+    wanted = set(fetch)
+    for formal in facts.outputs:
+        if formal.variadic:
+            count = _variadic_count(formal, fetch, attributes, values)
+            known += [f"{formal.name}_{i}" for i in range(count)]
+        else:
+            known.append(formal.name)
+    for name in fetch:
+        if name not in known:
+            raise unknown_name(f"{facts.op_type} has no output `{name}`", name, known)
+    optional = {formal.name for formal in facts.outputs if formal.optional}
+    # Some operators have optional outputs only (LSTM): the first is what they are for.
+    required = (set(known) - optional) or set(known[:1] if not fetch else ())
+    names = [name if name in wanted | required else "" for name in known]
+    while names and not names[-1]:
+        names.pop()
+    return names
+
+
+def _variadic_count(
+    formal: Formal,
+    fetch: Sequence[str],
+    attributes: Mapping[str, object],
+    values: Mapping[str, Array | None],
+) -> int:
+    """Return how many outputs a variadic one stands for: as many as Split cuts, or are fetched."""
+    parts, split = attributes.get("num_outputs"), values.get("split")
+    if isinstance(parts, int):
+        return max(parts, 1)
+    if isinstance(attributes.get("split"), (list, tuple)):
+        return len(attributes["split"])  # type: ignore[arg-type]  # just tested
+    if isinstance(split, np.ndarray):
+        return max(split.size, 1)
+    prefix = f"{formal.name}_"
+    tails = [name.removeprefix(prefix) for name in fetch if name.startswith(prefix)]
+    return 1 + max((int(tail) for tail in tails if tail.isdecimal()), default=0)

@@ -1,0 +1,222 @@
+"""What came of evaluating a model or an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from onnx_kvtool.core.diagnostic import Diagnostic
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.record import Key, Record
+from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.evaluation.summary import Summary, TypeFacts, summarize
+from onnx_kvtool.runtime.kernels.kernel import Array, Value
+from onnx_kvtool.verification.comparison.compare import Mask, bits_differ
+from onnx_kvtool.verification.report import OutputReport
+
+__all__ = ["Comparison", "EvalReport", "TraceEntry", "Update"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEntry(Record):
+    """One node that ran.
+
+    Attributes:
+        location: The node.
+        outputs: What it made.
+        seconds: Wall time that it took, its bodies included.
+        runtime: `kvtool`, or `onnx.reference` for an operator without a kernel of our own.
+        step: The run: 0 for the first, then the number of the decode step.
+    """
+
+    location: Location
+    outputs: tuple[TypeFacts, ...]
+    seconds: float
+    runtime: str
+    step: int
+
+    JSON = (
+        Key("location", parts=("graph", "node", "index", "op")),
+        "outputs",
+        "seconds",
+        "runtime",
+        "step",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Record):
+    """How the outputs compare with those of another runtime on the same inputs.
+
+    Attributes:
+        status: `equal` if every output agrees within its tolerance, else `different`.
+        runtime: The other runtime, whose values are the expected ones.
+        outputs: Every output, over all runs.
+    """
+
+    status: Literal["equal", "different"]
+    runtime: str
+    outputs: tuple[OutputReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Record):
+    """A value before and after an operator wrote into it.
+
+    Attributes:
+        before: Name of the input.
+        after: Name of the output.
+        elements: How many elements it has.
+        written: How many of them differ in a bit; `changed` in JSON.
+        indices: Where these are: the indices along each axis.
+        old: The input; None in a report that was read from JSON.
+        new: The output, of the same shape and dtype; None likewise.
+    """
+
+    before: str
+    after: str
+    elements: int
+    written: int
+    indices: tuple[tuple[int, ...], ...]
+    old: Array | None = field(default=None, repr=False, compare=False)
+    new: Array | None = field(default=None, repr=False, compare=False)
+
+    JSON = ("before", "after", "elements", Key("written", "changed"), "indices")
+
+    @staticmethod
+    def of(before: str, after: str, old: Array, new: Array) -> Update:
+        """Return what became of `old`, called `before`."""
+        differs = bits_differ(old, new)
+        where = tuple(tuple(np.unique(axis).tolist()) for axis in np.nonzero(differs))
+        return Update(
+            before, after, int(differs.size), int(np.count_nonzero(differs)), where, old, new
+        )
+
+    @property
+    def changed(self) -> Mask | None:
+        """Which elements differ in a bit; None where the elements are not known."""
+        if self.old is None or self.new is None:
+            return None
+        return bits_differ(self.old, self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Fed(TypeFacts):
+    """What an input of the last run was fed.
+
+    Attributes:
+        name: Its name.
+        dtype: Element type (`float32`); null for a sequence and for an absent value.
+        shape: Dimensions; null likewise.
+        length: Number of elements of a sequence; null for everything else.
+        given: Whether its first value was given, not drawn.
+    """
+
+    given: bool = False
+
+    JSON = (*TypeFacts.JSON, "given")
+
+
+@dataclass(slots=True)
+class EvalReport(Shown):
+    """What came of `kvtool eval`.
+
+    Attributes:
+        model: Path of the model, `-` for standard input, "" for one in memory; None for a single
+            operator.
+        operator: The operator, with `opset` its version of the default domain; None for a model.
+        opset: The opset of a single operator; None for a model.
+        runtime: What ran it, such as `reference 0.1.0`.
+        seed: The seed of what was drawn; None when nothing was.
+        steps: Decode steps after the first run.
+        inputs: What the last run was fed.
+        trace: The nodes in the order in which they ran; empty unless asked for.
+        comparison: None unless asked for.
+        updates: Caches before and after, where scatters were asked for by name.
+        warnings: Results that the specification leaves undefined, with the node; nodes that the
+            file has in an order in which they cannot run.
+        borrowed: The nodes that onnx.reference runs.
+        saved: Path of the `.npz` file that was written; None when none was.
+        values: What was fetched from the last run, by name, in order; empty in a report that was
+            read from JSON.
+        said: What JSON said of them; None where `values` has them.
+
+    Examples:
+        >>> kv.EvalReport.from_json({"runtime": "reference 0.1.0", "outputs": []}).outputs
+        ()
+    """
+
+    model: str | None = None
+    operator: str | None = None
+    opset: int | None = None
+    runtime: str = ""
+    seed: int | None = None
+    steps: int = 0
+    inputs: tuple[Fed, ...] = ()
+    trace: tuple[TraceEntry, ...] = ()
+    comparison: Comparison | None = None
+    updates: tuple[Update, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+    borrowed: tuple[Location, ...] = ()
+    saved: str | None = None
+    values: Mapping[str, Value] = field(default_factory=dict, repr=False)
+    said: tuple[Summary, ...] | None = field(default=None, repr=False)
+
+    JSON = (
+        "model",
+        "operator",
+        "opset",
+        "runtime",
+        "seed",
+        "steps",
+        "inputs",
+        "outputs",
+        "trace",
+        "comparison",
+        "updates",
+        "warnings",
+        "borrowed",
+        "saved",
+    )
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any]) -> EvalReport:
+        """Return the report that an object gives, without the elements of large values."""
+        from onnx_kvtool.core.reading import filled, read
+
+        said = read(tuple[Summary, ...], data.get("outputs", ()))
+        report: EvalReport = filled(cls, data, said=said)
+        return report
+
+    @property
+    def outputs(self) -> tuple[Summary, ...]:
+        """What is said of each value: made when asked for, as it takes longer than a copy."""
+        if self.said is not None:
+            return self.said
+        return tuple(summarize(name, value) for name, value in self.values.items())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EvalReport):
+            return NotImplemented
+        if self.values and other.values and not _same(self.values, other.values):
+            return False
+        return self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment] # as of every dataclass that can change
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Return whether two values, or all of two collections of them, agree in every bit."""
+    if isinstance(a, Mapping):
+        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(_same, a, b))
+    if a is None or b is None:
+        return a is b
+    one, other = np.asarray(a), np.asarray(b)
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    return not bits_differ(one, other).any()

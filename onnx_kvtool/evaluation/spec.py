@@ -1,0 +1,275 @@
+"""Where the value of an input comes from: `NAME=SPEC`."""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx import numpy_helper
+
+from onnx_kvtool.core.errors import UnreadableModel, UsageError
+from onnx_kvtool.core.files.patient import is_pipe, patient
+from onnx_kvtool.core.files.source import read_bytes
+from onnx_kvtool.core.messages.protobuf import DecodeError
+from onnx_kvtool.core.quantity import enumerated
+from onnx_kvtool.core.suggestion import closest, did_you_mean, missing_file_help
+from onnx_kvtool.evaluation.literal import literal_array, natural_dtype, parse_json
+from onnx_kvtool.ops.element_type import DTYPE_NAMES, dtype_name, dtype_named
+from onnx_kvtool.runtime.engine.type_check import element_type
+from onnx_kvtool.runtime.sessions import Array
+
+__all__ = ["Given", "read_spec", "spec_file"]
+
+
+_PREFIX = re.compile(r"([A-Za-z]\w*):(.*)", re.DOTALL | re.ASCII)
+_JSON_START = (*'[{"-0123456789', "true", "false", "null", "NaN", "Infinity")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as it was given, whose element type may depend on where it goes.
+
+    Attributes:
+        text: What the user wrote, for messages.
+        dtype: The element type that was asked for; None when none was.
+        array: The content of a file; None for a literal.
+        literal: Nested lists; None for a file.
+    """
+
+    text: str
+    dtype: ir.DataType | None
+    array: Array | None = None
+    literal: Any = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is JSON's `null`, which leaves an optional input out."""
+        return self.array is None and self.literal is None
+
+    def natural(self) -> ir.DataType:
+        """Return the element type it has by itself.
+
+        Raises:
+            UsageError: If a literal mixes kinds, or a file holds raw bytes or what ONNX has no
+                type for.
+        """
+        if self.dtype is not None:
+            return self.dtype
+        if self.array is None:
+            return natural_dtype(self.literal)
+        found = element_type(self.array.dtype)
+        if found is None:
+            raise UsageError(f"`{self.text}` holds {_content(self.array)}", help=_HELP_RAW)
+        return found
+
+    def value(self, declared: ir.DataType | None) -> Array:
+        """Return the value as an array.
+
+        Numbers of a file are never converted. Its raw bytes (numpy's `V2`, as which numpy saves
+        bfloat16) take the element type that was asked for or else is declared, and unsigned
+        integers are taken for the bits of a floating-point type that numpy lacks if that was asked
+        for.
+
+        Args:
+            declared: The element type of the place where it goes; None when that is not known.
+
+        Raises:
+            UsageError: If a literal does not fit the type, or a file holds another one than asked
+                for.
+        """
+        target = self.dtype if self.dtype is not None else declared
+        if self.array is None:
+            return literal_array(self.literal, self.natural() if target is None else target)
+        if self.array.dtype.kind == "V" and element_type(self.array.dtype) is None:
+            return self._of_bytes(self.array, target)
+        found = self.natural() if self.dtype is None else element_type(self.array.dtype)
+        if self.dtype is None or found == self.dtype:
+            return self.array
+        if _holds_bits(self.array.dtype, self.dtype):
+            return self.array.view(self.dtype.numpy())
+        raise UsageError(
+            f"`{self.text}` holds {_content(self.array)}, expected {dtype_name(self.dtype)}"
+        )
+
+    def _of_bytes(self, array: Array, target: ir.DataType | None) -> Array:
+        if target is None or array.dtype.names is not None:
+            raise UsageError(f"`{self.text}` holds {_content(array)}", help=_HELP_RAW)
+        wanted = target.numpy()
+        if wanted.hasobject or wanted.itemsize != array.dtype.itemsize:
+            raise UsageError(
+                f"`{self.text}` holds {_content(array)}, expected {dtype_name(target)}"
+            )
+        return array.view(wanted)
+
+
+_HELP_RAW = "put an element type that ONNX has in front, as in `bfloat16:cache.npy`"
+
+
+def read_spec(text: str) -> Given:
+    """Read what `SPEC` names: a file, or a literal.
+
+    `x.npy`, `x.npz:key` and `x.pb` (a TensorProto) are files, everything else is JSON; in front of
+    each an element type may stand, as in `float16:[1, 2]`.
+
+    Raises:
+        UsageError: If it is neither a file nor JSON, or a `.npz` has no such key.
+        UnreadableModel: If a file cannot be read.
+    """
+    dtype, rest = _split(text)
+    path, key = _file(rest)
+    if key is not None:
+        return Given(text, dtype, array=_from_npz(path, key))
+    if path.lower().endswith(".npy"):
+        return Given(text, dtype, array=_from_npy(path))
+    if path.lower().endswith(".pb"):
+        return Given(text, dtype, array=_from_pb(path))
+    if path:
+        raise UsageError(
+            f"`{text}` names no array of the file", help=f"name one, as in `{rest}:KEY`"
+        )
+    if not rest.lstrip().startswith(_JSON_START):
+        raise UsageError(
+            f"`{text}` is neither a file (.npy, .npz:KEY, .pb) nor a JSON literal such as `[1, 2]`"
+        )
+    return Given(text, dtype, literal=parse_json(rest))
+
+
+def spec_file(text: str) -> str | None:
+    """Return the path of the file that a SPEC names; None for a literal."""
+    return _file(_split(text)[1])[0] or None
+
+
+def _file(rest: str) -> tuple[str, str | None]:
+    """Return the path of a file, "" for a literal, and the key in an archive, None for none."""
+    if rest.lstrip().startswith(("[", "{", '"')):
+        return "", None  # a literal, whatever its text resembles
+    path, is_archive, key = rest.partition(".npz:")
+    if is_archive:
+        return f"{path}.npz", key
+    return (rest if rest.lower().endswith((".npy", ".npz", ".pb")) else ""), None
+
+
+def _split(text: str) -> tuple[ir.DataType | None, str]:
+    """Split off the element type in front, if there is one."""
+    match = _PREFIX.fullmatch(text)
+    if match is None:
+        return None, text
+    name, rest = match.groups()
+    dtype = dtype_named(name)
+    if dtype is not None:
+        return dtype, rest
+    if not rest.lstrip().startswith(_JSON_START):
+        return None, text  # part of a path, such as a drive
+    raise UsageError(
+        f"there is no element type `{name}`",
+        help=did_you_mean(name, DTYPE_NAMES, f"there are {', '.join(DTYPE_NAMES)}"),
+    )
+
+
+def _from_npy(path: str) -> Array:
+    try:
+        with open(path, "rb", opener=patient) as file:
+            return _held(np.lib.format.read_array(file, allow_pickle=False), path)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+
+
+def _from_npz(path: str, key: str) -> Array:
+    try:
+        if is_pipe(path):
+            raise OSError("an archive cannot be read from a pipe")
+        with np.load(path, allow_pickle=False) as arrays:
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise UnreadableModel(f"`{path}` is no archive of arrays")
+            if key in arrays.files:
+                return _held(arrays[key], f"{path}:{key}")
+            names = list(arrays.files)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    near = closest(key, names)
+    known = f"it holds {enumerated(names, 8)}" if names else "it is empty"
+    raise UsageError(
+        f"`{path}` holds no array `{key}`",
+        help=f"did you mean `{path}:{near}`?" if near else known,
+    )
+
+
+_UNREADABLE: tuple[type[Exception], ...] = (
+    OSError,
+    ValueError,
+    EOFError,
+    MemoryError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def _from_pb(path: str) -> Array:
+    tensor = onnx.TensorProto()
+    try:
+        tensor.ParseFromString(read_bytes(path))
+        if not tensor.data_type:
+            raise UnreadableModel(f"`{path}` is no TensorProto: it has no element type")
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise UnreadableModel(
+                f"`{path}` refers to another file for its values",
+                help="save the values in the TensorProto itself",
+            )
+        return _held(numpy_helper.to_array(tensor), path)
+    except DecodeError as error:
+        raise UnreadableModel(f"`{path}` is no TensorProto") from error
+    # What to_array raises for a type it does not know, and for values that do not fill the shape.
+    except (ValueError, TypeError, KeyError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: Exception) -> UnreadableModel:
+    if isinstance(error, FileNotFoundError):
+        suffix = os.path.splitext(path)[1]
+        return UnreadableModel(f"`{path}` does not exist", help=missing_file_help(path, suffix))
+    if isinstance(error, IsADirectoryError):
+        return UnreadableModel(f"`{path}` is a directory, not a file of values")
+    reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()
+    return UnreadableModel(f"`{path}` cannot be read: {reason[0].rstrip('.')}")
+
+
+def _held(array: Any, where: str) -> Array:
+    """Return an array as kernels take it: native byte order, text as objects."""
+    held: np.ndarray[Any, Any] = np.asarray(array)
+    if held.dtype.kind in "US" or held.dtype == object:
+        flat = np.empty(held.size, object)
+        try:
+            flat[:] = [
+                v.decode() if isinstance(v, bytes) else str(v) for v in held.ravel().tolist()
+            ]
+        except UnicodeDecodeError as error:
+            raise UnreadableModel(f"`{where}` holds text that is not UTF-8") from error
+        return flat.reshape(held.shape)
+    return held if held.dtype.isnative else held.astype(held.dtype.newbyteorder("="))
+
+
+def _holds_bits(stored: np.dtype[Any], wanted: ir.DataType) -> bool:
+    """Return whether unsigned integers may be the bits of a type that numpy has no name for."""
+    return (
+        stored.kind == "u"
+        and wanted.is_floating_point()
+        and wanted.numpy().isbuiltin == 2  # one of ml_dtypes
+        and wanted.bitwidth == 8 * stored.itemsize
+    )
+
+
+def _content(array: Array) -> str:
+    if array.dtype.names is not None:
+        return "records"
+    if array.dtype.kind == "V" and element_type(array.dtype) is None:
+        return f"raw elements of {array.dtype.itemsize} bytes"
+    found = element_type(array.dtype)
+    return str(array.dtype) if found is None else dtype_name(found)

@@ -1,1 +1,0 @@
-"""Outputs of two models held against each other: which bits count, and how much rounding may do."""

@@ -1,1 +1,0 @@
-"""Decoders driven as a host drives them: tokens in, tokens out, caches where they lie."""

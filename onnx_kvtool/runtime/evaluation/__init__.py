@@ -1,1 +1,0 @@
-"""One model, or one operator, run on inputs that the user names."""

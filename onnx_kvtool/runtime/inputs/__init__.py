@@ -1,1 +1,0 @@
-"""Inputs for a model: what they mean, values for them, and those of the next decode step."""

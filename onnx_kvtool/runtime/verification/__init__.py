@@ -1,1 +1,0 @@
-"""Two models compared by running them: one engine for `verify`, `lower` and `raise`."""

@@ -1,1 +1,0 @@
-"""A model whose caches grow beside its form with caches of fixed capacity."""

@@ -1,1 +1,0 @@
-"""Copies of two models with smaller weights, small enough to be run."""

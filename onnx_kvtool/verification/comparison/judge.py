@@ -1,0 +1,400 @@
+"""Compares the outputs of two models run by run and keeps the account."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.sessions import Array, Arrays, Session
+from onnx_kvtool.verification.comparison.compare import (
+    Mask,
+    Mismatch,
+    OutputDifference,
+    Tolerance,
+    compare,
+    kept_rows,
+)
+from onnx_kvtool.verification.comparison.randomness import RandomOutputs
+from onnx_kvtool.verification.comparison.rounding import Measure, Noise, Scales, TwinRun, Twins
+from onnx_kvtool.verification.inputs.plan import InputPlan
+
+__all__ = ["Account", "Difference", "Judge", "OutputAccount"]
+
+
+@dataclass(slots=True)
+class OutputAccount:
+    """What was seen of one output over all runs.
+
+    Attributes:
+        bit_equal: Whether every bit agreed in every run.
+        max_abs_diff: Largest difference; None once shapes or dtypes differed.
+        mismatch: The first element that differs by more than it may.
+        where: The run in which it was found.
+        is_different: Whether it differed in any way by more than it may.
+    """
+
+    bit_equal: bool = True
+    max_abs_diff: float | None = 0.0
+    mismatch: Mismatch | None = None
+    where: str = ""
+    is_different: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first difference that matters.
+
+    Attributes:
+        reason: What differs and in which run.
+        inputs: What both models were fed.
+        is_failure: Whether one model failed, so that there are no values to compare.
+        is_of_twins: Whether the float32 twins differ, and were fed `inputs`.
+    """
+
+    reason: str
+    inputs: Arrays
+    is_failure: bool = False
+    is_of_twins: bool = False
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the values of one output showed over all runs.
+
+    Attributes:
+        is_finite: Whether a number was finite.
+        is_varied: Whether two finite numbers differed.
+        first: The first finite number.
+    """
+
+    is_finite: bool = False
+    is_varied: bool = False
+    first: object = None
+
+    def add(self, value: Array) -> None:
+        """Add the values of a run."""
+        if self.is_finite and self.is_varied:
+            return
+        if value.dtype.kind not in "biufcV":
+            self.is_finite = self.is_varied = True  # strings are compared as they are
+            return
+        flat = value.reshape(-1)
+        if value.dtype.kind in "fcV":
+            wide = flat if value.dtype.kind in "fc" else flat.astype(np.float32)
+            flat = wide[np.isfinite(wide)]
+        if not flat.size:
+            return
+        if not self.is_finite:
+            self.is_finite, self.first = True, flat[0]
+        self.is_varied = bool((flat != self.first).any())
+
+
+@dataclass(slots=True)
+class Account:
+    """What came of running two models.
+
+    Attributes:
+        cases: Number of cases that were run.
+        steps: Number of runs over all cases.
+        outputs: What was seen of each output, by name.
+        max_abs_diff: Largest difference over the outputs that need not be equal bit for bit.
+        difference: The first difference that matters; None if there is none.
+        noise: Why a difference above the usual tolerance does not matter; None if there is none.
+        unsteady: An output that the leader itself gives otherwise when it is run again; None if
+            there is none.
+        left_out: Number of cases for which there was no time.
+        dead: Rows of padding that were not compared, over all runs.
+        tolerances: The widest tolerance that an output was held to, by name.
+        random: Outputs of which values differed that random numbers go into.
+        sampled: Random outputs that were compared over many runs.
+        end: What came of a step past the end of fixed caches; None where there is no such step.
+        not_finite: Outputs of the leader that held no finite number in any run.
+        constant: Outputs of the leader whose elements were all one number in every run.
+        lengths: Most rows of a cache or table that were in use in a run.
+        rows: Rows of the largest fixed cache or table of positions; 0 if there is none.
+        seen: What the values of each output showed, by name.
+        scales: How large the values of each output were.
+    """
+
+    cases: int = 0
+    steps: int = 0
+    outputs: dict[str, OutputAccount] = field(default_factory=dict)
+    max_abs_diff: float = 0.0
+    difference: Difference | None = None
+    noise: str | None = None
+    unsteady: str | None = None
+    left_out: int = 0
+    dead: int = 0
+    tolerances: dict[str, Tolerance] = field(default_factory=dict)
+    random: set[str] = field(default_factory=set)
+    sampled: set[str] = field(default_factory=set)
+    end: str | None = None
+    not_finite: set[str] = field(default_factory=set)
+    constant: set[str] = field(default_factory=set)
+    lengths: int = 0
+    rows: int = 0
+    seen: dict[str, Seen] = field(default_factory=dict)
+    scales: Scales = field(default_factory=Scales)
+
+    @property
+    def silent(self) -> set[str]:
+        """Outputs in which no run showed two different numbers, or one that is finite."""
+        return self.not_finite | self.constant
+
+    def learn_from(self, led: Arrays, varying: Container[str]) -> None:
+        """Note what outputs of the leader showed in a run.
+
+        Args:
+            led: The outputs.
+            varying: Names of outputs that depend on what inputs hold.
+        """
+        for name, value in led.items():
+            if name not in varying:
+                continue
+            seen = self.seen.setdefault(name, Seen())
+            seen.add(value)
+            for names, is_so in (
+                (self.not_finite, not seen.is_finite),
+                (self.constant, seen.is_finite and not seen.is_varied),
+            ):
+                (names.add if is_so else names.discard)(name)
+
+    def learns_from(self, led: Arrays) -> bool:
+        """Return whether an output that showed nothing so far shows something in a run."""
+        for name in self.silent:
+            known = self.seen[name]
+            seen = replace(known)
+            seen.add(led[name])
+            if (seen.is_finite, seen.is_varied) != (known.is_finite, known.is_varied):
+                return True
+        return False
+
+
+class Judge:
+    """Compares what the leader and the other model give.
+
+    Args:
+        plan: Inputs of the model that leads.
+        measure: How close outputs have to be.
+        noise: Measures the leader when outputs differ by more than usual.
+        account: Where the findings go; a second judge may go on with that of a first.
+        leader: The model that leads, to see whether it gives the same bits twice.
+        follower: The other model, to compare random outputs over many runs; None to compare their
+            types and shapes alone.
+        names: What to call the leader and the other model.
+        is_swapped: Whether B leads; expected values are those of A in any case.
+        twins: The float32 twins of models of a 16-bit type; None for others.
+        dead: Returns how many rows of a run hold padding, which the sessions leave out.
+    """
+
+    def __init__(
+        self,
+        plan: InputPlan,
+        measure: Measure,
+        noise: Noise,
+        account: Account,
+        leader: Session,
+        follower: Session | None = None,
+        *,
+        names: tuple[str, str],
+        is_swapped: bool = False,
+        twins: Twins | None = None,
+        dead: Callable[[Arrays], int] = lambda _: 0,
+    ) -> None:
+        self._dead = dead
+        self.account = account
+        self._measure = measure
+        self._noise = noise
+        self._leader = leader
+        self._is_steady = True
+        self._names = names
+        self._is_swapped = is_swapped
+        self._twins = twins
+        sessions = None if follower is None else (leader, follower)
+        if sessions is not None and is_swapped:
+            sessions = sessions[1], sessions[0]
+        self._random = RandomOutputs(measure, sessions)
+        self._scales = account.scales
+        self._pasts = {pair.present: pair for pair in plan.pairs}
+
+    def leave_out(self, cases: int) -> None:
+        """Note that there was no time for as many cases."""
+        self.account.left_out += cases
+
+    def begin_case(self) -> None:
+        """Count a case."""
+        self.account.cases += 1
+
+    def fail(self, inputs: Arrays, error: RunFailed, where: str) -> None:
+        """Note that the other model failed where the leader runs."""
+        self.account.steps += 1
+        reason = f"{self._names[1]} fails {where}: {error.message}"
+        self._differ(Difference(reason, inputs, is_failure=True))
+
+    def stop(self, error: RunFailed, where: str) -> None:
+        """Note that the other model failed where it has to."""
+        first, *_ = error.message.splitlines()
+        self.account.end = f"{self._names[1]} fails {where}, as it has to: {first}"
+
+    def run_on(self, inputs: Arrays, where: str) -> None:
+        """Note that the other model ran where it has to fail."""
+        reason = f"{self._names[1]} runs {where}, where it has to fail"
+        self._differ(Difference(reason, inputs, is_failure=True))
+
+    def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
+        """Compare all outputs of one run.
+
+        Args:
+            inputs: What both models were fed.
+            led: What the leader gave.
+            found: What the other model gave.
+            where: The run, in words.
+        """
+        self.account.steps += 1
+        self.account.dead += self._dead(inputs)
+        run = None if self._twins is None else self._twins.run(inputs)
+        self._compare_random(inputs, led, found, where)
+        for name, value in led.items():
+            seen = self.account.outputs.setdefault(name, OutputAccount())
+            if name in self._measure.random:
+                continue
+            if run is not None and not self._judge_twins(name, run, seen, where):
+                continue
+            a, b = (found[name], value) if self._is_swapped else (value, found[name])
+            exact = self._exact(name, inputs, value)
+            difference = self._difference(name, inputs, a, b, exact, seen, run)
+            if not (difference.within or seen.is_different or self._repeats(name, inputs, value)):
+                self.account.unsteady = name
+                continue
+            self._note(seen, difference, inputs, where)
+            if name not in self._measure.moved and difference.max_abs_diff is not None:
+                largest = max(self.account.max_abs_diff, difference.max_abs_diff)
+                self.account.max_abs_diff = largest
+
+    def _compare_random(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
+        """Compare outputs that random numbers go into."""
+        a, b = (found, led) if self._is_swapped else (led, found)
+        for name in self._measure.random.intersection(led):
+            seen = self.account.outputs.setdefault(name, OutputAccount())
+            self._note(seen, self._random.compare(name, inputs, a, b), inputs, where)
+        self.account.random |= self._random.varied
+        self.account.sampled |= self._random.sampled
+
+    def _judge_twins(self, name: str, run: TwinRun, seen: OutputAccount, where: str) -> bool:
+        """Compare an output of the twins; return whether there is a point in going on with it."""
+        if self._twins is None or seen.is_different or name in self._measure.moved:
+            return True  # what is only moved is compared as it is, bit for bit
+        found = self._twins.compare(name, run)
+        if found.within:
+            return True
+        if not self._twins.repeats(name, run):
+            self.account.unsteady = name
+            return False
+        seen.mismatch, seen.is_different = found.first_mismatch, True
+        seen.where = f"in the float32 twins, {where}"
+        self._differ(Difference(f"{found.reason} {seen.where}", run.inputs, is_of_twins=True))
+        return True
+
+    def _note(
+        self, seen: OutputAccount, found: OutputDifference, inputs: Arrays, where: str
+    ) -> None:
+        seen.bit_equal &= found.bit_equal
+        if found.max_abs_diff is None or seen.max_abs_diff is None:
+            seen.max_abs_diff = None
+        else:
+            seen.max_abs_diff = max(seen.max_abs_diff, found.max_abs_diff)
+        if found.within:
+            return
+        if not seen.is_different:
+            seen.mismatch, seen.where, seen.is_different = found.first_mismatch, where, True
+        self._differ(Difference(f"{found.reason} {where}", inputs))
+
+    def _differ(self, difference: Difference) -> None:
+        if self.account.difference is None:
+            self.account.difference = difference
+
+    def _exact(self, name: str, inputs: Arrays, led: Array) -> bool | Mask:
+        """Return which elements have to agree in every bit.
+
+        Of a cache these are the rows that the leader left as they were. The new rows may be the
+        end of a computation that was rewritten too. Whole rows are looked at, since single
+        elements of few bits are equal by chance.
+        """
+        if name in self._measure.moved:
+            return True
+        pair = self._pasts.get(name)
+        past = None if pair is None else inputs.get(pair.past)
+        return False if pair is None or past is None else kept_rows(past, led, pair.axis)
+
+    def _difference(
+        self,
+        name: str,
+        inputs: Arrays,
+        a: Array,
+        b: Array,
+        exact: bool | Mask,
+        seen: OutputAccount,
+        run: TwinRun | None,
+    ) -> OutputDifference:
+        led = b if self._is_swapped else a
+        if exact is True:
+            self._hold(name, Tolerance(0.0, 0.0, "data that is moved and never rounded"))
+            return compare(name, a, b, exact=True)
+        if self._measure.exact and not self._measure.is_given and self._is_steady:
+            found = compare(name, a, b, exact=True)
+            if found.within or self._repeats(name, inputs, led, exact=True):
+                self._hold(name, Tolerance(0.0, 0.0, "A and B compute the same operators"))
+                return found
+            self._is_steady = False
+        if self._twins is not None and run is not None:
+            narrow = self._twins.compare_narrow(name, inputs, a, b, exact, run)
+            if narrow is not None:
+                self._hold(name, self._twins.tolerances.get(name))
+                return narrow
+        usual = self._measure.of(a, name)
+        tolerance = usual
+        if not self._measure.is_given:
+            tolerance = self._scales.narrowed(name, a, usual)
+        self._hold(name, tolerance)
+        found = compare(name, a, b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
+        if found.within or found.max_abs_diff is None:
+            return found
+        # Noise is measured by running the model again, which is for nothing once the output is
+        # known to differ.
+        if self._measure.is_given or seen.is_different:
+            return found
+        pair = a, b
+        measured = self._noise.compare(name, inputs, pair, tolerance, exact, led=led, most=usual)
+        if measured is None or not measured[0].within:
+            return found
+        again, wider = measured
+        self._hold(name, wider)
+        if again.max_abs_diff is not None:
+            self.account.noise = (
+                f"output `{name}` differs by up to {again.max_abs_diff:.2g}, as "
+                f"{self._names[0]} does by rounding alone when it is evaluated in another way"
+            )
+        return replace(again, max_abs_diff=found.max_abs_diff)
+
+    def _hold(self, name: str, tolerance: Tolerance | None) -> None:
+        """Note the tolerance of an output, unless one that is wider was needed before."""
+        if tolerance is None:
+            return
+        before = self.account.tolerances.setdefault(name, tolerance)
+        if (before.atol, before.rtol) < (tolerance.atol, tolerance.rtol):
+            self.account.tolerances[name] = tolerance
+
+    def _repeats(self, name: str, inputs: Arrays, led: Array, *, exact: bool = False) -> bool:
+        """Return whether the leader gives an output again when it is run again.
+
+        The order in which threads add up is not fixed in every kernel, which may change the last
+        bits, and random operators have no fixed result at all.
+        """
+        again = self._leader.run(inputs)[name]
+        tolerance = self._measure.of(led, name)
+        exact = exact or name in self._measure.moved
+        found = compare(name, led, again, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
+        return found.within

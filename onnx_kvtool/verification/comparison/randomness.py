@@ -1,0 +1,336 @@
+"""Random outputs of two models, compared over many runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.walk import subgraphs
+from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.runtime.errors import RunFailed
+from onnx_kvtool.runtime.sessions import Array, Arrays, Session
+from onnx_kvtool.verification.comparison.compare import (
+    Mismatch,
+    OutputDifference,
+    Tolerance,
+    compare,
+    compare_form,
+)
+from onnx_kvtool.verification.comparison.rounding import Measure
+
+__all__ = ["RUNS", "RandomOutputs", "Sample", "Unlike", "random_values", "unlike"]
+
+
+# Which values of a model depend on random numbers, so that no two runs need agree on them.
+
+
+_TRAINING = {("", "Dropout"): 2, ("com.microsoft", "BiasDropout"): 4}
+"""Operators that draw numbers where an input says so, and the position of that input."""
+
+
+def random_values(model: ir.Model) -> frozenset[str]:
+    """Return the values of the main graph that random numbers go into, by name.
+
+    Sizes of a value do not depend on its elements. A function or a body that draws anything makes
+    all that the node gives random.
+    """
+    functions = _drawing(model.functions)
+    random: set[ir.Value] = set()
+    for node in model.graph:
+        if _is_random(node, random, functions):
+            random.update(node.outputs)
+    return frozenset(value.name for value in random if value.name)
+
+
+def _drawing(
+    functions: Mapping[ir.OperatorIdentifier, ir.Function],
+) -> frozenset[ir.OperatorIdentifier]:
+    """Return the functions that draw numbers, by themselves or by others that they call."""
+    drawing = {key for key, body in functions.items() if any(map(_draws, body.all_nodes()))}
+    callers: dict[ir.OperatorIdentifier, set[ir.OperatorIdentifier]] = {}
+    for key, body in functions.items():
+        for node in body.all_nodes():
+            callers.setdefault(node.op_identifier(), set()).add(key)
+    waiting = list(drawing)
+    while waiting:
+        more = callers.get(waiting.pop(), set()) - drawing
+        drawing |= more
+        waiting += more
+    return frozenset(drawing)
+
+
+def _is_random(
+    node: ir.Node, random: set[ir.Value], functions: frozenset[ir.OperatorIdentifier]
+) -> bool:
+    if _draws(node) or node.op_identifier() in functions:
+        return True
+    if any(value in random for value in node.inputs) and Trait.READS_SHAPE not in traits(node):
+        return True
+    if not node.attributes.data:
+        return False
+    # What a body reads of the graph around it counts as well.
+    return any(
+        _is_random(inner, random, functions) for _, body in subgraphs(node) for inner in body
+    )
+
+
+def _draws(node: ir.Node) -> bool:
+    """Return whether a node draws numbers, or may do so as an input decides it at run time."""
+    if Trait.RANDOM in traits(node):
+        return True
+    place = _TRAINING.get((node.domain, node.op_type))
+    if place is None or len(node.inputs) <= place or (flag := node.inputs[place]) is None:
+        return False
+    known = None if flag.is_graph_input() else held(flag)
+    return known is None or bool(known.numpy().any())
+
+
+RUNS = 256
+"""Runs of each model."""
+
+_SAMPLES = 2
+"""Sets of inputs on which models are run so often."""
+
+_SECONDS = 2.0
+"""Models that take longer for so many runs are not run so often."""
+
+_Z = 6.0
+"""Times the standard error of a difference of means. If both models draw from one distribution, one
+comparison in 10^9 is further out; the spread is that of both samples together, so that no rare
+value makes it small."""
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """How two samples differ.
+
+    Attributes:
+        reason: In words, to follow the name of the output.
+        mismatch: The first element whose values or means differ; None if no one element does.
+    """
+
+    reason: str
+    mismatch: Mismatch | None = None
+
+
+@dataclass(slots=True)
+class Sample:
+    """What one model gives for one output over many runs, of which no run is kept but the first.
+
+    Attributes:
+        first: What the first run gave.
+        origin: What sums are taken relative to, the same for both models.
+        is_fixed: Which elements had the same bits in every run.
+        runs: Number of runs.
+        sums: Sums of the elements over all runs.
+        squares: Sums of their squares.
+        whole: Of each run, the mean and the mean square of all elements.
+    """
+
+    first: Array
+    origin: _Floats
+    is_fixed: npt.NDArray[np.bool_] = field(init=False)
+    runs: int = 0
+    sums: _Floats = field(init=False)
+    squares: _Floats = field(init=False)
+    whole: list[tuple[float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.is_fixed = np.ones(self.first.shape, np.bool_)
+        self.sums = np.zeros(self.first.shape)
+        self.squares = np.zeros(self.first.shape)
+
+    def add(self, value: Array) -> None:
+        """Add what a run gave, in the shape of the first one."""
+        self.is_fixed &= np.asarray((value == self.first) | (_is_nan(value) & _is_nan(self.first)))
+        with np.errstate(invalid="ignore", over="ignore"):
+            wide = _wide(value)
+            apart = wide - self.origin
+            self.runs += 1
+            self.sums += apart
+            self.squares += apart**2
+            self.whole.append((float(wide.mean()), float((wide**2).mean())))
+
+
+class RandomOutputs:
+    """Compares the outputs that random numbers go into.
+
+    In the first runs each model is run many times on the same inputs. An output that turns out to
+    be the same in all of them is compared by its values from then on.
+
+    Args:
+        measure: How close outputs have to be, and which are random.
+        sessions: A and B; None to compare types and shapes alone.
+
+    Attributes:
+        varied: Outputs of which some element is random.
+        sampled: Outputs that were compared over many runs.
+    """
+
+    def __init__(self, measure: Measure, sessions: tuple[Session, Session] | None) -> None:
+        self._measure = measure
+        self._sessions = sessions
+        self._left = _SAMPLES
+        self._inputs: Mapping[str, Array] | None = None
+        self._pairs: dict[str, tuple[Sample, Sample]] = {}
+        self.varied: set[str] = set()
+        self.sampled: set[str] = set()
+
+    def compare(
+        self, name: str, inputs: Mapping[str, Array], a: Arrays, b: Arrays
+    ) -> OutputDifference:
+        """Compare one output of a run of both models."""
+        found = compare_form(name, a[name], b[name])
+        if not found.within:
+            return found
+        tolerance = self._measure.of(a[name], name)
+        rtol, atol = tolerance.rtol, tolerance.atol
+        is_fixed = name in self.sampled - self.varied
+        by_value = compare(name, a[name], b[name], rtol=rtol, atol=atol)
+        if self._left or (is_fixed and not by_value.within):
+            self._sample(inputs, a, b)
+        pair = self._pairs.get(name) if self._inputs is inputs else None
+        if pair is None:
+            if not (found.bit_equal or (is_fixed and by_value.within)):
+                self.varied.add(name)
+            return by_value if is_fixed and by_value.within else found
+        self.sampled.add(name)
+        if all(sample.is_fixed.all() for sample in pair):
+            return by_value
+        self.varied.add(name)
+        is_random = name in self._measure.drawn[0], name in self._measure.drawn[1]
+        how = unlike(pair, tolerance, is_random)
+        if how is None:
+            return found
+        reason = f"output `{name}` {how.reason}"
+        return replace(found, within=False, first_mismatch=how.mismatch, reason=reason)
+
+    def _sample(self, inputs: Mapping[str, Array], a: Arrays, b: Arrays) -> None:
+        """Run both models many times on the inputs of a run, once for all outputs."""
+        if self._sessions is None or self._inputs is inputs:
+            return
+        self._inputs, self._left = inputs, max(0, self._left - 1)
+        names = [
+            name for name in a if name in self._measure.random and _is_numbers(a[name], b[name])
+        ]
+        with suppress(RunFailed):
+            self._pairs = _sampled(names, inputs, (a, b), self._sessions)
+
+
+def _is_numbers(a: Array, b: Array) -> bool:
+    alike = (a.shape, a.dtype) == (b.shape, b.dtype)
+    return alike and a.size > 0 and a.dtype != np.dtype(object)
+
+
+def _sampled(
+    names: list[str],
+    inputs: Mapping[str, Array],
+    first: tuple[Arrays, Arrays],
+    sessions: tuple[Session, Session],
+) -> dict[str, tuple[Sample, Sample]]:
+    """Run two models many times; return nothing if a run takes too long for it."""
+    pairs: dict[str, tuple[Sample, Sample]] = {}
+    for name in names:
+        origin = _wide(first[0][name])
+        pairs[name] = Sample(first[0][name], origin), Sample(first[1][name], origin)
+    begin = time.monotonic()
+    for number in range(RUNS if names else 0):
+        spent = time.monotonic() - begin
+        if number == 1 and spent * RUNS > _SECONDS:
+            return {}
+        for side, session in enumerate(sessions):
+            values = session.run(inputs)
+            for name in names:
+                if values[name].shape != first[side][name].shape:
+                    return {}  # a size is random, too
+                pairs[name][side].add(values[name])
+    return pairs
+
+
+def unlike(
+    pair: tuple[Sample, Sample], tolerance: Tolerance, is_random: tuple[bool, bool]
+) -> Unlike | None:
+    """Return how the samples of A and of B differ; None if nothing tells them apart.
+
+    Elements that are the same in all runs of both models have to agree. Of the others the means
+    over the runs have to agree, and the mean and mean square over all elements.
+
+    Args:
+        pair: What A and what B gives.
+        tolerance: How close equal values have to be.
+        is_random: Whether random numbers go into the output of A, and into that of B.
+    """
+    a, b = pair
+    for is_drawn, sample, names in zip(is_random, pair, ("AB", "BA"), strict=True):
+        other = b if sample is a else a
+        if not is_drawn and not other.is_fixed.all():
+            index = _index(~other.is_fixed)
+            return Unlike(f"is random in {names[1]} and not in {names[0]}, as at {list(index)}")
+    fixed = a.is_fixed & b.is_fixed
+    rtol, atol = tolerance.rtol, tolerance.atol
+    found = compare("", a.first[fixed], b.first[fixed], rtol=rtol, atol=atol)
+    if found.first_mismatch is not None:
+        index = tuple(int(i) for i in np.argwhere(fixed)[found.first_mismatch.index[0]])
+        mismatch = Mismatch(index, found.first_mismatch.expected, found.first_mismatch.actual)
+        return Unlike(f"{mismatch}, in every run", mismatch)
+    means = a.sums / a.runs, b.sums / b.runs
+    apart = _is_apart(means, a.squares / a.runs, b.squares / b.runs, a.runs, tolerance, a.origin)
+    if apart.any():
+        index = _index(apart)
+        texts = [f"{float(mean[index] + a.origin[index]):.4g}" for mean in means]
+        mismatch = Mismatch(index, *texts)
+        at = f" at {list(index)}" if index else ""
+        return Unlike(
+            f"has a mean{at} of {texts[1]} over {b.runs} runs, expected {texts[0]}", mismatch
+        )
+    wholes = [np.asarray(sample.whole) for sample in pair]
+    means = wholes[0].mean(axis=0), wholes[1].mean(axis=0)
+    squares = (wholes[0] ** 2).mean(axis=0), (wholes[1] ** 2).mean(axis=0)
+    apart = _is_apart(means, *squares, a.runs, tolerance, np.zeros(2))
+    for place, kind in enumerate(("mean", "mean square")):
+        if apart[place]:
+            return Unlike(
+                f"has a {kind} of {means[1][place]:.4g} over all elements of {b.runs} runs, "
+                f"expected {means[0][place]:.4g}"
+            )
+    return None
+
+
+def _is_apart(
+    means: tuple[_Floats, _Floats],
+    square_a: _Floats,
+    square_b: _Floats,
+    runs: int,
+    tolerance: Tolerance,
+    origin: _Floats,
+) -> npt.NDArray[np.bool_]:
+    """Return which means differ by more than chance and rounding explain."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(means[0] - means[1])
+        pooled = (square_a + square_b) / 2 - ((means[0] + means[1]) / 2) ** 2
+        error = np.sqrt(np.maximum(pooled, 0) * 2 / runs)
+        least = tolerance.atol + tolerance.rtol * np.abs(means[0] + origin)
+        return np.asarray((distance > _Z * error) & (distance > least))
+
+
+def _wide(value: Array) -> _Floats:
+    real: Any = value.astype(np.complex128).real if value.dtype.kind == "c" else value
+    return np.asarray(real.astype(np.float64))
+
+
+def _is_nan(value: Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(value != value)
+
+
+def _index(where: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.argwhere(where)[0]) if where.ndim else ()

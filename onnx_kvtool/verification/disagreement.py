@@ -1,0 +1,507 @@
+"""What two models say differently, and the earliest node at which they part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.covered import Unnoticed
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, canonical_domain
+from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.ops.schema import op_facts, same_version
+from onnx_kvtool.runtime.errors import RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.sessions import Array, Arrays, RuntimeName, open_session
+from onnx_kvtool.verification.comparison.compare import compare
+from onnx_kvtool.verification.comparison.judge import Judge
+from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.inputs.points import Directions
+from onnx_kvtool.verification.planting import GraphView, handing_out
+from onnx_kvtool.verification.report import EarliestDifference
+from onnx_kvtool.verification.shrinking.weights import live
+from onnx_kvtool.verification.subject import Subject
+from onnx_kvtool.verification.weights import SIZES, Likeness, weight_differences
+
+__all__ = ["Disagreement", "Said", "Verdict", "Watch", "earliest_difference"]
+
+
+# What two models say differently, and whether a run could have shown it.
+
+
+_A = onnx.AttributeProto
+_SKIPPED = frozenset({_A.GRAPH, _A.GRAPHS, _A.UNDEFINED})
+"""Attributes that are not swapped: bodies are compared by what their node gives."""
+
+_AXES = frozenset({"axis", "axes"})
+
+_ROUNDING = 1e-3
+"""A weight that differs by a smaller share of its largest value may have been rounded."""
+
+_SMALL = 64
+"""Elements of a weight whose values direct inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One thing that the models say differently.
+
+    Attributes:
+        location: Where A says it.
+        reason: What differs, in words.
+        edit: Makes the message of A or of B say what the other does.
+        is_telling: Whether models that differ in it are different unless a run shows that they are
+            not: a weight with other values.
+        is_rounded: Whether it differs by no more than rounding may do.
+        is_permuted: Whether it is a weight with its values in another order.
+        directs: What inputs are directed to.
+    """
+
+    location: Location
+    reason: str
+    edit: Callable[[onnx.ModelProto, bool], None]
+    is_telling: bool = False
+    is_rounded: bool = False
+    is_permuted: bool = False
+    directs: Directions = field(default_factory=Directions)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What came of all that the models say differently.
+
+    Attributes:
+        detail: Why the models are different; None if they are not.
+        unnoticed: What no output shows in these runs.
+        noticed: How many parts outputs show.
+    """
+
+    detail: str | None = None
+    unnoticed: list[Unnoticed] = field(default_factory=list)
+    noticed: int = 0
+
+
+class Watch(Judge):
+    """Sees whether a model gives other outputs than the leader, and keeps no account."""
+
+    is_changed = False
+    is_beyond = False
+
+    def fail(self, inputs: Arrays, error: RunFailed, where: str) -> None:
+        """Note that the other model failed, which shows that it is another one."""
+        self.is_beyond = True
+
+    def compare(self, inputs: Arrays, led: Arrays, found: Arrays, where: str) -> None:
+        """Compare all outputs of one run that are not random."""
+        for name, value in led.items():
+            if name not in self._measure.random:
+                tolerance = self._measure.of(value, name)
+                rtol, atol = tolerance.rtol, tolerance.atol
+                seen = compare(name, value, found[name], rtol=rtol, atol=atol)
+                self.is_changed |= not seen.bit_equal
+                self.is_beyond |= not seen.within
+
+
+class Disagreement:
+    """What two models say differently: weights of their main graphs, and attributes of nodes.
+
+    A run shows such a difference if it changes the outputs of a model that is given this one part
+    of the other. If the outputs of A and B agree all the same, something else makes up for it, such
+    as hidden units in another order. If it changes nothing, the runs say nothing of it.
+
+    Args:
+        a: Model A.
+        b: Model B.
+        found: How the models correspond; None if they are not alike.
+        with_attributes: Whether attributes are compared, which a rewrite may well change.
+    """
+
+    def __init__(
+        self, a: Subject, b: Subject, found: Likeness | None, *, with_attributes: bool
+    ) -> None:
+        self._subjects = a, b
+        self.said: list[Said] = []
+        weights = list(weight_differences(a, b, found))
+        if not weights and (found is not None or not with_attributes):
+            return
+        messages = [onnx.ModelProto.FromString(subject.model) for subject in (a, b)]
+        self._read = [live(message.graph) for message in messages]
+        self.path = graph_path(messages[0].graph.name)
+        for weight in weights:
+            if weight.a in self._read[0] or weight.b in self._read[1]:
+                tensors = a.weights[weight.a], b.weights[weight.b]
+                self.said.append(
+                    Said(
+                        Location(self.path, value=weight.a),
+                        weight.reason,
+                        _swap_weight((weight.a, weight.b), tensors),
+                        is_telling=tensors[0].dtype not in SIZES,
+                        is_rounded=weight.share < _ROUNDING,
+                        is_permuted=weight.is_permuted,
+                        directs=replace(
+                            _directions(tensors), ids={weight.a: weight.rows, weight.b: weight.rows}
+                        ),
+                    )
+                )
+        if with_attributes and found is None:
+            self.said += self._attributes(*messages)
+
+    @property
+    def weight(self) -> str | None:
+        """The first weight that differs, but for those that may be sizes; None if none does."""
+        return next((said.reason for said in self.said if said.is_telling), None)
+
+    @property
+    def is_permuted(self) -> bool:
+        """Whether all that differs is the order of values in weights."""
+        return bool(self.said) and all(said.is_permuted for said in self.said)
+
+    @property
+    def directions(self) -> Directions:
+        """Where inputs are directed."""
+        ids: dict[str, tuple[int, ...]] = {}
+        for said in self.said:
+            ids.update({name: rows for name, rows in said.directs.ids.items() if rows})
+        return Directions(
+            ids,
+            tuple(dict.fromkeys(v for said in self.said for v in said.directs.values)),
+            tuple(dict.fromkeys(n for said in self.said for n in said.directs.lengths)),
+        )
+
+    def judge(self, run: Callable[[Subject], Watch], *, leads_b: bool, seconds: float) -> Verdict:
+        """Give the model that leads each part of the other, and see whether runs show it.
+
+        Args:
+            run: Runs the leader beside itself with that part of the other.
+            leads_b: Whether B leads.
+            seconds: Time after which no further part is tried.
+        """
+        leader = self._subjects[int(leads_b)]
+        verdict = Verdict()
+        end = time.monotonic() + seconds
+        for said in self.said:
+            if time.monotonic() > end:
+                why = f"{said.reason}; there was no time to see whether the runs show it"
+                verdict.unnoticed.append(Unnoticed(said.location, why))
+                continue
+            message = onnx.ModelProto.FromString(leader.model)
+            said.edit(message, leads_b)
+            try:
+                shown = run(replace(leader, model=message.SerializeToString(), _sessions={}))
+            except RuntimeUnavailable:
+                continue  # it cannot be said alone, so something else says it with it
+            if shown.is_beyond or (shown.is_changed and said.is_rounded):
+                verdict.noticed += 1
+                continue
+            if said.is_telling and not shown.is_changed:
+                verdict.detail = (
+                    verdict.detail or f"{said.reason}; no output shows it in these runs"
+                )
+            else:
+                why = "what outputs show of it lies within their tolerance"
+                why = why if shown.is_changed else "no output shows it in these runs"
+                verdict.unnoticed.append(Unnoticed(said.location, f"{said.reason}; {why}"))
+        return verdict
+
+    def _attributes(self, a: onnx.ModelProto, b: onnx.ModelProto) -> Iterator[Said]:
+        """Yield the attributes that differ of nodes that compute the same value."""
+        versions = [_version(message) for message in (a, b)]
+        ranks = _ranks(a.graph)
+        sides = [subject.name for subject in self._subjects]
+        for index, one, other in _pairs([*a.graph.node], [*b.graph.node]):
+            if not set(one.output) & self._read[0]:
+                continue
+            if not canonical_domain(one.domain) and not same_version(one.op_type, *versions):
+                continue
+            spoken = [
+                _spoken(node, version) for node, version in zip((one, other), versions, strict=True)
+            ]
+            for name in sorted({*spoken[0], *spoken[1]}):
+                values = [said.get(name) for said in spoken]
+                if name in _AXES:
+                    values = [_counted_from_the_front(v, ranks.get(one.input[0])) for v in values]
+                if values[0] != values[1]:
+                    label = f"attribute `{name}` of node `{one.name or one.output[0]}`"
+                    said_b, said_a = _text(values[1]), _text(values[0])
+                    op = f"{one.domain}::{one.op_type}" if one.domain else one.op_type
+                    yield Said(
+                        Location(self.path, one.name or None, index, op, one.output[0]),
+                        f"{label} is {said_b} in {sides[1]}, {said_a} in {sides[0]}",
+                        _swap_attribute(name, (one, other)),
+                        directs=_directed(*values),
+                    )
+
+
+_Value = Any
+"""What `onnx.helper.get_attribute_value` returns, made comparable."""
+
+_Nodes = tuple[onnx.NodeProto, onnx.NodeProto]
+
+
+def _pairs(
+    a: Sequence[onnx.NodeProto], b: Sequence[onnx.NodeProto]
+) -> Iterator[tuple[int, onnx.NodeProto, onnx.NodeProto]]:
+    """Yield nodes of one operator that stand at one place, or give a value of one name.
+
+    Of what is left, operators that both have as often are paired in order. A pair that does not
+    belong together does no harm: a run shows what it differs in.
+    """
+    if [node.op_type for node in a] == [node.op_type for node in b]:
+        found = list(zip(a, b, strict=True))
+    else:
+        producers = {node.output[0]: node for node in b if node.output}
+        named = ((node, producers.get(node.output[0])) for node in a if node.output)
+        found = [(n, o) for n, o in named if o is not None and _operator(n) == _operator(o)]
+        found += _in_order(a, b, found)
+    places = {id(node): index for index, node in enumerate(a)}
+    for one, other in found:
+        if one.output and _operator(one) == _operator(other):
+            yield places[id(one)], one, other
+
+
+def _in_order(
+    a: Sequence[onnx.NodeProto], b: Sequence[onnx.NodeProto], found: Sequence[_Nodes]
+) -> Iterator[_Nodes]:
+    """Yield pairs of nodes that are not paired yet."""
+    paired = {id(node) for pair in found for node in pair}
+    left: list[dict[tuple[str, str, str], list[onnx.NodeProto]]] = [{}, {}]
+    for nodes, groups in zip((a, b), left, strict=True):
+        for node in nodes:
+            if id(node) not in paired:
+                groups.setdefault(_operator(node), []).append(node)
+    for operator, nodes in left[0].items():
+        if len(others := left[1].get(operator, [])) == len(nodes):
+            yield from zip(nodes, others, strict=True)
+
+
+def _operator(node: onnx.NodeProto) -> tuple[str, str, str]:
+    return canonical_domain(node.domain), node.op_type, node.overload
+
+
+def _version(message: onnx.ModelProto) -> int:
+    return max((e.version for e in message.opset_import if e.domain in DEFAULT_DOMAINS), default=0)
+
+
+def _spoken(node: onnx.NodeProto, version: int) -> dict[str, _Value]:
+    """Return the attributes of a node by name, those that it leaves out as they are by default."""
+    facts = op_facts(node.op_type, version, node.domain)
+    found: dict[str, _Value] = (
+        {}
+        if facts is None
+        else {
+            name: attribute.default
+            for name, attribute in facts.attributes.items()
+            if attribute.default is not None
+        }
+    )
+    for attribute in node.attribute:
+        if attribute.type in _SKIPPED or attribute.ref_attr_name:
+            found.pop(attribute.name, None)
+            continue
+        value = onnx.helper.get_attribute_value(attribute)
+        if isinstance(value, bytes):
+            value = value.decode(errors="replace")
+        elif isinstance(value, onnx.TensorProto | onnx.SparseTensorProto | onnx.TypeProto):
+            value = value.SerializeToString(deterministic=True)
+        elif not isinstance(value, int | float | str):
+            value = tuple(
+                part.decode(errors="replace") if isinstance(part, bytes) else part
+                for part in value
+                if isinstance(part, int | float | str | bytes)
+            )
+        found[attribute.name] = value
+    return found
+
+
+def _ranks(graph: onnx.GraphProto) -> dict[str, int]:
+    """Return the ranks that a graph declares, by the names of values."""
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            ranks[value.name] = len(value.type.tensor_type.shape.dim)
+    return ranks
+
+
+def _counted_from_the_front(value: _Value, rank: int | None) -> _Value:
+    """Return axes that count from the end as they count from the front, if the rank is known."""
+    if rank is None:
+        return value
+    if isinstance(value, tuple):
+        return tuple(_counted_from_the_front(part, rank) for part in value)
+    return value + rank if isinstance(value, int) and value < 0 else value
+
+
+def _text(value: _Value) -> str:
+    if value is None:
+        return "left out"
+    return "another tensor" if isinstance(value, bytes) else str(value)
+
+
+def _directed(*values: _Value) -> Directions:
+    numbers = [
+        number
+        for value in values
+        for number in (value if isinstance(value, tuple) else (value,))
+        if isinstance(number, int | float)
+    ]
+    whole = tuple(number for number in numbers if isinstance(number, int) and number > 0)
+    return Directions(values=tuple(map(float, numbers)), lengths=whole)
+
+
+def _directions(tensors: Sequence[ir.TensorProtocol]) -> Directions:
+    """Return where the values of a small weight direct inputs."""
+    if any(tensor.size > _SMALL or tensor.dtype == ir.DataType.STRING for tensor in tensors):
+        return Directions()
+    return _directed(
+        *(
+            tuple(array(t).reshape(-1).astype(float if _is_float(t) else int).tolist())
+            for t in tensors
+        )
+    )
+
+
+def _is_float(tensor: ir.TensorProtocol) -> bool:
+    return bool(tensor.dtype.is_floating_point())
+
+
+def _swap_weight(
+    names: tuple[str, str], tensors: tuple[ir.TensorProtocol, ir.TensorProtocol]
+) -> Callable[[onnx.ModelProto, bool], None]:
+    def edit(message: onnx.ModelProto, is_b: bool) -> None:
+        name, other = names[int(is_b)], tensors[int(not is_b)]
+        held = ir.serde.serialize_tensor(ir.Tensor(array(other), dtype=other.dtype, name=name))
+        for tensor in message.graph.initializer:
+            if tensor.name == name:
+                tensor.CopyFrom(held)
+
+    return edit
+
+
+def _swap_attribute(
+    name: str, nodes: tuple[onnx.NodeProto, onnx.NodeProto]
+) -> Callable[[onnx.ModelProto, bool], None]:
+    places: Mapping[bool, str] = {False: nodes[0].output[0], True: nodes[1].output[0]}
+
+    def edit(message: onnx.ModelProto, is_b: bool) -> None:
+        node = next(n for n in message.graph.node if n.output and n.output[0] == places[is_b])
+        kept = [attribute for attribute in node.attribute if attribute.name != name]
+        given = [a for a in nodes[int(not is_b)].attribute if a.name == name]
+        del node.attribute[:]
+        node.attribute.extend([*kept, *given])
+
+    return edit
+
+
+# The earliest node at which two models that differ part.
+
+
+_GROUP = 128
+"""Values that are fetched at a time; so many of both models are held in memory."""
+
+_ATTEMPTS = 64
+"""Runs that a search may take; values that no runtime hands out are found by halving a group."""
+
+
+def earliest_difference(
+    a: Subject,
+    b: Subject,
+    inputs: Arrays,
+    measure: Measure,
+    runtime: RuntimeName,
+    found: Likeness | None,
+) -> tuple[EarliestDifference | None, str | None]:
+    """Return the first value in the order of A that both models name and that differs.
+
+    Values are those of the main graph, paired by position in models that are alike and by name in
+    others; a value inside a body or a function is known by the node that holds it. Both models
+    run with these values as outputs and without optimisation.
+
+    Args:
+        a: Model A.
+        b: Model B.
+        inputs: Inputs on which outputs differ.
+        measure: How close values have to be.
+        runtime: What runs the models.
+        found: How the models correspond; None if they are not alike.
+
+    Returns:
+        The difference and None, or None and why none can be named.
+    """
+    search = _Search(a, b, inputs, runtime)
+    pairs = search.pairs(found)
+    if not pairs:
+        return None, "no node can be named, as the models name no value in common"
+    for one, other, value_a, value_b in search.values(pairs):
+        if found is None and (value_a.shape, value_a.dtype) != (value_b.shape, value_b.dtype):
+            continue  # the same name for another thing
+        if one in a.random or other in b.random:
+            continue
+        tolerance = measure.of(value_a, one, other)
+        exact = measure.exact and not measure.is_given
+        seen = compare(one, value_a, value_b, exact=exact, rtol=tolerance.rtol, atol=tolerance.atol)
+        if not seen.within:
+            reason = (seen.reason or "").replace("output", "value", 1)
+            places = search.a.location(one), search.b.location(other)
+            return EarliestDifference(*places, seen.first_mismatch, reason), None
+    if search.is_exhausted:
+        return None, "no node can be named, as no runtime hands out the values between"
+    return None, (
+        "no node can be named: the values that both models name agree in the runs that expose them"
+    )
+
+
+def _fetch(
+    view: GraphView, names: Sequence[str], inputs: Mapping[str, Array], runtime: RuntimeName
+) -> Arrays:
+    """Run a model with `names` for its only outputs."""
+    subject = view.subject
+    session = open_session(runtime, handing_out(view, names), subject.directory, optimize=False)
+    return session.run(inputs if subject.host is None else subject.host.feeds(inputs))
+
+
+class _Search:
+    """Fetches values of both models, group by group."""
+
+    def __init__(self, a: Subject, b: Subject, inputs: Arrays, runtime: RuntimeName) -> None:
+        self.a = GraphView.of(a)
+        self.b = GraphView.of(b)
+        self.is_exhausted = False
+        self._inputs = inputs
+        self._runtime: RuntimeName = runtime
+        self._attempts = _ATTEMPTS
+
+    def pairs(self, found: Likeness | None) -> list[tuple[str, str]]:
+        """Return the names of values that correspond, in the order of A."""
+        if found is not None:
+            return found.values
+        return [(name, name) for name in self.a.producers if name in self.b.producers]
+
+    def values(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, Array, Array]]:
+        for start in range(0, len(pairs), _GROUP):
+            yield from self._group(pairs[start : start + _GROUP])
+
+    def _group(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, Array, Array]]:
+        """Yield the values of a group; those that are no tensors are left out by halving it."""
+        if self._attempts <= 0:
+            self.is_exhausted = True
+            return
+        self._attempts -= 1
+        # Two values of A may correspond to one of B, which cannot be two outputs.
+        names_a = list(dict.fromkeys(one for one, _ in pairs))
+        names_b = list(dict.fromkeys(other for _, other in pairs))
+        try:
+            values_a = _fetch(self.a, names_a, self._inputs, self._runtime)
+            values_b = _fetch(self.b, names_b, self._inputs, self._runtime)
+        except (RunFailed, RuntimeUnavailable):
+            if len(pairs) > 1:
+                half = len(pairs) // 2
+                yield from self._group(pairs[:half])
+                yield from self._group(pairs[half:])
+            return
+        for one, other in pairs:
+            yield one, other, values_a[one], values_b[other]

@@ -1,0 +1,451 @@
+"""A model with growing caches and its fixed form, fed by a host and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from onnx_kvtool.core.quantity import counted
+from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.verification.comparison.judge import Account
+from onnx_kvtool.verification.growing.pair import (
+    Arrangement,
+    FixedCache,
+    GrowingPair,
+    Side,
+    growing_pair,
+    kept_rows_of,
+)
+from onnx_kvtool.verification.inputs.cases import CASES, Case, Padding
+from onnx_kvtool.verification.inputs.interface import CachePair
+from onnx_kvtool.verification.inputs.padding import (
+    covering_mask,
+    dead_rows,
+    padding_input,
+    tokens_of,
+)
+from onnx_kvtool.verification.inputs.plan import InputPlan
+from onnx_kvtool.verification.inputs.stepping import rows_of
+from onnx_kvtool.verification.inputs.symbols import fitting, kinds_of, least_memory
+from onnx_kvtool.verification.inputs.values import moderate
+from onnx_kvtool.verification.report import Settings
+from onnx_kvtool.verification.subject import Subject, through
+
+__all__ = [
+    "FixedHost",
+    "GrowingHost",
+    "Grown",
+    "PaddingHost",
+    "dead_count",
+    "growing_cases",
+    "grown",
+    "padding_note",
+    "query_axes",
+    "without_padding",
+]
+
+
+# The runs in which a model with growing caches is compared with its fixed form.
+
+
+_CHUNK = 3
+"""New rows of a chunk: more than one, and another number than a batch has sequences."""
+
+
+def growing_cases(pair: GrowingPair, count: int | None, steps: int | None) -> tuple[Case, ...]:
+    """Return the cases for a pair: prompts, steps, padding, chunks, and caches filled to the end.
+
+    No case asks for more rows than the capacity but by its steps, which end there.
+
+    Args:
+        pair: The models.
+        count: How many cases; None for the usual ones, more for others in other sizes.
+        steps: Decode steps after the first run of each; None for those of the cases.
+    """
+    room = pair.room
+    usual = _usual(room, _sides(pair), pair.window, is_counted=pair.plan.is_counted)
+    cases = list(usual if count is None else usual[:count])
+    while count is not None and len(cases) < count:
+        cases.append(_varied(usual[len(cases) % len(usual)], len(cases), room))
+    cases = [_sized(case, pair) for case in cases]
+    if steps is not None:
+        cases = [replace(case, chunks=(1,) * steps) for case in cases]
+    return tuple(cases)
+
+
+def _sized(case: Case, pair: GrowingPair) -> Case:
+    """Return a case with sizes for caches of A that hold the last rows only.
+
+    Where one of them shares the name of its size with a cache that holds all rows, the case has no
+    more rows than both hold.
+    """
+    shapes = {spec.name: spec.shape for spec in pair.plan.inputs}
+    named = [(cache, str(shapes[cache.past][cache.axis])) for cache in pair.caches]
+    every = {dim for cache, dim in named if cache.most is None}
+    most = min((c.most for c, dim in named if c.most and dim in every), default=case.past)
+    case = replace(case, past=min(case.past, most))
+    sizes = {
+        dim: min(case.past, cache.most)
+        for cache, dim in named
+        if cache.most is not None and cache.arrangement == "grows" and dim not in every
+    }
+    return replace(case, sizes=tuple(sizes.items()))
+
+
+def _sides(pair: GrowingPair) -> tuple[Padding, ...]:
+    """Return on which sides of the tokens padding may stand."""
+    if padding_input(pair.plan) is None:
+        return ()
+    return ("right",) if pair.plan.is_counted else ("left", "right")
+
+
+def _usual(
+    capacity: int, sides: tuple[Padding, ...], window: int | None, *, is_counted: bool
+) -> tuple[Case, ...]:
+    last = sides[:1] or ("none",)
+    cases = [
+        _case("a prompt for two empty caches", 2, 3, 0, capacity, chunks=(1, 1)),
+        _case("one token for one sequence", 1, 1, 4, capacity, chunks=(1,)),
+        *(
+            _case(
+                f"three prompts with padding on the {side}", 3, 5, 0, capacity, side, chunks=(1, 1)
+            )
+            for side in sides
+        ),
+        _case("a chunk of tokens in mid-sequence", 1, _CHUNK, 4, capacity, chunks=(1,)),
+    ]
+    # onnxruntime's GroupQueryAttention takes chunks behind other rows for one sequence only.
+    chunk = 1 if is_counted else _CHUNK
+    if is_counted:
+        case = _case("sequences of different lengths", 3, 1, 5, capacity, last[0], chunks=(1, 1))
+    else:
+        case = _case("chunks behind padding", 2, 2, 5, capacity, last[0], chunks=(_CHUNK, 1))
+    cases.append(case)
+    if window is not None:
+        past, chunks = max(min(window, capacity) - 2, 0), (1, 1, 1)
+        cases.append(_case("tokens over the end of a window", 2, 1, past, capacity, chunks=chunks))
+        case = _case("a chunk over the end of a window", 1, _CHUNK, past, capacity, chunks=(1,))
+        cases.append(case)
+    length = min(chunk, capacity)
+    past = max(capacity - length - 2, 0)
+    steps = (1,) * (capacity - length - past)
+    cases.append(Case("tokens up to the last row", 2, length, past, "end", last[0], steps))
+    return tuple(cases)
+
+
+def _case(
+    name: str,
+    batch: int,
+    length: int,
+    past: int,
+    capacity: int,
+    padding: Padding = "none",
+    *,
+    chunks: tuple[int, ...],
+) -> Case:
+    length = min(length, capacity)
+    return Case(name, batch, length, min(past, capacity - length), "anywhere", padding, chunks)
+
+
+def _varied(base: Case, number: int, capacity: int) -> Case:
+    """Return a case like `base` in sizes that follow from its number."""
+    batch, length = 1 + (base.batch + number) % 4, min(1 + (base.length + 2 * number) % 7, capacity)
+    past = min(base.past and 1 + (base.past + number) % 9, capacity - length)
+    name = f"case {number + 1}, {batch} x {length} rows behind {past}"
+    return replace(base, name=name, batch=batch, length=length, past=past)
+
+
+# What a host feeds to a model with growing caches and to its fixed form, and what it reads.
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingHost:
+    """The host of the model whose caches grow: it reads no rows of padding.
+
+    Attributes:
+        pair: The models.
+        axes: By output, its axes of sequences and of new rows, where the model names them.
+    """
+
+    pair: GrowingPair
+    axes: Mapping[str, tuple[int, int]]
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs of the model."""
+        return {name: value for name, value in inputs.items() if name != self.pair.counter.name}
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs with zeros for all rows that hold no token.
+
+        A right model may compute anything there, and hands the rows of caches on to nobody but
+        attention, which a mask keeps from looking at them.
+        """
+        return _live(self.pair.plan, self.axes, inputs, outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class PaddingHost:
+    """The host of a model that is told what is padding, and keeps its caches as it is.
+
+    Attributes:
+        plan: What its inputs mean.
+        axes: By output, its axes of sequences and of new rows, where the model names them.
+    """
+
+    plan: InputPlan
+    axes: Mapping[str, tuple[int, int]]
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs as they are."""
+        return dict(inputs)
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs with zeros for all rows that hold no token."""
+        return _live(self.plan, self.axes, inputs, outputs)
+
+
+def _live(
+    plan: InputPlan,
+    axes: Mapping[str, tuple[int, int]],
+    inputs: Mapping[str, Array],
+    outputs: Arrays,
+) -> Arrays:
+    """Return outputs with zeros for all rows that hold no token."""
+    _, length = rows_of(plan, inputs)
+    tokens = tokens_of(plan, inputs, length)
+    if tokens is None:
+        return outputs
+    dead = dead_rows(plan, inputs, length)
+    caches = {pair.present: pair.axis for pair in plan.pairs}
+    live = dict(outputs)
+    for name, value in outputs.items():
+        if name in caches:
+            live[name] = _without(value, _empty(plan, tokens, value, caches[name]), 0, caches[name])
+        elif dead is not None:
+            live[name] = _without(value, dead[0], *axes.get(name, (0, 1)))
+    return live
+
+
+def _empty(plan: InputPlan, tokens: Mask, cache: Array, axis: int | None) -> Mask:
+    """Return which rows of a cache hold no token.
+
+    A cache with fewer rows than there are holds the last ones. Of one with more rows the others
+    are not in use where tokens are counted: GroupQueryAttention hands out zeros.
+    """
+    rows, total = 0 if axis is None else cache.shape[axis], tokens.shape[-1]
+    if rows < total:
+        return ~tokens[:, total - rows :] if rows else ~tokens
+    rest = np.full((len(tokens), rows - total), plan.is_counted)
+    return np.concatenate([~tokens, rest], axis=-1)
+
+
+def _without(value: Array, dead: Mask, batch: int, axis: int | None) -> Array:
+    """Return a value with zeros for dead rows; for all of it if these cannot be told."""
+    if not dead.any():
+        return value
+    rank, sequences = value.ndim, dead.shape[0]
+    if rank <= batch or value.shape[batch] != sequences:
+        return np.zeros_like(value)
+    if axis is None or rank <= axis or axis <= batch:
+        gone = dead.any(axis=-1)
+    elif value.shape[axis] == dead.shape[-1]:
+        order = [1] * rank
+        order[batch], order[axis] = dead.shape
+        return np.where(dead.reshape(order), np.zeros((), value.dtype), value)
+    elif value.shape[axis] == 1:  # of the last row only
+        gone = dead[:, -1]
+    else:
+        gone = dead.any(axis=-1)
+    order = [1] * rank
+    order[batch] = sequences
+    return np.where(gone.reshape(order), np.zeros((), value.dtype), value)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedHost:
+    """The host of the fixed form: it keeps caches in buffers of their capacity.
+
+    Attributes:
+        pair: The models.
+        reader: Reads what was given back as the other model would have given it.
+    """
+
+    pair: GrowingPair
+    reader: GrowingHost
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs of the fixed form.
+
+        Rows that are not in use are zeros as long as none is, and drawn numbers afterwards: nobody
+        may read them.
+        """
+        before, _ = rows_of(self.pair.plan, inputs)
+        fed = dict(inputs)
+        for number, cache in enumerate(self.pair.caches):
+            rows = inputs[cache.past]
+            fed[cache.past] = cache.fixed(rows, before, self._rest(cache, rows, before, number))
+        mask = covering_mask(self.pair.plan)
+        if mask is not None and self.pair.mask_columns is not None:
+            # Of a mask that is longer A reads no more where it keeps no more rows.
+            old = inputs[mask.name][:, : self.pair.mask_columns]
+            missing = max(self.pair.mask_columns - old.shape[-1], 0)
+            fed[mask.name] = np.pad(old, [(0, 0), (0, missing)])
+        if not self.pair.is_counter_fed:
+            del fed[self.pair.counter.name]
+        return fed
+
+    def _rest(self, cache: FixedCache, rows: Array, before: int, number: int) -> Array:
+        shape = list(rows.shape)
+        shape[cache.axis] = cache.capacity
+        if not before:
+            return np.zeros(shape, rows.dtype)
+        spec = next(s for s in self.pair.plan.inputs if s.name == cache.past)
+        return moderate(np.random.default_rng([before, number]), spec.dtype, tuple(shape))
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs with caches of the rows that are in use, as the other model has them.
+
+        A cache of another shape than it went in with stays as it is.
+        """
+        before, length = rows_of(self.pair.plan, inputs)
+        read = dict(outputs)
+        for cache in self.pair.caches:
+            value, past = outputs[cache.present], inputs[cache.past]
+            shape = list(past.shape)
+            shape[cache.axis] = cache.capacity
+            is_past_the_end = not cache.is_circular and before + length > cache.capacity
+            if list(value.shape) == shape and not is_past_the_end:
+                read[cache.present] = cache.kept(value, before + length)
+        return self.reader.outputs(inputs, read)
+
+
+def query_axes(
+    plan: InputPlan, shapes: Mapping[str, tuple[object, ...] | None]
+) -> dict[str, tuple[int, int]]:
+    """Return the axes of sequences and of new rows of the outputs of which A names them."""
+    kinds = kinds_of(plan)
+    found: dict[str, tuple[int, int]] = {}
+    for name, shape in shapes.items():
+        of = [kinds.get(dim) if isinstance(dim, str) else None for dim in shape or ()]
+        if of.count("batch") == 1 and of.count("length") == 1:
+            found[name] = of.index("batch"), of.index("length")
+    return found
+
+
+# Two models that are a growing one and its fixed form, made ready to be compared.
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A growing model and its fixed form.
+
+    Attributes:
+        pair: What they are to each other.
+        a: The growing model, with a host that reads no padding.
+        b: The fixed form, with a host that keeps its caches in buffers.
+    """
+
+    pair: GrowingPair
+    a: Subject
+    b: Subject
+
+    @property
+    def limit(self) -> int | None:
+        """Rows after which the fixed form has to fail."""
+        return self.pair.capacity
+
+    def least(self, settings: Settings) -> int:
+        """Return the bytes that the smallest run of the fixed form takes, beside its weights."""
+        if self.b.plan is None:
+            return 0
+        return least_memory(self.b.plan, CASES[0], {**settings.dims, **self.pair.dims})
+
+    def cases(self, settings: Settings) -> tuple[Case, ...]:
+        """Return what is run, with as many sequences as there is memory for in either model."""
+        cases = growing_cases(self.pair, settings.cases, settings.steps)
+        if (plan := self.b.plan) is None:
+            return cases
+        memory = settings.budget.memory
+        return tuple(fitting(plan, case, self.pair.dims, memory) for case in cases)
+
+    def _sizes(self) -> Iterator[str]:
+        for is_circular, what in (
+            (False, "caches of {} grow, those of {} hold {} rows: the rows in use were compared"),
+            (True, "caches of {} roll, those of {} are circular of {} rows: compared by position"),
+        ):
+            rows = {c.capacity for c in self.pair.caches if c.is_circular == is_circular}
+            if rows:
+                sizes = " or ".join(map(str, sorted(rows)))
+                yield what.format(self.a.name, self.b.name, sizes)
+
+    def notes(self, account: Account) -> list[str]:
+        """Return what a reader should know of the comparison."""
+        notes = list(self._sizes())
+        loose = [
+            cache.present
+            for cache in self.pair.caches
+            if (seen := account.outputs.get(cache.present)) is not None and not seen.bit_equal
+        ]
+        if loose and account.difference is None:
+            caches = counted(len(loose), "cache")
+            notes.append(f"new rows of {caches} agree within the tolerance, all others bit for bit")
+        if account.dead:
+            notes.append(padding_note(self.pair.plan, account))
+        elif padding_input(self.pair.plan) is None and not self.pair.plan.unpadded:
+            notes.append("run without padding: no input is known to be a mask of all rows")
+        return [*notes, account.end] if account.end else notes
+
+
+def dead_count(plan: InputPlan, inputs: Arrays) -> int:
+    """Return how many rows of a run, new ones and those in caches, are not compared."""
+    _, length = rows_of(plan, inputs)
+    found = dead_rows(plan, inputs, length)
+    return 0 if found is None else int(found[0].sum() + found[1].sum())
+
+
+def padding_note(plan: InputPlan, account: Account) -> str:
+    """Return how many rows were not compared, and what says that they are padding."""
+    rows_left = counted(account.dead, "row")
+    return f"{rows_left} of padding, as `{padding_input(plan)}` says, left out"
+
+
+def grown(a: Subject, b: Subject, settings: Settings) -> Grown | None:
+    """Return two models ready to be compared; None if they are no such pair."""
+    dims = settings.dims
+
+    def probe(
+        plan: InputPlan, pair: CachePair, axis: int, capacity: int
+    ) -> tuple[Arrangement, int] | None:
+        known = next((one for one in settings.rotated if one.past == pair.past), None)
+        if known is not None:
+            return known.arrangement, known.rows
+        return kept_rows_of(a, plan, pair, axis, capacity, dims)
+
+    pair = growing_pair(Side(a.interface, a.plan), Side(b.interface, b.plan), dims, probe)
+    if pair is None:
+        return None
+    shapes = {port.name: port.shape for port in a.interface.outputs}
+    reader = GrowingHost(pair, query_axes(pair.plan, shapes))
+    return Grown(
+        pair, replace(a.with_host(reader), plan=pair.plan), b.with_host(FixedHost(pair, reader))
+    )
+
+
+def without_padding(a: Subject, b: Subject) -> tuple[Subject, Subject]:
+    """Return two models whose caches are alike, read by a host that is told what is padding.
+
+    What operators that count the tokens of each sequence (GroupQueryAttention) compute for the rows
+    behind them, their standard form computes otherwise; nobody may read it.
+    """
+    plan = a.plan
+    if plan is None or not plan.is_counted:
+        return a, b
+    shapes = {port.name: port.shape for port in a.interface.outputs}
+    reader = PaddingHost(plan, query_axes(plan, shapes))
+    return a.with_host(through(reader, a.host)), b.with_host(through(reader, b.host))

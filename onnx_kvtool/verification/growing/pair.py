@@ -1,0 +1,368 @@
+"""A model with growing caches and its fixed form, and where their rows stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from onnx_kvtool.runtime.errors import CannotDraw, RunFailed, RuntimeUnavailable
+from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays
+from onnx_kvtool.verification.comparison.compare import bits_differ, moved_rows
+from onnx_kvtool.verification.inputs.cases import CAPACITY, Case
+from onnx_kvtool.verification.inputs.drawing import draw
+from onnx_kvtool.verification.inputs.interface import (
+    CachePair,
+    Interface,
+    Port,
+    interface_difference,
+)
+from onnx_kvtool.verification.inputs.padding import covering_mask
+from onnx_kvtool.verification.inputs.plan import Dim, InputPlan, InputSpec
+from onnx_kvtool.verification.inputs.roles import Uses
+from onnx_kvtool.verification.inputs.symbols import attempts, kinds_of
+from onnx_kvtool.verification.subject import Subject
+
+__all__ = [
+    "Arrangement",
+    "FixedCache",
+    "GrowingPair",
+    "Probe",
+    "Side",
+    "growing_pair",
+    "kept_rows_of",
+    "may_be_growing_pair",
+]
+
+
+# Where the rows of one cache stand in two models.
+
+
+Places = npt.NDArray[np.signedinteger]
+
+Arrangement = Literal["grows", "first", "last"]
+"""How A keeps rows: in a cache of as many as are in use; in one of a fixed size, from its first
+row on until it is full; or up to its last row, as if there always had been rows before. A full one
+drops its first rows for new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedCache:
+    """A cache that A keeps in another way than B, where it has a fixed number of rows.
+
+    Attributes:
+        past: Name of the input of both models.
+        present: Name of the output of both models.
+        axis: The sequence axis, counted from the front.
+        capacity: Rows that it has in B.
+        is_circular: Whether row p of the text stands at p modulo the capacity in B, else at p.
+        arrangement: How A keeps rows.
+        most: Rows that A keeps at most; None for all of them.
+    """
+
+    past: str
+    present: str
+    axis: int
+    capacity: int
+    is_circular: bool = False
+    arrangement: Arrangement = "grows"
+    most: int | None = None
+
+    def fixed(self, rows: Array, tokens: int, rest: Array) -> Array:
+        """Return the cache of B that holds what `rows` of A hold after so many tokens.
+
+        Args:
+            rows: The cache of A.
+            tokens: Tokens that went by.
+            rest: Rows that are not in use in B, in the shape of the result.
+        """
+        buffer = np.array(rest, rows.dtype)
+        buffer[self._at(self._places(tokens, rows.shape[self.axis]))] = rows
+        return buffer
+
+    def kept(self, buffer: Array, tokens: int) -> Array:
+        """Return the cache of A that holds what `buffer` of B holds after so many tokens."""
+        count = tokens if self.most is None else self.most
+        if self.arrangement == "grows":
+            count = min(count, tokens)
+        return buffer[self._at(self._places(tokens, count))]
+
+    def _places(self, tokens: int, count: int) -> Places:
+        """Return where the `count` rows of A stand in B."""
+        # Of a cache that is not full yet the rows that follow stand at the same places in both.
+        last = max(tokens, count) if self.arrangement == "first" else tokens
+        places = np.arange(last - count, last)
+        return places % self.capacity if self.is_circular else places
+
+    def _at(self, rows: Places) -> tuple[slice | Places, ...]:
+        return (*(slice(None),) * self.axis, rows)
+
+
+# Which two models are one with caches that grow and its form with caches of fixed capacity.
+
+
+Probe = Callable[[InputPlan, CachePair, int, int], "tuple[Arrangement, int] | None"]
+"""Says how A keeps the rows of a cache; see `probe.kept_rows_of`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two models: what it looks like from outside, and what its inputs mean."""
+
+    interface: Interface
+    plan: InputPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingPair:
+    """A model with caches that grow or roll, and another that is to be its form with fixed ones.
+
+    Attributes:
+        plan: What the inputs of A mean, and behind them `counter`.
+        counter: The tokens before a step: the input of B alone, or one of neither.
+        caches: The caches that A keeps in another way than B.
+        capacity: Rows of the smallest cache that holds no more; None if all are circular.
+        is_counter_fed: Whether `counter` is an input of B.
+        mask_columns: Columns of the mask of all rows in B, where that is a number; else None.
+        dims: Sizes that the user has bound, and those that B has as numbers.
+    """
+
+    plan: InputPlan
+    counter: InputSpec
+    caches: tuple[FixedCache, ...]
+    capacity: int | None
+    is_counter_fed: bool
+    mask_columns: int | None
+    dims: Mapping[str, int]
+
+    @property
+    def room(self) -> int:
+        """Rows up to which caches are filled: those of the smallest one that is not circular.
+
+        Without one they go round circular caches twice.
+        """
+        own = {cache.past for cache in self.caches}
+        sizes = {spec.name: spec.shape for spec in self.plan.inputs}
+        known = [] if self.capacity is None else [self.capacity]
+        for pair in self.plan.pairs:
+            if pair.past not in own and pair.kind == "fixed" and pair.axis is not None:
+                size = sizes[pair.past][pair.axis]
+                known.append(_size(size, self.dims))
+        return min(known, default=2 * (self.window or 0) + 3)
+
+    @property
+    def window(self) -> int | None:
+        """Rows of the smallest circular cache; None without."""
+        return min((cache.capacity for cache in self.caches if cache.is_circular), default=None)
+
+
+def growing_pair(
+    a: Side, b: Side, dims: Mapping[str, int], probe: Probe = lambda *_: None
+) -> GrowingPair | None:
+    """Return how A, whose caches grow or roll, and B, whose caches do not, belong together.
+
+    Args:
+        a: The model with caches that grow, or that drop their first rows for new ones.
+        b: The other one: the same inputs, outputs and caches, of which some have a fixed number of
+            rows that are written where they stand, and at most one input more, the number of tokens
+            before a step.
+        dims: Sizes that the user has bound.
+        probe: Says how A keeps the rows of a cache that is circular in B.
+
+    Returns:
+        The pair; None for models that differ in anything else, or have all caches alike.
+    """
+    if a.plan is None or b.plan is None:
+        return None
+    more = b.plan.inputs[len(a.plan.inputs) :]
+    if len(more) > 1 or any(not _counts_tokens(spec) for spec in more):
+        return None
+    common = replace(b.interface, inputs=b.interface.inputs[: len(a.interface.inputs)])
+    if interface_difference(a.interface, common) is not None:
+        return None
+    other = {spec.name: spec for spec in b.plan.inputs}
+    # What B writes there has other sizes than the caches of A.
+    counter = replace(more[0], uses=Uses(None)) if more else _COUNTER
+    inputs = (_told(spec, other[spec.name]) for spec in a.plan.inputs)
+    plan = replace(a.plan, inputs=(*inputs, counter))
+    find = _Finding(a, b, {**_bound(a.plan, other), **dims})
+    caches = tuple(find.caches(plan, probe))
+    if not caches:
+        return None
+    linear = [cache.capacity for cache in caches if not cache.is_circular]
+    return GrowingPair(
+        plan=plan,
+        counter=counter,
+        caches=caches,
+        capacity=min(linear, default=None),
+        is_counter_fed=bool(more),
+        mask_columns=_mask_columns(a.plan, other),
+        dims=find.dims,
+    )
+
+
+def may_be_growing_pair(a: Side, b: Side) -> bool:
+    """Return whether two models are such a pair, for all that is seen without running them."""
+    return growing_pair(a, b, {}, lambda *_: ("first", 1)) is not None
+
+
+_COUNTER = InputSpec(" tokens", ir.DataType.INT64, (1,), "past_length", Uses(None))
+"""The tokens before a step where no input of B is that; a name that exporters do not give."""
+
+
+def _told(spec: InputSpec, other: InputSpec) -> InputSpec:
+    """Return an input of A as B tells what it means, of which a TensorScatter tells more."""
+    if spec.role == "free" and other.role in ("write_indices", "position_ids"):
+        return replace(spec, role=other.role, uses=other.uses)
+    return spec
+
+
+def _counts_tokens(spec: InputSpec) -> bool:
+    return spec.role == "past_length"
+
+
+class _Finding:
+    """Finds the caches that two models keep in different ways."""
+
+    def __init__(self, a: Side, b: Side, dims: Mapping[str, int]) -> None:
+        assert a.plan is not None and b.plan is not None
+        self._a, self._b = a.plan, b.plan
+        self.dims = dims
+        self._ports: dict[str, Port] = {port.name: port for port in b.interface.outputs}
+        self._sizes_a = {spec.name: spec.shape for spec in a.plan.inputs}
+        self._sizes_b = {spec.name: spec.shape for spec in b.plan.inputs}
+
+    def caches(self, plan: InputPlan, probe: Probe) -> Iterator[FixedCache]:
+        """Yield the caches, in the order of the inputs."""
+        for pair in self._a.pairs:
+            twin = self._b.pair_of(pair.past)
+            axis = pair.axis if pair.axis is not None else None if twin is None else twin.axis
+            if axis is None or not self._is_fixed(pair, twin, axis):
+                continue
+            capacity = _size(self._sizes_b[pair.past][axis], self.dims)
+            cache = FixedCache(pair.past, pair.present, axis, capacity)
+            if self._is_circular(twin, capacity):
+                found = None if pair.mode == "circular" else probe(plan, pair, axis, capacity)
+                if found is not None:
+                    arrangement, most = found
+                    yield replace(cache, is_circular=True, arrangement=arrangement, most=most)
+            elif pair.kind == "growing" and self._is_open(self._sizes_a[pair.past][axis], capacity):
+                yield cache
+
+    def _is_open(self, dim: Dim, capacity: int) -> bool:
+        """Return whether the rows of a cache of A are none that were bound to those of B."""
+        return isinstance(dim, str) and self.dims.get(dim) != capacity
+
+    def _is_fixed(self, pair: CachePair, twin: CachePair | None, axis: int) -> bool:
+        """Return whether a cache comes out of B with as many rows as it goes in."""
+        shape = self._ports[pair.present].shape
+        if shape is not None and (present := shape[axis]) is not None:
+            return self._sizes_b[pair.past][axis] == present
+        return twin is not None and twin.kind == "fixed"
+
+    def _is_circular(self, twin: CachePair | None, capacity: int) -> bool:
+        """Return whether rows are written modulo the capacity in B, and are not in A."""
+        if twin is not None and twin.mode is not None:
+            return twin.mode == "circular"
+        return _wraps(self._b, capacity) and not _wraps(self._a, capacity)
+
+
+def _wraps(plan: InputPlan, capacity: int) -> bool:
+    writes = [write for spec in plan.inputs for write in spec.uses.writes]
+    return any(write.mode == "circular" and write.capacity == capacity for write in writes)
+
+
+def _size(dim: Dim, dims: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else dims.get(dim, CAPACITY)
+
+
+def _mask_columns(plan: InputPlan, other: Mapping[str, InputSpec]) -> int | None:
+    mask = covering_mask(plan)
+    columns = None if mask is None else other[mask.name].shape[-1]
+    return columns if isinstance(columns, int) else None
+
+
+def _bound(plan: InputPlan, other: Mapping[str, InputSpec]) -> dict[str, int]:
+    """Return the sizes that B has as numbers, by their names in A, but for rows of all tokens."""
+    kinds = kinds_of(plan)
+    return {
+        dim: size
+        for spec in plan.inputs
+        for dim, size in zip(spec.shape, other[spec.name].shape, strict=True)
+        if isinstance(dim, str)
+        and isinstance(size, int)
+        and kinds.get(dim) in ("batch", "length", "size", "lone")
+    }
+
+
+# How a model keeps the rows of a cache that is said to roll, seen from runs of it.
+
+
+def kept_rows_of(
+    subject: Subject,
+    plan: InputPlan,
+    pair: CachePair,
+    axis: int,
+    capacity: int,
+    dims: Mapping[str, int],
+) -> tuple[Arrangement, int] | None:
+    """Return how a model keeps the rows of a cache, and how many; None if it rolls in no known way.
+
+    Args:
+        subject: The model.
+        plan: Its inputs, and one that counts the tokens before a step.
+        pair: The cache.
+        axis: The sequence axis.
+        capacity: Rows of the cache in its other form.
+        dims: Sizes that are bound.
+    """
+    full = None
+    # A cache that keeps all rows beside this one may leave no room for a token more.
+    for tokens in (capacity, capacity - 1, 1):
+        if (full := _step(subject, plan, pair, tokens, dims)) is not None:
+            break
+    if full is None:
+        return None
+    past, present = full
+    before, after = past.shape[axis], present.shape[axis]
+    new = before - moved_rows(past, present, axis)
+    if new in (0, before):
+        return None  # no row of the past is found behind another one
+    if after != before or before != capacity:
+        return ("grows", after) if after < before + new and after <= capacity else None
+    if capacity < 3:
+        return None
+    begun = _step(subject, plan, pair, 1, dims)
+    if begun is None:
+        return None
+    past, present = begun
+    if moved_rows(past, present, axis) not in (0, before):
+        return "last", before
+    other = tuple(index for index in range(past.ndim) if index != axis)
+    changed = np.flatnonzero(bits_differ(past, present).any(axis=other))
+    return ("first", before) if changed.tolist() == [1] else None
+
+
+def _step(
+    subject: Subject, plan: InputPlan, pair: CachePair, tokens: int, dims: Mapping[str, int]
+) -> tuple[Array, Array] | None:
+    """Return the cache before and after one more token; None if the model does not run."""
+    case = Case("a token", 2, 1, tokens, "anywhere", "none")
+    names = [port.name for port in subject.interface.inputs]
+    for runtime in RUNTIMES:
+        try:
+            session = subject.session(runtime)
+        except RuntimeUnavailable:
+            continue
+        for attempt, sizes in attempts(plan, case, dims):
+            try:
+                inputs: Arrays = draw(plan, attempt, 0, sizes)
+                outputs = session.run({name: inputs[name] for name in names})
+            except (CannotDraw, RunFailed):
+                continue
+            return inputs[pair.past], outputs[pair.present]
+    return None

@@ -1,0 +1,266 @@
+"""Seeded inputs that respect the cache protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.verification.inputs.cases import Case
+from onnx_kvtool.verification.inputs.padding import (
+    Counters,
+    Integers,
+    counted_positions,
+    covering_mask,
+    padded,
+)
+from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.verification.inputs.symbols import (
+    Layout,
+    fixed_capacities,
+    sizes_for,
+    tokens_before,
+)
+from onnx_kvtool.verification.inputs.values import any_bits, directed, token_ids, varied
+
+__all__ = ["draw"]
+
+
+_EARLY = 3
+"""The last start that is drawn when nothing says how many rows a cache has."""
+
+_STEPS = 2
+"""Rows that starts leave free for decode steps, where there are so many."""
+
+
+def draw(
+    plan: InputPlan,
+    case: Case,
+    seed: int,
+    dims: Mapping[str, int] | None = None,
+    *,
+    memory: int | None = None,
+) -> Arrays:
+    """Draw one value for every input.
+
+    Starts leave room for the new rows (in circular mode they may cross the end), positions follow
+    them, valid lengths are start + L, token ids and positions index within their tables, masks are
+    ones but for a first column of padding where rows stand before the new ones.
+
+    Args:
+        plan: The model's inputs.
+        case: Sizes and starts that are wanted; numbers in the model's shapes come first.
+        seed: The same seed gives the same values.
+        dims: Sizes of names; those that are missing are taken from the case.
+        memory: Bytes that a run may take; None for what the machine has left.
+
+    Raises:
+        CannotDraw: If a dimension comes out negative.
+        TooLarge: If a run would take more memory than there is for it.
+    """
+    layout = Layout(plan, sizes_for(plan, case, dims or {}), case.length, memory)
+    drawer = _Drawer(plan, case, layout, np.random.default_rng(seed), dims or {})
+    drawn = {spec.name: drawer.value(spec) for spec in plan.inputs}
+    if case.overrides:
+        drawn |= plan.defaults
+    return drawn if case.padding == "usual" else {**drawn, **counted_positions(plan, drawn)}
+
+
+class _Drawer:
+    """Draws all inputs of one run, so that they fit each other."""
+
+    def __init__(
+        self,
+        plan: InputPlan,
+        case: Case,
+        layout: Layout,
+        rng: np.random.Generator,
+        sizes: Mapping[str, int],
+    ) -> None:
+        self._sizes = sizes
+        self._plan = plan
+        self._case = case
+        self._layout = layout
+        self._rng = rng
+        self._alike: dict[tuple[tuple[int, ...], ir.DataType], Array] = {}
+        self._before = self._tokens_before()
+        self._covers = None if case.padding == "usual" else covering_mask(plan)
+        self._starts = self._drawn_starts()
+        self._counters = Counters(
+            plan,
+            layout,
+            self._starts,
+            self._wrapped(),
+            self._tokens,
+            self._before,
+            self._ahead(),
+        )
+
+    def value(self, spec: InputSpec) -> Array:
+        """Return the value of one input."""
+        shape = self._layout.shapes[spec.name]
+        if spec.name in self._plan.unpadded:
+            return np.ones(shape, spec.dtype.numpy())
+        match spec.role:
+            case "past_cache" | "update":
+                return any_bits(self._rng, spec.dtype, shape)
+            case "token_ids":
+                return self._ids(spec, shape)
+            case "attention_mask":
+                values = self._covering(shape) if spec is self._covers else self._mask(shape)
+            case "free" if spec.uses.rows is not None and spec.dtype.is_integer():
+                return self._ids(spec, shape)
+            case _:
+                counted = self._counters.value(spec)
+                if counted is None:
+                    return self._free(spec, shape)
+                is_far = self._case.start == "far" and spec.is_circular
+                values = counted + (1 << 32) if is_far else counted
+        return values.astype(spec.dtype.numpy())
+
+    def _free(self, spec: InputSpec, shape: tuple[int, ...]) -> Array:
+        """Return values that no role limits; around edges, some are equal to those of an input."""
+        case, plan = self._case, self._plan
+        # Large queries would see one row of a cache alone.
+        values = "moderate" if plan.has_caches and case.values == "wide" else case.values
+        drawn = varied(self._rng, spec.dtype, shape, values, plan.points, spec.name)
+        other = self._alike.setdefault((shape, spec.dtype), drawn)
+        if case.values == "edges" and other is not drawn and spec.name not in plan.points.sizing:
+            drawn.reshape(-1)[::4] = other.reshape(-1)[::4]
+        return drawn
+
+    def _ids(self, spec: InputSpec, shape: tuple[int, ...]) -> Array:
+        """Return ids, among them rows that differ, and the last one in a case to the end."""
+        rows = directed(self._rng, spec.uses.tables, self._plan.directions)
+        if self._case.start == "end" and spec.uses.rows is not None:
+            rows = [spec.uses.rows - 1, *rows]
+        ids = token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
+        if self._case.values == "below" and spec.uses.rows is not None and int(spec.dtype.min) < 0:
+            flat = ids.reshape(-1)
+            flat[::2] = flat[::2] - min(spec.uses.rows, int(spec.dtype.max))
+            flat[:1] = -1
+        return ids
+
+    def _tokens_before(self) -> int | None:
+        """Return the tokens before the run, where they are the same for all sequences."""
+        plan, case, layout = self._plan, self._case, self._layout
+        if case.padding == "usual" and not plan.with_role("past_length"):
+            return None
+        shapes = {spec.name: spec.shape for spec in plan.inputs}
+        own = dict(case.sizes)  # of caches that hold the last rows only
+        for pair in plan.pairs:
+            if pair.kind == "fixed" or pair.axis is None:
+                continue
+            dim = shapes[pair.past][pair.axis]
+            if isinstance(dim, str) and dim not in own:
+                return layout.shapes[pair.past][pair.axis]
+        return tokens_before(plan, case, self._sizes, layout.length)
+
+    def _drawn_starts(self) -> Integers:
+        """Draw a start per sequence, for at least as many as any input has."""
+        layout, rng, case = self._layout, self._rng, self._case
+        count = max((size for shape in layout.shapes.values() for size in shape[:2]), default=1)
+        following = self._plan.with_role("write_indices", "position_ids")
+        writes = [write for spec in following for write in spec.uses.writes]
+        if self._before is not None:
+            return np.full(count, self._before, np.int64)
+        if not writes and layout.past:
+            return np.full(count, layout.past, np.int64)
+        known = [last for spec in following if (last := layout.last_start(spec)) is not None]
+        if self._plan.is_counted:
+            known += [rows - layout.length for rows in fixed_capacities(self._plan)]
+        first = max([0, *(-write.offset for write in writes)])
+        last = max(min(known, default=_EARLY), first)
+        if case.start == "zero":
+            return np.full(count, first, np.int64)
+        if case.start == "end":
+            starts = rng.integers(first, last, count, endpoint=True)
+            starts[:1] = self._crossing(first, max(known, default=None)) or last
+            return starts
+        later = min(first + 1, last)
+        starts = rng.integers(later, max(last - _STEPS, later), count, endpoint=True)
+        if case.batch > 1:
+            starts[:1] = max(last - _STEPS, later)  # so that the last step is one token at the end
+        return starts
+
+    def _ahead(self) -> int:
+        """Return how far positions may run ahead of a growing cache, to the last row of a table.
+
+        What a model makes of them besides could contradict the cache.
+        """
+        rows = [
+            spec.uses.rows or 0
+            for spec in self._plan.with_role("position_ids")
+            if spec.uses.only_rows and not spec.uses.writes and self._layout.is_sequence(spec)
+        ]
+        if not rows or not self._case.reaches or not self._layout.past:
+            return 0
+        return max(min(rows) - int(self._starts.max()) - self._layout.length - _STEPS, 0)
+
+    def _crossing(self, first: int, last: int | None) -> int | None:
+        """Return a position whose rows cross the end of a circular cache that positions address.
+
+        None if no positions do, or if there is none between `first` and `last`.
+        """
+        capacities = [
+            size
+            for spec in self._plan.with_role("position_ids")
+            for write in spec.uses.writes
+            if write.mode == "circular" and (size := self._layout.capacity(write))
+        ]
+        if not capacities:
+            return None
+        capacity = min(capacities)
+        rounds = 1 if last is None else (last + self._layout.length - 1) // capacity
+        crossing = rounds * capacity - self._layout.length + 1
+        return crossing if crossing >= first and (last is None or crossing <= last) else None
+
+    def _wrapped(self) -> Integers:
+        """Draw starts that cross or lie past the end of circular caches, if the case wants them."""
+        capacities = [
+            size
+            for spec in self._plan.inputs
+            for write in spec.uses.writes
+            if write.mode == "circular" and (size := self._layout.capacity(write))
+        ]
+        if self._case.start != "end" or not capacities or self._before is not None:
+            return self._starts
+        capacity = min(capacities)
+        wrapped = self._rng.integers(capacity, 2 * capacity, self._starts.shape)
+        wrapped[:1] = capacity - self._layout.length + 1
+        return wrapped
+
+    def _tokens(self) -> Integers:
+        """Return the tokens of each sequence after the run."""
+        layout = self._layout
+        batch = max((size for shape in layout.shapes.values() for size in shape[:1]), default=1)
+        if self._case.padding == "usual":
+            return self._starts[:batch] + layout.length
+        total = layout.past + layout.length
+        mask = padded((batch, total), layout.past, self._case.padding, is_counted=True)
+        return np.asarray(mask.sum(axis=-1), np.int64)
+
+    def _covering(self, shape: tuple[int, ...]) -> Integers:
+        """Return a mask of all rows with the padding of the case."""
+        past = shape[-1] - self._layout.length
+        return padded(shape, past, self._case.padding, is_counted=self._plan.is_counted)
+
+    def _mask(self, shape: tuple[int, ...]) -> Integers:
+        """Return ones with some padding that leaves no query without anything to attend to.
+
+        A query without a key differs between runtimes. Rows that stand before the new ones may be
+        masked: the first, in every other sequence that has a past. Without a past it is the last
+        of several rows, at which no other causal query looks. A mask for each query has zeros
+        anywhere but in the first column, which every query may see.
+        """
+        mask = np.ones(shape, np.int64)
+        if len(shape) > 2 and shape[-2] > 1 and shape[-1] > 1:
+            mask[..., 1:] = self._rng.integers(0, 2, mask[..., 1:].shape)
+        elif len(shape) > 1 and shape[-1] > self._layout.length:
+            padded = np.flatnonzero(self._starts[: shape[0]] > 0)[::2]
+            mask[padded, ..., 0] = 0
+        elif len(shape) > 1 and shape[-1] == self._layout.length > 1:
+            mask[::2, ..., -1] = 0
+        return mask

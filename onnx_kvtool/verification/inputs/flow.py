@@ -1,0 +1,329 @@
+"""Where a value goes, and starts that are taken modulo the size of a cache."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS, default_version
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.core.misdeclared import held
+from onnx_kvtool.core.walk import nodes, subgraphs
+from onnx_kvtool.ops.schema import NEWEST, op_facts
+from onnx_kvtool.ops.traits import Trait, traits
+from onnx_kvtool.ops.view import MalformedNode, NodeView, given_integer
+
+__all__ = [
+    "Flow",
+    "Place",
+    "is_default",
+    "is_narrowed",
+    "small_integer",
+    "small_numbers",
+    "wrapping_capacities",
+]
+
+
+# Where a value goes: through copies, calls of model-local functions and sub-graphs.
+
+
+_DEEPEST = 16
+"""Nested calls that are followed; more is a cycle, or nothing that an exporter writes."""
+
+_MOST_ELEMENTS = 16
+"""Elements of a constant that is read; a longer one holds weights or a table."""
+
+_FLOW_MOST = 10_000
+"""Places that are visited for one value, so that a hostile graph cannot stall the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value that holds what another one holds, perhaps changed a little.
+
+    Attributes:
+        value: The value, in the main graph, a sub-graph or a function body.
+        calls: The calls that lead into its function body, outermost first.
+        is_same: Whether it is the very same tensor; False once it was reshaped, cast, shifted or
+            taken apart.
+        offset: What was added to each element on the way.
+    """
+
+    value: ir.Value
+    calls: tuple[ir.Node, ...] = ()
+    is_same: bool = True
+    offset: int = 0
+
+
+class Flow:
+    """The ways that values take through `model`, which is read and not changed."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._functions = model.functions
+        self._outputs = {id(value) for value in model.graph.outputs}
+        self._exits: dict[int, list[ir.Value]] = {}
+        self._ends: dict[tuple[int, int], int] = {}
+        for _, _, node in nodes(model):
+            self._note_exits(node)
+        for function in model.functions.values():
+            for index, value in enumerate(function.outputs):
+                self._ends[id(function), id(value)] = index
+
+    def _note_exits(self, node: ir.Node) -> None:
+        """Remember which outputs of `node` the outputs of its sub-graphs become."""
+        for _, body in subgraphs(node):
+            # The first output of a Loop body is its condition, which is not handed out.
+            outputs = list(body.outputs)[1 if node.op_type == "Loop" else 0 :]
+            for inner, outer in zip(outputs, node.outputs, strict=False):
+                self._exits.setdefault(id(inner), []).append(outer)
+
+    def formal(self, place: Place, node: ir.Node, index: int) -> str | None:
+        """Return the schema's name for the input `index` of `node`, which uses `place`.
+
+        None for operators outside the default domain and inputs that the schema does not have.
+        """
+        facts = op_facts(node.op_type, self.opset(place)) if is_default(node) else None
+        formal = None if facts is None else facts.input(index)
+        return None if formal is None else formal.name
+
+    def axis(self, place: Place, node: ir.Node) -> int | None:
+        """Return the attribute `axis` of `node`, which uses `place`, or the schema's default.
+
+        None if the node is malformed or leaves the axis to its function's caller.
+        """
+        try:
+            return NodeView(node, self.opset(place)).integer("axis")
+        except MalformedNode:
+            return None
+
+    def opset(self, place: Place) -> int:
+        """Return the version of the default domain where `place` is; 0 when none is imported."""
+        imports = self._model.opset_imports
+        if place.calls:
+            imports = self._functions[place.calls[-1].op_identifier()].opset_imports
+        return default_version(imports)
+
+    def closure(self, start: Place) -> Iterator[Place]:
+        """Yield `start` and every place its elements reach unchanged but for shape and offset."""
+        seen = {start}
+        queue = deque([start])
+        while queue and len(seen) < _FLOW_MOST:
+            place = queue.popleft()
+            yield place
+            for following in self._steps(place):
+                if following not in seen:
+                    seen.add(following)
+                    queue.append(following)
+
+    def outputs(self, start: Place) -> Iterator[str]:
+        """Yield the names of the main graph's outputs that are the very same tensor as `start`."""
+        for place in self.closure(start):
+            if place.is_same and not place.calls and id(place.value) in self._outputs:
+                yield place.value.name or ""
+
+    def _steps(self, place: Place) -> Iterator[Place]:
+        yield from (replace(place, value=outer) for outer in self._exits.get(id(place.value), ()))
+        yield from self._returns(place)
+        for node, index in place.value.uses():
+            if (function := self._functions.get(node.op_identifier())) is not None:
+                if len(place.calls) < _DEEPEST and index < len(function.inputs):
+                    yield replace(place, value=function.inputs[index], calls=(*place.calls, node))
+            else:
+                yield from self._through(place, node, index)
+
+    def _returns(self, place: Place) -> Iterator[Place]:
+        if not place.calls:
+            return
+        *calls, call = place.calls
+        function = self._functions[call.op_identifier()]
+        index = self._ends.get((id(function), id(place.value)))
+        if index is not None and index < len(call.outputs):
+            yield replace(place, value=call.outputs[index], calls=tuple(calls))
+
+    def _through(self, place: Place, node: ir.Node, index: int) -> Iterator[Place]:
+        if not is_default(node):
+            return
+        output = node.outputs[0] if node.outputs else None
+        kinds = traits(node)
+        if Trait.LOOPS in kinds:
+            yield from _into_body(place, node, index)
+        elif output is None:
+            return
+        elif Trait.SAME in kinds:
+            yield replace(place, value=output)
+        elif kinds.any(Trait.REARRANGES, Trait.CASTS, Trait.REPEATS) and index == 0:
+            yield replace(place, value=output, is_same=False)
+        elif Trait.PART in kinds and index == 0:
+            for part in node.outputs:
+                yield replace(place, value=part, is_same=False)
+        elif node.op_type in ("Add", "Sub") and len(node.inputs) == 2:
+            other = small_integer(node.inputs[1 - index])
+            if other is not None and not (node.op_type == "Sub" and index == 1):
+                offset = place.offset + (other if node.op_type == "Add" else -other)
+                yield replace(place, value=output, is_same=False, offset=offset)
+
+
+def _into_body(place: Place, node: ir.Node, index: int) -> Iterator[Place]:
+    """Follow a value into a Loop or Scan body."""
+    if node.op_type == "Loop" and index < 2:
+        return
+    for _, body in subgraphs(node):
+        if index < len(body.inputs):
+            # A state is the caller's value in the first iteration only, and what Scan takes apart
+            # never is, hence not the same tensor.
+            yield replace(place, value=body.inputs[index], is_same=False)
+
+
+def is_default(node: ir.Node) -> bool:
+    """Return whether `node` is of the default domain, which may be spelled in two ways."""
+    return node.domain in DEFAULT_DOMAINS
+
+
+def small_integer(value: ir.Value | None) -> int | None:
+    """Return the integer that `value` is known to hold; None for anything else.
+
+    Only constants of one element that lie in the file itself are read, never weights.
+    """
+    if value is None:
+        return None
+    tensor = value.const_value
+    producer = value.producer()
+    if tensor is None and producer is not None and producer.op_type == "Constant":
+        attribute = producer.attributes.get("value_int") or producer.attributes.get("value")
+        if attribute is None or attribute.is_ref():
+            return None
+        if attribute.type == ir.AttributeType.INT:
+            return attribute.as_int()
+        tensor = attribute.value if attribute.type == ir.AttributeType.TENSOR else None
+    if tensor is None or isinstance(tensor, ir.ExternalTensor):
+        return None
+    if not tensor.dtype.is_integer() or tensor.size != 1:
+        return None
+    try:
+        return int(array(tensor).reshape(-1)[0])
+    except KvtoolError:
+        return None  # data that does not fit the shape: whoever runs the model meets the same
+
+
+def small_numbers(value: ir.Value) -> Iterator[float]:
+    """Yield the finite elements of a small constant that lies in the file itself."""
+    tensor = held(value)
+    if tensor is None:
+        producer = value.producer()
+        if producer is not None and producer.op_type == "Constant":
+            for name in ("value_int", "value_float", "value_ints", "value_floats"):
+                attribute = producer.attributes.get(name)
+                if attribute is not None and not attribute.is_ref():
+                    listed = attribute.value
+                    yield from listed if isinstance(listed, (list, tuple)) else (listed,)
+        return
+    if isinstance(tensor, ir.ExternalTensor) or tensor.dtype == ir.DataType.STRING:
+        return
+    if tensor.dtype == ir.DataType.BOOL or tensor.size > _MOST_ELEMENTS:
+        return
+    try:
+        elements = array(tensor).reshape(-1)
+    except KvtoolError:
+        return  # data that does not fit the shape: whoever runs the model meets the same
+    if elements.dtype.kind == "c":
+        return
+    is_integer = tensor.dtype.is_integer()
+    for element in elements if is_integer else elements.astype(np.float64):
+        if is_integer:
+            yield int(element)
+        elif math.isfinite(element):
+            yield float(element)
+
+
+# Starts that a model takes modulo the size of a cache before it scatters there.
+
+
+_WRAPS_MOST = 2000
+"""Values that are looked at."""
+
+_LINEAR = frozenset({"Add", "Mul", "Sub"})
+"""Arithmetic by which starts become the indices of a scatter."""
+
+
+def wrapping_capacities(start: ir.Value) -> Iterator[int]:
+    """Yield each number modulo which indices made from `start` are taken on their way to a scatter.
+
+    This is how a circular TensorScatter looks once it has been lowered, and how circular caches
+    are written without it. Only numbers that stand in the file are found, and only in the graph of
+    `start` itself.
+    """
+    return (modulus for modulus, _ in _wraps(start))
+
+
+def is_narrowed(start: ir.Value) -> bool:
+    """Return whether indices made from `start` are cast to int32 before such a remainder."""
+    return start.dtype == ir.DataType.INT64 and any(narrow for _, narrow in _wraps(start))
+
+
+def _wraps(start: ir.Value) -> Iterator[tuple[int, bool]]:
+    """Yield each modulus, and whether the indices were cast to int32 before."""
+    # Values with the modulus that was met on the way, None before one was, and with the cast.
+    seen: set[tuple[int, int | None, bool]] = {(id(start), None, False)}
+    queue: deque[tuple[ir.Value, int | None, bool]] = deque([(start, None, False)])
+    while queue and len(seen) < _WRAPS_MOST:
+        value, modulus, narrow = queue.popleft()
+        for node, index in value.uses():
+            if not is_default(node) or not node.outputs:
+                continue
+            kinds = traits(node)
+            if Trait.UPDATES in kinds and modulus is not None and _is_position(node, index):
+                yield modulus, narrow
+            following: tuple[ir.Value, int | None, bool] | None = None
+            if node.op_type == "Mod" and index == 0 and len(node.inputs) == 2:
+                size = _number(node.inputs[1])
+                is_known = size is not None and size > 0
+                following = (node.outputs[0], size, narrow) if is_known else None
+            elif _carries(node, index):
+                is_cast = modulus is None and node.op_type == "Cast"
+                is_int32 = is_cast and given_integer(node, "to") == ir.DataType.INT32
+                following = node.outputs[0], modulus, narrow or is_int32
+            if following is not None and (id(following[0]), *following[1:]) not in seen:
+                seen.add((id(following[0]), *following[1:]))
+                queue.append(following)
+
+
+def _is_position(node: ir.Node, index: int) -> bool:
+    facts = op_facts(node.op_type, NEWEST)
+    formal = None if facts is None else facts.input(index)
+    return formal is not None and formal.name == traits(node).positions
+
+
+def _carries(node: ir.Node, index: int) -> bool:
+    """Return whether starts become indices through a node.
+
+    A Where chooses between them and one that fails; what is written is no index any more.
+    """
+    if node.op_type == "Where":
+        return index > 0
+    if Trait.UPDATES in traits(node):
+        return False
+    return node.op_type in _LINEAR or traits(node).any(Trait.MOVES, Trait.CASTS)
+
+
+def _number(value: ir.Value | None, depth: int = 4) -> int | None:
+    """Return the number that `value` holds, through copies and the larger of two; None if unclear.
+
+    A modulus may be written as the larger of the capacity and the rows that are written.
+    """
+    number = small_integer(value)
+    producer = None if value is None else value.producer()
+    if number is not None or producer is None or depth == 0 or not is_default(producer):
+        return number
+    if traits(producer).any(Trait.VIEW, Trait.CASTS):
+        return _number(producer.inputs[0], depth - 1) if producer.inputs else None
+    if producer.op_type == "Max":
+        known = [_number(operand, depth - 1) for operand in producer.inputs]
+        return max((size for size in known if size is not None), default=None)
+    return None

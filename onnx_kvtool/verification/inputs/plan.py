@@ -1,0 +1,296 @@
+"""What is known of a model's inputs before values are drawn for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.ops.element_type import SIZE_TYPES
+from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.runtime.sessions import Array
+from onnx_kvtool.verification.inputs.cases import Case
+from onnx_kvtool.verification.inputs.corners import corner_cases
+from onnx_kvtool.verification.inputs.flow import Flow, Place
+from onnx_kvtool.verification.inputs.interface import CachePair, Caches, find_caches
+from onnx_kvtool.verification.inputs.points import Directions, Points, points_of
+from onnx_kvtool.verification.inputs.roles import Role, Uses, Write, uses_of
+from onnx_kvtool.verification.inputs.windows import Windows, windows_of
+
+__all__ = ["COUNTER", "InputPlan", "InputSpec", "plan"]
+
+
+Dim = int | str
+
+COUNTER = r"^past_length(_\d+)?$"
+"""The name of the input that `raise` adds: the tokens before a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One graph input that has to be fed.
+
+    Attributes:
+        name: Its name.
+        dtype: Its element type.
+        shape: Its dimensions: numbers, names or expressions as in the file. One without a name is
+            called `<input>[<axis>]`.
+        role: What its values mean.
+        uses: Where its values go, as far as that limits them.
+    """
+
+    name: str
+    dtype: ir.DataType
+    shape: tuple[Dim, ...]
+    role: Role
+    uses: Uses
+
+    @property
+    def is_circular(self) -> bool:
+        """Whether its values become starts, all of them in circular caches."""
+        return bool(self.uses.writes) and all(w.mode == "circular" for w in self.uses.writes)
+
+
+@dataclass(frozen=True, slots=True)
+class InputPlan:
+    """What is known of a model's inputs and of the caches among them.
+
+    Attributes:
+        inputs: Every input that is not an initializer, in order.
+        pairs: The caches that go round: an input and the output that replaces it in the next step.
+        windows: What a model without caches says of the sizes of its inputs.
+        unpadded: Names of inputs that are 1 throughout, because no row is padding.
+        points: Values and lengths at which the model changes its way.
+        directions: Where two models say different things.
+        defaults: Other values for inputs that have a default, by name.
+    """
+
+    inputs: tuple[InputSpec, ...]
+    pairs: tuple[CachePair, ...]
+    windows: Windows = field(default_factory=Windows)
+    unpadded: frozenset[str] = frozenset()
+    points: Points = field(default_factory=Points)
+    directions: Directions = field(default_factory=Directions)
+    defaults: Mapping[str, Array] = field(default_factory=dict)
+    _by_past: dict[str, CachePair] = field(init=False, repr=False, compare=False)
+    _roles: frozenset[Role] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_past", {pair.past: pair for pair in self.pairs})
+        object.__setattr__(self, "_roles", frozenset(spec.role for spec in self.inputs))
+
+    @property
+    def has_caches(self) -> bool:
+        """Whether some input is a cache, or says where one is written."""
+        return bool(self.pairs or self._roles & {"past_cache", "write_indices", "update"})
+
+    @property
+    def is_drawn_freely(self) -> bool:
+        """Whether some input holds numbers that no role limits."""
+        return any(spec.role == "free" and spec.dtype != ir.DataType.BOOL for spec in self.inputs)
+
+    def shortfall(self, inputs: Mapping[str, Array]) -> int:
+        """Return how many times as many elements some input had to have for all points.
+
+        1 where there were enough, of a model with caches, and of one with large inputs.
+        """
+        if self.has_caches or sum(array.size for array in inputs.values()) > _MOST_INPUTS:
+            return 1
+        sizes = [inputs[spec.name].size for spec in self.inputs if spec.role == "free"]
+        asked = 20 * (len(self.points.numbers) + int(self.points.special) + 1)
+        return max([1, *(-(-asked // max(size, 1)) for size in sizes)])
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether caches are filled as far as the ones of a mask count, sequence by sequence.
+
+        So does GroupQueryAttention, which takes no padding but behind the tokens of a sequence.
+        """
+        return any(pair.operator == "group_query_attention" for pair in self.pairs)
+
+    def pair_of(self, past: str) -> CachePair | None:
+        """Return the cache whose past is the input `past`; None when it is no cache."""
+        return self._by_past.get(past)
+
+    def with_role(self, *roles: Role) -> list[InputSpec]:
+        """Return the inputs that have one of `roles`, in order."""
+        return [spec for spec in self.inputs if spec.role in roles]
+
+    def compared(self, other: InputPlan | None, directions: Directions) -> InputPlan:
+        """Return the plan of a comparison with a model that has the plan `other`.
+
+        Args:
+            other: The plan of the other model, whose points count as well; None if it has none.
+            directions: Where the two models say different things.
+        """
+        points = self.points if other is None else self.points.joined(other.points)
+        shared = () if other is None else other.defaults
+        return replace(
+            self,
+            points=points.directed(directions),
+            directions=directions,
+            defaults={name: value for name, value in self.defaults.items() if name in shared},
+        )
+
+    def below_zero(self) -> InputPlan | None:
+        """Return the plan in which starts may come out below zero, and count from the end there.
+
+        None if the model adds nothing negative to what becomes a start.
+        """
+        if all(write.offset >= 0 for spec in self.inputs for write in spec.uses.writes):
+            return None
+        inputs = tuple(
+            replace(spec, uses=replace(spec.uses, writes=tuple(map(_unmoved, spec.uses.writes))))
+            for spec in self.inputs
+        )
+        return replace(self, inputs=inputs)
+
+    def corners(self, other: InputPlan) -> tuple[Case, ...]:
+        """Return cases at which a model of this plan and one of another may differ alone."""
+        starts = [
+            {spec.name: spec.uses.is_narrowed for spec in of.inputs if spec.is_circular}
+            for of in (self, other)
+        ]
+        return tuple(
+            corner_cases(
+                self.points.corners,
+                other.points.corners,
+                has_floats=not self.has_caches
+                and any(
+                    spec.role == "free" and spec.dtype.is_floating_point() for spec in self.inputs
+                ),
+                is_narrowed=any(
+                    starts[0][name] != starts[1][name] for name in {*starts[0]} & {*starts[1]}
+                ),
+            )
+        )
+
+    def counting(self, positions: Collection[str]) -> InputPlan:
+        """Return the plan in which these inputs, whatever they reach, are positions that count up.
+
+        A cache stays one, and names that no input has are passed over.
+        """
+        inputs = tuple(
+            replace(spec, role="position_ids")
+            if spec.name in positions and spec.role != "past_cache"
+            else spec
+            for spec in self.inputs
+        )
+        return replace(self, inputs=inputs)
+
+
+def _unmoved(write: Write) -> Write:
+    return replace(write, offset=max(write.offset, 0))
+
+
+def plan(model: ir.Model) -> InputPlan:
+    """Find from the graph of `model` what its inputs mean; large weights are not read.
+
+    Meanings come from the operators that the values reach (through copies, reshapes, casts, added
+    constants, sub-graphs and model-local functions), then, for what reaches no telling operator,
+    from the names that exporters use.
+
+    Raises:
+        CannotDraw: If an input is not a tensor, or its element type or rank is not known.
+    """
+    flow = Flow(model)
+    inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    caches = find_caches(model, inputs)
+    points = points_of(model)
+    pasts = {pair.past for pair in caches.pairs}
+    return InputPlan(
+        inputs=tuple(_spec(value, flow, caches, pasts) for value in inputs),
+        pairs=caches.pairs,
+        windows=Windows() if caches.pairs else windows_of(model, inputs),
+        points=points,
+        defaults=_defaults(model, points),
+    )
+
+
+def _spec(value: ir.Value, flow: Flow, caches: Caches, pasts: Set[str]) -> InputSpec:
+    name = value.name or ""
+    if value.type is not None and not isinstance(value.type, ir.TensorType):
+        raise CannotDraw(f"input `{name}` is not a tensor but of type {value.type}")
+    if (dtype := _dtype(value)) is None:
+        raise CannotDraw(f"the element type of input `{name}` is not known")
+    if value.shape is None:
+        raise CannotDraw(f"the rank of input `{name}` is not known")
+    shape = tuple(
+        dim if isinstance(dim, int) else dim.value or f"{name}[{axis}]"
+        for axis, dim in enumerate(value.shape)
+    )
+    uses = uses_of(flow, Place(value), caches)
+    named = _role_by_name(name, dtype)
+    role = uses.role or named
+    if named == "position_ids" and role in ("token_ids", "write_indices"):
+        role = named  # positions, too, are looked up in tables, and starts are the first of them
+    if named == "past_length" and len(shape) < 2:
+        role = named  # a start is what becomes of it
+    if role == "attention_mask" and named == "free" and dtype.is_integer() and not caches.pairs:
+        role = named  # any integers may be summed up
+    if name in pasts:
+        role = "past_cache"
+    return InputSpec(name, dtype, shape, role, uses)
+
+
+_MOST_INPUTS = 4096
+"""Elements of all inputs of a run that is cheap enough to be made once more."""
+
+_MOST_ELEMENTS = 1024
+"""Elements of a default that is read; a longer one is a weight."""
+
+_LISTS_ALL = 3
+"""The last IR version in which all initializers are inputs."""
+
+
+def _defaults(model: ir.Model, points: Points) -> dict[str, Array]:
+    """Return other values for inputs that have a default.
+
+    Floats are near it, of the same sign and not equal; integers, which may be sizes or ids, are
+    those of the default in another order.
+    """
+    found: dict[str, Array] = {}
+    for value in model.graph.inputs if model.ir_version > _LISTS_ALL else ():
+        name = value.name or ""
+        tensor = None if name not in model.graph.initializers else value.const_value
+        if tensor is None or isinstance(tensor, ir.ExternalTensor):
+            continue
+        if tensor.size > _MOST_ELEMENTS:
+            continue
+        if tensor.dtype in SIZE_TYPES:
+            found[name] = np.roll(array(tensor), 1)
+        elif tensor.dtype.is_floating_point() and name not in points.sizing:
+            held = array(tensor).astype(np.float64)
+            other = held * 1.25 + np.where(held < 0, -0.25, 0.25)
+            found[name] = np.asarray(other, tensor.dtype.numpy())
+    return found
+
+
+def _dtype(value: ir.Value) -> ir.DataType | None:
+    if not isinstance(value.type, ir.TensorType) or value.dtype == ir.DataType.UNDEFINED:
+        return None
+    return value.dtype
+
+
+_NAMES: tuple[tuple[Role, str], ...] = (
+    ("past_length", COUNTER),
+    ("write_indices", r"write_ind"),
+    ("nonpad_kv_seqlen", r"nonpad"),
+    ("attention_mask", r"mask"),
+    ("position_ids", r"(^|[_.])pos(ition)?s?([_.]ids?)?$"),
+    ("token_ids", r"(^|[_.])(input|token)[_.]?ids?$"),
+)
+"""Names that exporters give to inputs, tried in order on the lower-case name."""
+
+
+def _role_by_name(name: str, dtype: ir.DataType) -> Role:
+    """Return the role that the name suggests; a wrong one only makes values less like real ones."""
+    if dtype.is_integer() or dtype == ir.DataType.BOOL:
+        for role, pattern in _NAMES:
+            if re.search(pattern, name.lower()):
+                return role
+    return "free"

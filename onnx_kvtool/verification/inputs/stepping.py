@@ -1,0 +1,290 @@
+"""The inputs of the next decode step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+
+from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.runtime.sessions import Array, Arrays
+from onnx_kvtool.symbolic.dimensions import evaluate, names_in
+from onnx_kvtool.verification.inputs.cases import CASES
+from onnx_kvtool.verification.inputs.padding import (
+    Integers,
+    counted_positions,
+    covering_mask,
+    lengthened,
+)
+from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.verification.inputs.symbols import Layout, fixed_capacities, kinds_of, sizes_for
+from onnx_kvtool.verification.inputs.values import any_bits, directed, moderate, token_ids
+
+__all__ = ["advance", "reached", "rows_of"]
+
+
+def advance(
+    plan: InputPlan,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    seed: int = 0,
+    dims: Mapping[str, int] | None = None,
+    length: int = 1,
+    is_padded: bool = False,
+) -> Arrays | None:
+    """Return the inputs of the step after the one that took `inputs` and gave `outputs`.
+
+    Each present becomes its past; starts, positions and valid lengths move on by the rows that
+    were written; tokens are drawn.
+
+    Args:
+        plan: The model's inputs.
+        inputs: What the last step was fed.
+        outputs: What it returned; only the presents are looked at.
+        seed: For what has to be drawn.
+        dims: Sizes that the user has bound; a bound number of rows stays as it is.
+        length: New rows of the step, where the model leaves that open.
+        is_padded: Whether padding counts as what a mask of all rows says; positions then do not
+            count it.
+
+    Returns:
+        The inputs; None when there is no next step: no cache goes round, a linear cache or a table
+        of positions has no room left, or a present does not fit its past.
+    """
+    old = _layout(plan, _sizes(plan, {name: array.shape for name, array in inputs.items()}), 1)
+    presents = {pair.past: outputs[pair.present] for pair in plan.pairs}
+    if old is None or not presents:
+        return None
+    before = rows_of(plan, inputs)[0]
+    sizes = _next_sizes(plan, old, inputs, presents, dims or {}, length, before)
+    new = _layout(plan, sizes, old.length)
+    if plan.is_counted and before + old.length >= min(fixed_capacities(plan), default=sys.maxsize):
+        return None  # the present would have more rows than the past
+    if new is None or any(new.shapes[past] != a.shape for past, a in presents.items()):
+        return None
+    stepper = _Stepper(old, new, np.random.default_rng(seed), plan, is_padded=is_padded)
+    following = {
+        spec.name: presents[spec.name]
+        if spec.name in presents
+        else stepper.value(spec, inputs[spec.name])
+        for spec in plan.inputs
+    }
+    if is_padded:
+        if (mask := covering_mask(plan)) is not None:
+            old_mask, shape = inputs[mask.name], following[mask.name].shape
+            following[mask.name] = lengthened(old_mask, shape, is_counted=plan.is_counted)
+        following.update(counted_positions(plan, following))
+    return (
+        None
+        if any(_is_full(spec, new, following[spec.name]) for spec in plan.inputs)
+        else following
+    )
+
+
+def rows_of(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
+    """Return how many tokens went before a run, and how many new ones it brings.
+
+    Raises:
+        CannotDraw: If the inputs do not say.
+    """
+    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    layout = Layout(plan, sizes_for(plan, CASES[0], sizes), 1)
+    counter = next((spec for spec in plan.with_role("past_length")), None)
+    if counter is not None:
+        return int(inputs[counter.name].reshape(-1)[0]), layout.length
+    if plan.is_counted and (mask := covering_mask(plan)) is not None:
+        return inputs[mask.name].shape[-1] - layout.length, layout.length
+    for spec in plan.with_role("total_sequence_length"):
+        return int(inputs[spec.name].reshape(-1)[0]) - layout.length, layout.length
+    return layout.past, layout.length
+
+
+def reached(plan: InputPlan, inputs: Mapping[str, Array]) -> tuple[int, int]:
+    """Return the most rows of a cache or table that a run uses, and the rows of the largest one.
+
+    The latter is 0 where caches grow and no table limits them. Where caches are fixed, no run gets
+    further into a table than into the largest cache.
+    """
+    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    layout = _layout(plan, sizes, 1)
+    if layout is None:
+        return 0, 0
+    used = [layout.past + layout.length if plan.has_caches else 0]
+    rows, tables = [*fixed_capacities(plan)], list[int]()
+    fixed = [pair for pair in plan.pairs if pair.kind == "fixed"]
+    rows += [layout.shapes[pair.past][pair.axis] for pair in fixed if pair.axis is not None]
+    for spec in plan.inputs:
+        values = inputs[spec.name]
+        if not values.size:
+            continue
+        most = int(values.max()) if spec.role in _COUNTING else 0
+        if spec.role == "write_indices":
+            used.append(most + layout.length)
+        elif spec.role == "position_ids":
+            used.append(most + 1)
+            tables += [] if spec.uses.rows is None else [spec.uses.rows]
+        elif spec.role in ("nonpad_kv_seqlen", "total_sequence_length"):
+            used.append(most)
+    largest = max(rows or tables, default=0)
+    return min(max(used), largest) if largest else max(used), largest
+
+
+_COUNTING = frozenset(
+    {"write_indices", "position_ids", "nonpad_kv_seqlen", "total_sequence_length"}
+)
+"""Roles of inputs whose values count rows."""
+
+
+def _layout(plan: InputPlan, sizes: Mapping[str, int], length: int) -> Layout | None:
+    try:
+        return Layout(plan, sizes_for(plan, CASES[0], sizes), length)
+    except CannotDraw:
+        return None
+
+
+def _sizes(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """Return the sizes of names, read off actual shapes.
+
+    Of a name that stands nowhere alone it is what the others leave of a sum: of a fixed cache the
+    rows in use may be told by a mask that is `past + new` long and by nothing else.
+    """
+    sizes = _alone(plan, shapes)
+    return {**_summed(plan, shapes, sizes), **sizes}
+
+
+def _alone(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    return {
+        str(dim): size
+        for spec in plan.inputs
+        if spec.name in shapes
+        for dim, size in zip(spec.shape, shapes[spec.name], strict=False)
+        if names_in(dim) == (dim,)
+    }
+
+
+def _summed(
+    plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], known: Mapping[str, int]
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for spec in plan.inputs:
+        for dim, size in zip(spec.shape, shapes.get(spec.name, ()), strict=False):
+            unknown = [name for name in names_in(dim) if name not in known]
+            if isinstance(dim, int) or len(unknown) != 1:
+                continue
+            (name,) = unknown
+            try:
+                least, next_one = (evaluate(dim, {**known, name: n}) for n in (0, 1))
+            except ZeroDivisionError:
+                continue
+            if next_one == least + 1 and size >= least:
+                found.setdefault(name, size - least)
+    return found
+
+
+def _next_sizes(
+    plan: InputPlan,
+    old: Layout,
+    inputs: Mapping[str, Array],
+    presents: Mapping[str, Array],
+    dims: Mapping[str, int],
+    length: int,
+    before: int,
+) -> dict[str, int]:
+    kinds = kinds_of(plan)
+    sizes = _sizes(plan, {name: array.shape for name, array in inputs.items()})
+    totals: list[str] = []
+    for name in list(sizes):
+        kind = kinds.get(name)
+        if kind == "length" and name not in dims:
+            sizes[name] = length
+        elif kind == "total" and sizes[name] == before + old.length:
+            totals.append(name)
+    shapes = {name: array.shape for name, array in inputs.items()}
+    for name in sizes.keys() - _alone(plan, shapes).keys() - dims.keys():
+        if kinds.get(name) == "past":  # that no cache has
+            sizes[name] += old.length
+    sizes.update(_alone(plan, {past: array.shape for past, array in presents.items()}))
+    lengths = [sizes[name] for name, kind in kinds.items() if kind == "length" and name in sizes]
+    new = lengths[0] if lengths else old.length
+    sizes.update(dict.fromkeys(totals, before + old.length + new))
+    return sizes
+
+
+class _Stepper:
+    """Moves the inputs of one step on to the next."""
+
+    def __init__(
+        self,
+        old: Layout,
+        new: Layout,
+        rng: np.random.Generator,
+        plan: InputPlan,
+        *,
+        is_padded: bool,
+    ) -> None:
+        self._unpadded = plan.unpadded
+        self._directions = plan.directions
+        self._is_padded = is_padded
+        self._old = old
+        self._new = new
+        self._rng = rng
+
+    def value(self, spec: InputSpec, old: Array) -> Array:
+        """Return the next value of an input that is not a cache."""
+        shape = self._new.shapes[spec.name]
+        if spec.name in self._unpadded:
+            return np.ones(shape, old.dtype)
+        match spec.role:
+            case "token_ids":
+                rows = directed(self._rng, spec.uses.tables, self._directions)
+                return token_ids(self._rng, spec.dtype, shape, spec.uses.rows, rows)
+            case "update" | "past_cache":
+                return any_bits(self._rng, spec.dtype, shape)
+            case "write_indices":
+                values = old.astype(np.int64) + self._old.length
+            case "nonpad_kv_seqlen":
+                values = old.astype(np.int64) + self._new.length
+                limit = self._new.valid_limit(spec)
+                values = values if limit is None else np.minimum(values, limit)
+            case "past_length":
+                values = old.astype(np.int64) + self._old.length
+            case "seqlens_k":
+                values = old.astype(np.int64) + self._new.length
+            case "total_sequence_length":
+                values = old.astype(np.int64) + self._new.length
+            case "position_ids":
+                values = self._positions(spec, old.astype(np.int64))
+            case "attention_mask":
+                values = _longer_mask(old.astype(np.int64), shape)
+            case "condition" if not self._is_padded:
+                return old
+            case "condition":
+                values = np.ones(shape, np.int64)  # rows stand before the new ones
+            case "free":
+                return old if old.shape == shape else moderate(self._rng, spec.dtype, shape)
+        return np.asarray(values, spec.dtype.numpy())  # sums of a single position are no arrays
+
+    def _positions(self, spec: InputSpec, old: Integers) -> Integers:
+        if not self._old.is_sequence(spec) or not old.size:
+            return old + self._old.length
+        length = self._new.shapes[spec.name][-1]
+        return old[..., -1:] + 1 + np.arange(length, dtype=np.int64)
+
+
+def _longer_mask(old: Integers, shape: tuple[int, ...]) -> Integers:
+    """Return ones of `shape`, keeping what the last step masked."""
+    mask = np.ones(shape, np.int64)
+    kept = tuple(slice(min(a, b)) for a, b in zip(old.shape, shape, strict=True))
+    mask[kept] = old[kept]
+    return mask
+
+
+def _is_full(spec: InputSpec, layout: Layout, values: Array) -> bool:
+    """Return whether the new rows of the starts or positions in `values` would find no room."""
+    if spec.role not in ("write_indices", "position_ids", "past_length") or not values.size:
+        return False
+    last = layout.last_start(spec)
+    starts = values[..., :1] if layout.is_sequence(spec) else values
+    return last is not None and int(starts.astype(np.int64).max()) > last

@@ -1,0 +1,506 @@
+"""What symbolic dimensions count, sizes for them, and cases that fit the memory."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+
+import onnx_ir as ir
+
+from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.quantity import binary_bytes, counted
+from onnx_kvtool.runtime.errors import CannotDraw, TooLarge
+from onnx_kvtool.runtime.memory import available_memory
+from onnx_kvtool.symbolic.dimensions import evaluate, names_in
+from onnx_kvtool.verification.inputs.cases import LIKELIEST, READINGS, Case, Kind, Reading
+from onnx_kvtool.verification.inputs.plan import InputPlan, InputSpec
+from onnx_kvtool.verification.inputs.roles import Write
+
+__all__ = [
+    "Layout",
+    "attempts",
+    "fitting",
+    "fixed_capacities",
+    "kinds_of",
+    "least_memory",
+    "reaching",
+    "roomier",
+    "sizes_for",
+    "tokens_before",
+]
+
+
+# What the symbolic dimensions of a model's inputs count, and sizes for them.
+
+
+def attempts(
+    plan: InputPlan, case: Case, dims: Mapping[str, int], known: Mapping[str, int] | None = None
+) -> Iterator[tuple[Case, dict[str, int]]]:
+    """Yield readings of the dimensions under which `case` may run, the likeliest first.
+
+    Of a model that looks at its inputs through windows these are sizes for the windows first; of
+    one without caches, at last the numbers that stand in it.
+
+    Args:
+        plan: The model's inputs.
+        case: The sizes that are wanted.
+        dims: Sizes that the user has bound; every reading has them.
+        known: Sizes of the plan's extents at which another case ran; empty if none did, so that
+            there is no point in a search; None for the first case.
+
+    Yields:
+        The case, changed where the reading demands it, and the size of every name; no two
+        that would draw the same.
+    """
+    seen: list[object] = []
+    for reading, found in _readings(plan, known, case.extra):
+        changed = reading.apply(case)
+        sizes = {**sizes_for(plan, changed, dims, reading), **found, **dims, **dict(case.sizes)}
+        # All else that is drawn follows from these.
+        drawn = sizes, changed.start, changed.length
+        if drawn not in seen:
+            seen.append(drawn)
+            yield changed, sizes
+
+
+_MOST_SIZES = 100
+"""Sizes that are tried in one reading."""
+
+
+def _readings(
+    plan: InputPlan, known: Mapping[str, int] | None, extra: int
+) -> Iterator[tuple[Reading, Mapping[str, int]]]:
+    """Yield readings, each with sizes that take the place of what it gives some names."""
+    windows = plan.windows
+    if known and extra % windows.strides[-1]:  # not only multiples of the stride
+        larger = {name: size + extra for name, size in known.items()}
+        yield LIKELIEST, {**windows.channels, **larger}
+    if known:
+        for number, size in enumerate(known.values()):  # another size than in the other case
+            yield (
+                LIKELIEST,
+                {**windows.channels, **known, [*known][number]: size + windows.strides[-1]},
+            )
+        yield LIKELIEST, {**windows.channels, **known}
+        yield _ALONE, {**windows.channels, **known}
+    for reading in (LIKELIEST, _ALONE) if known is None else ():
+        for sizes in islice(windows.candidates(), _MOST_SIZES):
+            yield reading, {**windows.channels, **sizes}
+    for reading in READINGS:
+        yield reading, windows.channels
+    if not plan.has_caches and known is None:
+        open_names = _open_names(plan)
+        for number in windows.numbers[:_MOST_SIZES]:
+            yield LIKELIEST, {**dict.fromkeys(open_names, number), **windows.channels}
+
+
+_ALONE = Reading(batch=1)
+
+
+def _open_names(plan: InputPlan) -> list[str]:
+    """Return the names in shapes of which neither a role nor a name says what they count."""
+    kinds = kinds_of(plan)
+    named = [
+        name
+        for spec in plan.inputs
+        if spec.role != "free"
+        for dim in spec.shape
+        for name in names_in(dim)
+    ]
+    return [name for name, kind in kinds.items() if kind != "batch" and name not in named]
+
+
+_SIZES = (7, 11, 17, 19, 23, 29)
+"""Sizes of dimensions that count something else, in order of appearance."""
+
+
+def sizes_for(
+    plan: InputPlan, case: Case, dims: Mapping[str, int], reading: Reading = LIKELIEST
+) -> dict[str, int]:
+    """Return the size of every name in the shapes of the model's inputs.
+
+    Args:
+        plan: The model's inputs.
+        case: The sizes that are wanted; names that count the same get the same size.
+        dims: Sizes that the user has bound; other names that count the same follow them.
+        reading: How dimensions are read that can be read in several ways.
+    """
+    kinds = kinds_of(plan)
+    bound: dict[Kind, int] = {kinds[name]: size for name, size in dims.items() if name in kinds}
+    length = bound.get("length", min([case.length, *fixed_capacities(plan)]))
+    values: dict[Kind, int] = {
+        "batch": bound.get("batch", case.batch),
+        "length": length,
+        "past": bound.get("past", tokens_before(plan, case, dims, length)),
+        "capacity": bound.get("capacity", case.capacity),
+    }
+    values["total"] = values["past"] + length
+    values["total"] = bound.get("total", values[reading.total])
+    values["lone"] = bound.get("lone", values[reading.lone])
+    others = iter(_SIZES)
+    sizes: dict[str, int] = {}
+    for name, kind in kinds.items():
+        if kind != "size":
+            sizes[name] = values[kind]
+        else:
+            size = next(others, _SIZES[-1]) + (0 if plan.has_caches else case.extra)
+            sizes[name] = size if reading.size is None else reading.size
+    return {**sizes, **dims}
+
+
+def tokens_before(plan: InputPlan, case: Case, dims: Mapping[str, int], length: int) -> int:
+    """Return how many tokens went before a run of `case`, where growing caches do not say.
+
+    Fixed caches have room for them and for the new rows, unless a case with padding of its own
+    says how many they are.
+    """
+    is_counted = plan.is_counted and any(fixed_capacities(plan))
+    if case.padding != "usual" or not (is_counted or plan.with_role("past_length")):
+        return case.past
+    names = [name for name, kind in kinds_of(plan).items() if kind == "capacity"]
+    named = [dims.get(name, case.capacity) for name in names]
+    room = max(min([*fixed_capacities(plan), *named], default=case.capacity) - length, 0)
+    return room if case.start == "end" else min(case.past, room)
+
+
+def fixed_capacities(plan: InputPlan) -> Iterator[int]:
+    """Yield the sizes of the caches that have a fixed one, where these are numbers."""
+    for spec in plan.inputs:
+        yield from (w.capacity for w in spec.uses.writes if w.capacity is not None)
+        pair = plan.pair_of(spec.name)
+        if pair is not None and pair.kind == "fixed" and pair.axis is not None:
+            size = spec.shape[pair.axis]
+            if isinstance(size, int):
+                yield size
+
+
+def kinds_of(plan: InputPlan) -> dict[str, Kind]:
+    """Return what each name in the shapes of the model's inputs counts, in order of appearance.
+
+    The place of a name in an input whose role is known says most, then the name itself, then its
+    place in other inputs.
+    """
+    votes: dict[str, list[tuple[int, Kind]]] = {}
+    for spec in plan.inputs:
+        for axis, dim in enumerate(spec.shape):
+            for name in names_in(dim):
+                vote = votes.setdefault(name, [])
+                if named := _by_name(name):
+                    vote.append((2, named))
+                if name == dim:
+                    vote.append(_by_place(plan, spec, axis))
+    # `max` takes the first of equals, which keeps the answer independent of later inputs.
+    return {
+        name: max(given, key=lambda vote: vote[0], default=(0, "length"))[1]
+        for name, given in votes.items()
+    }
+
+
+_NAMES: tuple[tuple[Kind, str], ...] = (
+    ("capacity", r"max|capacity"),
+    ("total", r"total|full|kv"),
+    ("past", r"past|cache|prefix"),
+    ("batch", r"batch|^b$|^bs$|^n$"),
+    ("length", r"seq|len|tokens|^l$|^t$"),
+)
+
+
+@lru_cache(maxsize=256)
+def _by_name(name: str) -> Kind | None:
+    # Exporters that invent names put the input's in front (`cache_d0`), which says nothing.
+    if re.search(r"_d(im_)?\d+$|\[\d+\]$", name):
+        return None
+    return next((kind for kind, pattern in _NAMES if re.search(pattern, name.lower())), None)
+
+
+def _by_place(plan: InputPlan, spec: InputSpec, axis: int) -> tuple[int, Kind]:
+    """Return how much the axis `axis` of an input tells, and what it counts there."""
+    rank = len(spec.shape)
+    is_last = axis == rank - 1
+    match spec.role:
+        case "past_cache":
+            pair = plan.pair_of(spec.name)
+            if axis and pair is not None and axis == pair.axis:
+                return 3, "capacity" if pair.kind == "fixed" else "past"
+            return 3, "size" if axis else "batch"
+        case "update":
+            if axis and axis == spec.uses.update_axis:
+                return 3, "length"
+            return (1, "length") if axis else (3, "batch")
+        case "write_indices" | "nonpad_kv_seqlen":
+            return (3, "batch") if rank == 1 else (0, "lone")
+        case "token_ids" if rank == 1:
+            return 3, "length"
+        case "token_ids" | "position_ids" if rank > 1:
+            return 3, "length" if is_last else "batch" if axis == rank - 2 else "size"
+        case "attention_mask":
+            if is_last:
+                return 1, "total"
+            return (3, "batch") if axis == 0 else (1, "length" if axis == rank - 2 else "size")
+    if rank == 1:
+        return 0, "lone"
+    return (0, "length") if axis else (1, "batch")
+
+
+# Sizes that the cache protocol is about, once every name in the shapes has a size.
+
+
+_TIMES = 5
+"""How often the inputs of a run stand in memory: both models have outputs, among them caches as
+large as the inputs, and so has a model that is run once more to see what is rounding; one layer
+at a time makes more of them (4.4 were measured)."""
+
+
+class Layout:
+    """The shapes of a model's inputs for given sizes.
+
+    Args:
+        plan: The model's inputs.
+        sizes: The size of every name in their shapes.
+        length: New rows, where no shape tells.
+        memory: Bytes that a run may take; None for what the machine has left.
+
+    Attributes:
+        shapes: The shape of every input.
+        length: sequence_length: new rows per sequence.
+        past: Rows that growing caches hold already; 0 without such a cache.
+
+    Raises:
+        CannotDraw: If a dimension has no size or a negative one.
+        TooLarge: If a run would take more memory than there is for it.
+    """
+
+    def __init__(
+        self,
+        plan: InputPlan,
+        sizes: Mapping[str, int],
+        length: int,
+        memory: int | None = None,
+    ) -> None:
+        self._plan = plan
+        self._kinds = kinds_of(plan)
+        self.shapes = {spec.name: _shape(spec, sizes) for spec in plan.inputs}
+        _check_size(plan, self.shapes, memory)
+        self.length = next(self._lengths(), length)
+        growing = [pair for pair in plan.pairs if pair.kind != "fixed" and pair.axis is not None]
+        self.past = next((self.shapes[p.past][p.axis] for p in growing if p.axis is not None), 0)
+
+    def _lengths(self) -> Iterator[int]:
+        """Yield what the inputs say of the number of new rows, the surest first."""
+        for spec in self._plan.with_role("update"):
+            if spec.uses.update_axis is not None:
+                yield self.shapes[spec.name][spec.uses.update_axis]
+        for spec in self._plan.with_role("token_ids"):
+            yield from self.shapes[spec.name][-1:]
+        for spec in self._plan.with_role("position_ids"):
+            yield from self.shapes[spec.name][-1:] if len(spec.shape) > 1 else ()
+        for spec in self._plan.inputs:
+            for axis, dim in enumerate(spec.shape):
+                if isinstance(dim, str) and self._kinds.get(dim) == "length":
+                    yield self.shapes[spec.name][axis]
+
+    def capacity(self, write: Write) -> int | None:
+        """Return max_sequence_length of a TensorScatter; None when it is not known."""
+        pair = write.cache
+        if pair is not None and pair.axis is not None and pair.past in self.shapes:
+            return self.shapes[pair.past][pair.axis]
+        return write.capacity
+
+    def last_start(self, spec: InputSpec) -> int | None:
+        """Return the last value of `spec` that leaves room for the new rows; None if unknown."""
+        last = []
+        for write in spec.uses.writes:
+            capacity = self.capacity(write)
+            if write.mode == "linear" and capacity is not None:
+                last.append(capacity - write.offset - self.length)
+        if spec.role == "position_ids" and spec.uses.rows is not None:
+            last.append(spec.uses.rows - self.length)
+        return min(last, default=None)
+
+    def valid_limit(self, spec: InputSpec) -> int | None:
+        """Return the largest valid length that `spec` may give; None when it is not known."""
+        if spec.uses.capacity is not None:
+            return spec.uses.capacity
+        writes = [write for other in self._plan.inputs for write in other.uses.writes]
+        known = (self.capacity(write) for write in writes)
+        return min((size for size in known if size is not None), default=None)
+
+    def is_sequence(self, spec: InputSpec) -> bool:
+        """Return whether the last dimension of `spec` counts new rows, not sequences."""
+        if not spec.shape:
+            return False
+        dim = spec.shape[-1]
+        if isinstance(dim, str) and self._kinds.get(dim) in ("length", "batch"):
+            return self._kinds[dim] == "length"
+        return len(spec.shape) > 1 or self.shapes[spec.name][-1] == self.length
+
+
+def _shape(spec: InputSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    shape: list[int] = []
+    for axis, dim in enumerate(spec.shape):
+        try:
+            size = evaluate(dim, sizes)
+        except (KeyError, ZeroDivisionError) as error:
+            raise CannotDraw(
+                f"dimension {axis} of input `{spec.name}` has no size: `{dim}`"
+            ) from error
+        if size < 0:
+            raise CannotDraw(f"dimension {axis} of input `{spec.name}` would be {size}: `{dim}`")
+        shape.append(size)
+    return tuple(shape)
+
+
+def _check_size(plan: InputPlan, shapes: Mapping[str, tuple[int, ...]], memory: int | None) -> None:
+    bits = sum(_bits(spec.dtype) * math.prod(shapes[spec.name]) for spec in plan.inputs)
+    needed = _TIMES * bits // 8
+    if needed < _NEGLIGIBLE or (most := available_memory() if memory is None else memory) is None:
+        return
+    if needed > most:
+        raise TooLarge(
+            f"a run would take about {binary_bytes(needed)} of memory, "
+            f"expected at most {binary_bytes(most)}",
+            help="bind the dimensions of inputs to small sizes with `--dim NAME=INT`",
+            needed=needed,
+        )
+
+
+_NEGLIGIBLE = 1 << 20
+"""Bytes of which no system is asked whether it has them."""
+
+_NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+
+
+def _bits(dtype: ir.DataType) -> int:
+    """Return the bits of an element in memory; a short Python string takes about 64 bytes.
+
+    An element of 16 bits is computed in 32 bits as well, to see what is rounding.
+    """
+    if dtype in _NARROW:
+        return 16 + 32
+    return 8 * 64 if dtype == ir.DataType.STRING else max(dtype.bitwidth, 8)
+
+
+# Cases with as many sequences and rows as there is memory for.
+
+
+def fitting(plan: InputPlan, case: Case, dims: Mapping[str, int], memory: int) -> Case:
+    """Return `case` with as many of its sequences, then rows, as fit; the smallest if none does.
+
+    Args:
+        plan: The model's inputs.
+        case: The sizes that are wanted.
+        dims: Sizes that the user has bound.
+        memory: Bytes that a run may take.
+    """
+    found = case
+    for found in _smaller(case):
+        try:
+            Layout(plan, sizes_for(plan, found, dims), found.length, memory)
+        except TooLarge:
+            continue
+        except CannotDraw:
+            return case  # another reading of the dimensions may be right
+        return found
+    return found
+
+
+def least_memory(plan: InputPlan, case: Case, dims: Mapping[str, int]) -> int:
+    """Return the bytes that a run of the smallest form of `case` takes; 0 if nobody knows."""
+    *_, least = _smaller(case)
+    try:
+        Layout(plan, sizes_for(plan, least, dims), least.length, 0)
+    except TooLarge as error:
+        return error.needed
+    except CannotDraw:
+        return 0
+    return 0
+
+
+def reaching(
+    plan: InputPlan, case: Case, dims: Mapping[str, int], budget: Budget
+) -> Iterator[Case]:
+    """Yield forms of `case` with as many rows as windows, limits and tables of the model ask for.
+
+    Of the numbers that stand in the model the largest counts for which a run takes a small part of
+    the budget. Rows go beyond it first, and then up to it, as nothing runs behind a table.
+
+    Args:
+        plan: The model's inputs.
+        case: The case that may reach further.
+        dims: Sizes that the user has bound.
+        budget: Memory and time that all runs may take.
+    """
+    if not case.reaches:
+        return
+    kinds = set(kinds_of(plan).values())
+    growing = any(pair.kind != "fixed" and pair.axis is not None for pair in plan.pairs)
+    counted_rows = case.length + _STEPS
+    tables = {spec.uses.rows or 0 for spec in plan.with_role("position_ids")}
+    for point in sorted(tables.union(plan.points.lengths), reverse=True):
+        if point > _FARTHEST:
+            continue
+        if growing and "past" in kinds and point > case.past + counted_rows:
+            near = replace(case, batch=1)
+            found = [replace(near, past=rows) for rows in (point - 2, point - counted_rows)]
+            one = replace(near, length=1)
+            found += [replace(one, past=rows) for rows in (point + 1, point - _STEPS - 1)]
+        elif plan.has_caches and "capacity" in kinds and point >= case.capacity:
+            found = [replace(case, capacity=rows) for rows in (point + 3, point)]
+        elif not plan.has_caches and "length" in kinds and point >= case.length:
+            found = [replace(case, length=rows, batch=1) for rows in (point + 3, point)]
+            if point * plan.points.elements > _PRODUCTS * budget.seconds or point > _LONGEST:
+                continue
+        else:
+            continue
+        try:
+            Layout(plan, sizes_for(plan, found[0], dims), case.length, budget.memory // _SHARE)
+        except TooLarge:
+            continue
+        except CannotDraw:
+            return
+        yield from found
+        return
+
+
+def roomier(plan: InputPlan, case: Case, times: int, budget: Budget) -> Case:
+    """Return `case` with so many times as many sequences, as far as there is time for them."""
+    most = int(_PRODUCTS * budget.seconds) // max(plan.points.elements * case.batch, 1)
+    times = max(min(times, most, _MOST_TIMES), 1)
+    return replace(case, batch=case.batch * times, chunks=())
+
+
+_MOST_TIMES = 64
+"""Times as many sequences as a case has."""
+
+_STEPS = 2
+"""Decode steps that follow a first run, for which tables must have rows."""
+
+_SHARE = 8
+"""Of the memory for a run: the part that long caches may take."""
+
+_PRODUCTS = 400_000_000
+"""Elements of weights times rows that a second of the budget may be spent on."""
+
+_FARTHEST = 8192
+"""Rows of a cache, whatever there is memory for."""
+
+_LONGEST = 2048
+"""Rows of a prompt: each attends to each."""
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    """Yield a case and smaller ones; one sequence of two rows tells more than two of one row."""
+    yield case
+    for batch in range(case.batch - 1, 0, -1):
+        yield _named(replace(case, batch=batch))
+    if case.length > 1:
+        yield _named(replace(case, batch=1, length=1))
+
+
+def _named(case: Case) -> Case:
+    sizes = f"{counted(case.batch, 'sequence')} of {counted(case.length, 'row')}"
+    return replace(case, name=f"{case.name}, as {sizes}")

@@ -1,0 +1,472 @@
+"""Places where a model was rewritten, handed out from within, and mistakes planted there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+
+from onnx_kvtool.core.covered import Place
+from onnx_kvtool.core.domains import canonical_domain
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.messages.bodies import bodies
+from onnx_kvtool.core.walk import graph_path
+from onnx_kvtool.runtime.sessions import Array, Arrays, Session
+from onnx_kvtool.verification.comparison.compare import Tolerance, largest
+from onnx_kvtool.verification.comparison.rounding import Measure
+from onnx_kvtool.verification.report import Settings
+from onnx_kvtool.verification.subject import Subject
+
+__all__ = [
+    "GraphView",
+    "Recorder",
+    "corresponding",
+    "difference",
+    "handing_out",
+    "is_seen",
+    "mistake",
+    "open_to_mistakes",
+    "places_between",
+    "port",
+    "total_bytes",
+]
+
+
+# The values that two models have in common, and the places where one of them was rewritten.
+
+
+@dataclass(slots=True)
+class GraphView:
+    """One model as a message, with what computes each value of its main graph.
+
+    Attributes:
+        subject: The model.
+        proto: Its message, which may be edited.
+        producers: Position and node of each value that a node of the main graph computes.
+    """
+
+    subject: Subject
+    proto: onnx.ModelProto
+    producers: dict[str, tuple[int, onnx.NodeProto]]
+
+    @staticmethod
+    def of(subject: Subject) -> GraphView:
+        """Return the view of a model; its message is parsed anew."""
+        proto = onnx.ModelProto.FromString(subject.model)
+        producers = {
+            name: (index, node)
+            for index, node in enumerate(proto.graph.node)
+            for name in node.output
+            if name
+        }
+        return GraphView(subject, proto, producers)
+
+    def location(self, value: str) -> Location:
+        """Return the node that computes a value."""
+        index, node = self.producers[value]
+        op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+        index -= self.subject.casts
+        return Location(graph_path(self.proto.graph.name), node.name or None, index, op, value)
+
+
+def corresponding(a: GraphView, b: GraphView, settings: Settings) -> dict[str, str]:
+    """Return the name in B of each value of A that corresponds to one of B, in the order of A.
+
+    Values of one name do. In models that have other names for most of their values, those do whose
+    nodes are matched as `kvtool diff` matches them.
+    """
+    common = {name: name for name in a.producers if name in b.producers}
+    if settings.matching is None or 2 * len(common) >= len(a.producers):
+        return common
+    matched = settings.matching()
+    pairs = {name: matched.get(name, name) for name in a.producers}
+    return {name: other for name, other in pairs.items() if other in b.producers}
+
+
+def places_between(a: GraphView, b: GraphView, settings: Settings) -> list[Place]:
+    """Return the places where A was rewritten to B.
+
+    A place is a value that the main graphs of both models compute, and that they compute in
+    another way: by another operator, with other attributes, bodies or inputs, by a function of
+    another body, or from a weight of other values. Every other value that corresponds to one of B
+    follows from these by the same node.
+
+    Args:
+        a: Model A.
+        b: Model B.
+        settings: How the models are compared. If B was made of A, weights of one name have the
+            same values.
+    """
+    functions = _other_functions(a.proto, b.proto)
+    random = a.subject.random | b.subject.random
+    reads = _Reads(a, b, corresponding(a, b, settings), are_weights_right=settings.is_a_right)
+    return [
+        Place(name, other, a.location(name))
+        for name, other in reads.names.items()
+        if random.isdisjoint((name, other))
+        and (
+            _operator(a.producers[name][1]) in functions
+            or not reads.is_same(a.producers[name][1], b.producers[other][1])
+        )
+    ]
+
+
+class _Reads:
+    """Says whether nodes of two models compute the same of the same values."""
+
+    def __init__(
+        self, a: GraphView, b: GraphView, names: dict[str, str], *, are_weights_right: bool
+    ) -> None:
+        self.names = names
+        self._weights_a = {tensor.name: tensor for tensor in a.proto.graph.initializer}
+        self._weights_b = {tensor.name: tensor for tensor in b.proto.graph.initializer}
+        self._are_weights_right = are_weights_right
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def is_same(self, a: onnx.NodeProto, b: onnx.NodeProto) -> bool:
+        """Return whether two nodes have one operator, attributes and inputs."""
+        if self._are_weights_right and a == b:
+            return True
+        if _operator(a) != _operator(b) or len(a.attribute) != len(b.attribute):
+            return False
+        if len(a.input) != len(b.input) or not all(map(self._is_one, a.input, b.input)):
+            return False
+        outputs = [self.names.get(name, name) for name in a.output]
+        if outputs != list(b.output):
+            return False
+        others = {attribute.name: attribute for attribute in b.attribute}
+        return all(others.get(attribute.name) == attribute for attribute in a.attribute)
+
+    def _is_one(self, a: str, b: str) -> bool:
+        known = self._known.get((a, b))
+        if known is None:
+            known = self._known[a, b] = self._has_same_values(a, b)
+        return known
+
+    def _has_same_values(self, a: str, b: str) -> bool:
+        one, other = self._weights_a.get(a), self._weights_b.get(b)
+        if one is None or other is None:
+            return one is other and self.names.get(a, a) == b
+        if a == b:
+            return self._are_weights_right or one == other
+        renamed = onnx.TensorProto()
+        renamed.CopyFrom(one)
+        renamed.name = other.name
+        return bool(renamed == other)
+
+
+def _operator(node: onnx.NodeProto) -> tuple[str, str, str]:
+    return canonical_domain(node.domain), node.op_type, node.overload
+
+
+def _other_functions(a: onnx.ModelProto, b: onnx.ModelProto) -> set[tuple[str, str, str]]:
+    """Return the functions of A whose nodes, or those of functions that they call, are others."""
+    others = dict(_functions(b))
+    known = dict(_functions(a))
+    found = {
+        key
+        for key, function in known.items()
+        if key not in others or list(function.node) != list(others[key].node)
+    }
+    size = -1
+    while size != len(found):  # once for each level of calls
+        size = len(found)
+        found |= {
+            key
+            for key, function in known.items()
+            if any(_operator(node) in found for node in _nodes(function.node))
+        }
+    return found
+
+
+def _functions(
+    model: onnx.ModelProto,
+) -> Iterator[tuple[tuple[str, str, str], onnx.FunctionProto]]:
+    for function in model.functions:
+        yield (canonical_domain(function.domain), function.name, function.overload), function
+
+
+def _nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from _nodes(body.node)
+
+
+# Copies of a model that hand out values from within, and take mistakes that are planted there.
+
+
+_T = onnx.TensorProto
+
+_SHARE = 0.125
+"""Of the largest magnitude of a value, by which a planted mistake moves each of its elements."""
+
+_OLDEST = 7
+"""The first opset in which Sub and Xor broadcast as they do today."""
+
+_THROUGH: Mapping[str, tuple[int, npt.DTypeLike]] = {
+    "float32": (_T.FLOAT, np.float32),
+    "float64": (_T.DOUBLE, np.float64),
+    "int32": (_T.INT32, np.int32),
+    "int64": (_T.INT64, np.int64),
+    "bool": (_T.BOOL, np.bool_),
+    **dict.fromkeys(("float16", "bfloat16"), (_T.FLOAT, np.float32)),
+    **dict.fromkeys(("int8", "uint8", "int16", "uint16"), (_T.INT32, np.int32)),
+    **dict.fromkeys(("uint32", "uint64"), (_T.INT64, np.int64)),
+}
+"""By the dtype of a value, the type in which a mistake is subtracted from it. Runtimes subtract few
+types, and a value of any other type comes back from this one with the same bits."""
+
+_BACK: Mapping[str, int] = {
+    "float16": _T.FLOAT16,
+    "bfloat16": _T.BFLOAT16,
+    "int8": _T.INT8,
+    "uint8": _T.UINT8,
+    "int16": _T.INT16,
+    "uint16": _T.UINT16,
+    "uint32": _T.UINT32,
+    "uint64": _T.UINT64,
+}
+"""The dtypes that come back by a Cast, and to what."""
+
+
+def handing_out(view: GraphView, names: Collection[str]) -> bytes:
+    """Return a model that hands out `names` as well; no message is written anew.
+
+    A message that follows another one is merged into it, which adds outputs to those that it has.
+    """
+    given = {value.name for value in view.proto.graph.output}
+    more = onnx.ModelProto()
+    # A value info without a type is filled in by either runtime.
+    more.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in given)
+    data: bytes = view.subject.model + more.SerializeToString()
+    return data
+
+
+def port(name: str) -> str:
+    """Return the name of the input that plants a mistake in a value."""
+    return f"{name}.kvtool_mistake"
+
+
+def open_to_mistakes(
+    view: GraphView, names: Collection[str], dtypes: Mapping[str, np.dtype[Any]]
+) -> tuple[bytes, frozenset[str]]:
+    """Return a model that also hands out `names`, and subtracts from them what it is fed.
+
+    Each value of `dtypes` has an input more, `port(name)`, whose default of zero changes no bit of
+    the value. One that is fed moves the value for all that read it, bodies and outputs included.
+
+    Args:
+        view: The model; its message is as it was before.
+        names: Values of its main graph.
+        dtypes: The dtype of each of them in which mistakes may be planted.
+
+    Returns:
+        The model, and the values that have such an input.
+    """
+    graph = view.proto.graph
+    ports = {
+        name: dtype.name
+        for name, dtype in dtypes.items()
+        if dtype.name in _THROUGH and _is_recent(view.proto)
+    }
+    own = list(graph.node)
+    sizes = len(graph.output), len(graph.input), len(graph.initializer)
+    nodes: list[onnx.NodeProto] = []
+    for node in own:
+        renamed = onnx.NodeProto.FromString(node.SerializeToString()) if _any(node, ports) else node
+        nodes.append(renamed)
+        for index, name in enumerate(node.output):
+            if name in ports:
+                renamed.output[index] = _right(name)
+                nodes += _moved(name, ports[name])
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for name, dtype in ports.items():
+        type_, numpy_type = _THROUGH[dtype]
+        graph.initializer.append(onnx.numpy_helper.from_array(np.zeros((), numpy_type), port(name)))
+        graph.input.append(onnx.helper.make_tensor_value_info(port(name), type_, None))
+    given = {value.name for value in graph.output}
+    graph.output.extend(onnx.ValueInfoProto(name=n) for n in dict.fromkeys(names) if n not in given)
+    data: bytes = view.proto.SerializeToString()
+    del graph.node[:]
+    graph.node.extend(own)
+    for field, size in zip((graph.output, graph.input, graph.initializer), sizes, strict=True):
+        del field[size:]
+    return data, frozenset(ports)
+
+
+def _any(node: onnx.NodeProto, ports: Collection[str]) -> bool:
+    return any(name in ports for name in node.output)
+
+
+def _right(name: str) -> str:
+    """Return the name of what the producer of a value gives."""
+    return f"{name}.kvtool_right"
+
+
+def _is_recent(model: onnx.ModelProto) -> bool:
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    return bool(versions) and min(versions) >= _OLDEST
+
+
+def _moved(name: str, dtype: str) -> list[onnx.NodeProto]:
+    """Return nodes that compute `name` of what its producer gives and of its input."""
+    make = onnx.helper.make_node
+    right = _right(name)
+    if dtype == "bool":
+        return [make("Xor", [right, port(name)], [name])]
+    if dtype not in _BACK:
+        return [make("Sub", [right, port(name)], [name])]
+    wide, moved = f"{name}.kvtool_wide", f"{name}.kvtool_moved"
+    return [
+        make("Cast", [right], [wide], to=_THROUGH[dtype][0]),
+        make("Sub", [wide, port(name)], [moved]),
+        make("Cast", [moved], [name], to=_BACK[dtype]),
+    ]
+
+
+def mistake(value: Array) -> Array | None:
+    """Return what to feed to plant a mistake in `value`; None for a type that takes none.
+
+    Each element of a float moves by an eighth of the largest magnitude (by an eighth where all are
+    zero), in a direction of its own, as neither a softmax nor a normalisation sees it when all of
+    them move alike; infinity becomes NaN. An integer goes up by one. Of a mask the first column is
+    the other way round.
+    """
+    if value.dtype.name not in _THROUGH or not value.size:
+        return None
+    dtype = np.dtype(_THROUGH[value.dtype.name][1])
+    if dtype.kind == "b":
+        columns = np.zeros(value.shape, np.bool_)
+        columns[(..., slice(1)) if value.ndim else ...] = True
+        return columns
+    if dtype.kind == "i":
+        return np.full((), -1, dtype)
+    step = _SHARE * (largest(value) or 1.0)
+    signs = np.random.default_rng(value.size).choice([-1.0, 1.0], value.shape)
+    planted = np.asarray(step * signs, dtype)
+    return np.where(np.isinf(value), value.astype(dtype), planted)
+
+
+def difference(value: Array, wanted: Array) -> Array | None:
+    """Return what to feed so that a value becomes `wanted`; None for a type that takes no mistake.
+
+    Elements that are not finite stay as they are.
+    """
+    if value.dtype.name not in _THROUGH:
+        return None
+    dtype = np.dtype(_THROUGH[value.dtype.name][1])
+    if dtype.kind == "b":
+        return np.asarray(np.logical_xor(value, wanted))
+    with np.errstate(all="ignore"):
+        planted: Array = np.subtract(value.astype(dtype), wanted.astype(dtype))
+        return np.where(np.isfinite(value.astype(np.float64)), planted, np.zeros((), dtype))
+
+
+def is_seen(value: Array, tolerance: Tolerance) -> bool:
+    """Return whether a mistake that is planted in `value` goes beyond `tolerance` somewhere."""
+    if tolerance.atol == 0.0 == tolerance.rtol or value.dtype.name not in _THROUGH:
+        return bool(value.size)  # compared bit for bit
+    magnitudes = np.abs(value.astype(np.float64))
+    if np.isinf(magnitudes).any():
+        return True  # infinity is compared as it is
+    magnitudes = magnitudes[~np.isnan(magnitudes)]
+    if not magnitudes.size:
+        return False
+    step = _SHARE * (float(magnitudes.max()) or 1.0)
+    return step > tolerance.atol + tolerance.rtol * float(magnitudes.min())
+
+
+# The inputs of the runs in which two models were compared.
+
+
+_RUNS = 2
+"""Runs that are looked into by default: the first, and the decode step behind it."""
+
+_RECORDED = 16
+"""The part of the memory of a comparison that inputs of recorded runs may take."""
+
+_PART = 1 << 16
+"""Elements of an output that are looked at to see whether a mistake in it would be noticed."""
+
+
+class Recorder:
+    """A session that keeps what it was fed in its first runs.
+
+    Args:
+        session: The session of the model that follows, which is only run where both are compared.
+        memory: Bytes that the comparison may take.
+        measure: How close outputs have to be.
+        is_live: Whether no row of a run holds padding; runs with padding are kept if there is no
+            other.
+        is_every: Whether all runs are kept that fit into the memory, not only the first ones.
+
+    Attributes:
+        runs: The inputs.
+        runtime: Name and version of what runs the model.
+        is_padded: Whether rows of these runs are padding.
+        last: The inputs of the last run, unless they are too large to be kept; looked at where the
+            others say nothing.
+        lit: Outputs in which a mistake would have been noticed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        memory: int,
+        measure: Measure,
+        is_live: Callable[[Arrays], bool],
+        *,
+        is_every: bool = False,
+    ) -> None:
+        self._session: Session | None = session
+        self.runtime = session.runtime
+        self._left = memory // _RECORDED
+        self._measure = measure
+        self._is_live = is_live
+        self._is_every = is_every
+        self.runs: list[Arrays] = []
+        self.is_padded = False
+        self.last: Arrays | None = None
+        self.lit: set[str] = set()
+
+    def run(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Run the model, and keep the inputs."""
+        assert self._session is not None, "the recorder has let go of its session"
+        outputs = self._session.run(inputs)
+        fed = dict(inputs)
+        if self._is_every or self.is_padded or len(self.runs) < _RUNS:
+            self._keep(fed)
+        elif self._is_live(fed):
+            self.last = fed if total_bytes(fed) <= self._left else None
+        for name in outputs.keys() - self.lit - self._measure.random:
+            part = outputs[name].reshape(-1)[:_PART]
+            if is_seen(part, self._measure.of(part, name)):
+                self.lit.add(name)
+        return outputs
+
+    def let_go(self) -> None:
+        """Hold the session no more, which is not run again."""
+        self._session = None
+
+    def _keep(self, inputs: Arrays) -> None:
+        is_live = self._is_live(inputs)
+        if self.runs and not is_live:
+            return
+        if self.runs and self.is_padded:
+            self._left += total_bytes(self.runs.pop())
+        needed = total_bytes(inputs)
+        if not self.runs or needed <= self._left:
+            self._left -= needed
+            self.runs.append(inputs)
+            self.is_padded = not is_live
+
+
+def total_bytes(inputs: Mapping[str, Array]) -> int:
+    """Return the bytes that arrays take together."""
+    return sum(array.nbytes for array in inputs.values())

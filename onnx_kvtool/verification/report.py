@@ -1,0 +1,224 @@
+"""How two models are to be compared, and how they compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import onnx_ir as ir
+
+from onnx_kvtool.analysis.caches.cache import RotatedCache
+from onnx_kvtool.core.budget import Budget
+from onnx_kvtool.core.choices import RuntimeChoice
+from onnx_kvtool.core.covered import Covered
+from onnx_kvtool.core.location import Location
+from onnx_kvtool.core.progress import Progress, silent
+from onnx_kvtool.core.record import Key, Record
+from onnx_kvtool.core.shown import Shown
+from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.verification.comparison.compare import Mismatch
+from onnx_kvtool.verification.inputs.points import Directions
+
+__all__ = [
+    "STEPS",
+    "EarliestDifference",
+    "FirstMismatch",
+    "OutputReport",
+    "Settings",
+    "TwinReport",
+    "VerifyReport",
+]
+
+
+# How two models are to be compared.
+
+
+STEPS = 2
+"""Decode steps after each first run: one that reads what the first run wrote, and one that reads
+what a step wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How two models are compared.
+
+    Attributes:
+        cases: Number of sets of inputs, at least 1; None for the usual ones.
+        steps: Decode steps after the first run of each case; None for the usual number.
+        seed: Seed of the inputs that are drawn.
+        dims: Sizes for symbolic dimensions, by name.
+        positions: Inputs that are positions which count up by one, whatever the graph says of them.
+        rotated: Caches whose rows A keeps in order and B as a circular cache.
+        unpadded: Inputs that are 1 throughout, because no row is padding.
+        is_in_range: Whether no start lies below 0, where a scatter counts from the end.
+        runtime: What runs both; `auto` for onnxruntime where it runs both, else the reference.
+        rtol: Relative tolerance for what is computed; None for that of the types.
+        atol: Absolute tolerance for what is computed; None for that of the types.
+        widened: Element type that B has where A has bfloat16; None where it has the same.
+        is_a_right: Whether A is right by definition, so that nothing is said of models of which A
+            does not run; else one that runs where the other does not is different.
+        progress: Told of what is begun.
+        budget: Memory and time that the comparison may take.
+        thorough: Whether mistakes are planted at every place and in all cases, not in a sample.
+        strict: Whether the caller fails where something was not covered.
+        matching: Returns the name in B of each value of A whose node is matched to one of B; asked
+            for models that have other names for most values. None where nobody can say.
+        directions: Where the two models say different things, which inputs should reach.
+    """
+
+    cases: int | None = None
+    steps: int | None = None
+    seed: int = 0
+    dims: Mapping[str, int] = field(default_factory=dict)
+    positions: frozenset[str] = frozenset()
+    rotated: tuple[RotatedCache, ...] = ()
+    unpadded: frozenset[str] = frozenset()
+    is_in_range: bool = False
+    runtime: RuntimeChoice = "auto"
+    rtol: float | None = None
+    atol: float | None = None
+    widened: ir.DataType | None = None
+    is_a_right: bool = False
+    progress: Progress = field(default=silent, compare=False, repr=False)
+    budget: Budget = field(default_factory=Budget)
+    thorough: bool = False
+    strict: bool = False
+    matching: Callable[[], Mapping[str, str]] | None = field(
+        default=None, compare=False, repr=False
+    )
+    directions: Directions = field(default_factory=Directions)
+
+
+# How two models compared.
+
+
+@dataclass(frozen=True, slots=True)
+class FirstMismatch(Record):
+    """The first element of one output that differs by more than it may.
+
+    Attributes:
+        mismatch: Its index, its value in A (`expected`) and in B (`actual`).
+        run: The run in which it was found, in words.
+    """
+
+    mismatch: Mismatch
+    run: str
+
+    JSON = (Key("mismatch", parts=("index", "expected", "actual")), "run")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport(Record):
+    """How one output compared over all runs.
+
+    Attributes:
+        name: Its name.
+        bit_equal: Whether shape, dtype and every bit agreed in every run; None when it was never
+            compared.
+        max_abs_diff: Largest absolute difference over all elements that are finite in both; 0.0
+            for strings; None when shapes or dtypes differ or it was never compared.
+        first_mismatch: The first element that breaks what was asked for; None when there is none,
+            and when shapes or dtypes differ.
+    """
+
+    name: str
+    bit_equal: bool | None = None
+    max_abs_diff: float | None = None
+    first_mismatch: FirstMismatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EarliestDifference(Record):
+    """The first value, in the order of A, that both models name and that differs.
+
+    Attributes:
+        a: Where A computes it.
+        b: Where B computes it.
+        mismatch: Its first element that differs; None if shapes or dtypes do.
+        reason: What differs, in words.
+    """
+
+    a: Location
+    b: Location
+    mismatch: Mismatch | None
+    reason: str
+
+    JSON = ("a", "b", Key("mismatch", "first_mismatch"), "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class TwinReport(Record):
+    """How the float32 twins of two models of a 16-bit type compared.
+
+    Attributes:
+        dtype: The type of the models, `float16` or `bfloat16`.
+        max_abs_diff: Largest difference between the twins, over the outputs that need not agree in
+            every bit.
+        rounding: Largest difference between A and its own twin on the same inputs: what the type
+            itself costs.
+        overflows: Elements of A that are not finite although those of its twin are, over all runs.
+    """
+
+    dtype: str
+    max_abs_diff: float
+    rounding: float
+    overflows: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport(Shown):
+    """How model B compared with model A.
+
+    Attributes:
+        status: `equal`, `different`, or `unrunnable` with the reason in `detail`.
+        a: Path of A, `-` for standard input, "" for a model in memory.
+        b: Path of B, likewise.
+        runtime: What ran both, such as `onnxruntime 1.31.1`; None when nothing was run.
+        cases: Number of seeded sets of inputs that were run.
+        steps: Number of runs over all cases, decode steps included.
+        seed: Seed of the inputs.
+        shrunken: What copies have less of that were run in place of the models; empty where the
+            models were run as they are, or copies that differ in the values of weights alone.
+        shrunk: Whether copies were run in place of the models.
+        outputs: Every output of A, in order.
+        max_abs_diff: Largest difference over the outputs that need not agree in every bit; None
+            when nothing was run.
+        earliest: The earliest node whose value differs; None when there is no difference or none
+            can be named, which `notes` then says.
+        twins: How the float32 twins of models of a 16-bit type compared; None for others, and when
+            they were not run.
+        detail: What differs, or why the models cannot be run; None for equal models.
+        notes: What else a reader should know.
+        needed: Bytes of memory that the smallest run would take, where they are more than allowed;
+            else 0.
+        covered: What the comparison covered; None when nothing was run.
+        a_fails: Whether A was loaded as it is, and failed on all inputs that were drawn.
+        insufficient: What `--strict` asked for and equal models do not show; None where nothing is
+            missing, and where nobody asked.
+
+    Examples:
+        >>> report = kv.verify("decoder.onnx", "decoder.onnx", cases=1, steps=0)
+        >>> report.status, report.cases, [output.name for output in report.outputs][:1]
+        ('equal', 1, ['logits'])
+    """
+
+    status: Literal["equal", "different", "unrunnable"]
+    a: str = ""
+    b: str = ""
+    runtime: str | None = None
+    cases: int = 0
+    steps: int = 0
+    seed: int = 0
+    shrunken: tuple[Shrunken, ...] = ()
+    shrunk: bool = False
+    outputs: tuple[OutputReport, ...] = ()
+    max_abs_diff: float | None = None
+    earliest: EarliestDifference | None = None
+    twins: TwinReport | None = None
+    detail: str | None = None
+    notes: tuple[str, ...] = field(default=())
+    needed: int = 0
+    covered: Covered | None = None
+    a_fails: bool = False
+    insufficient: str | None = None

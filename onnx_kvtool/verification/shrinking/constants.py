@@ -1,0 +1,240 @@
+"""Constants that have to do with sizes: which of them follow, and which keep a size as it is."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import numpy_helper
+
+from onnx_kvtool.verification.shrinking.layers import captured
+from onnx_kvtool.verification.shrinking.shapes import LEAST, LONGEST, Choice, Sizes
+from onnx_kvtool.verification.shrinking.sizes import Shape, Size
+from onnx_kvtool.verification.shrinking.weights import WEIGHT_TYPES, Skeleton, code_bits
+
+__all__ = ["keep_derived_numbers", "keep_irregular_tables", "separated", "shortened"]
+
+
+def separated(model: Skeleton) -> Skeleton:
+    """Return a model in which each node has the small constants of integers that it reads alone.
+
+    One constant of 32 may be the number of heads here and half of their size there, which are to
+    get different sizes; so may one of zero points be as wide as weights of several kinds. Constants
+    that bodies read, or that are outputs, stay as they are.
+    """
+    message = onnx.ModelProto()
+    message.CopyFrom(model.message)
+    graph = message.graph
+    outer = {value.name for value in (*graph.input, *graph.output)}
+    outer.update(name for node in graph.node for name in captured(node))
+    shared = {
+        tensor.name: tensor
+        for tensor in graph.initializer
+        if tensor.name not in model.bare | outer
+        and (
+            tensor.data_type in _CODES
+            or (tensor.data_type in _INTEGERS and math.prod(tensor.dims) <= LONGEST)
+        )
+    }
+    taken = {
+        *outer,
+        *(t.name for t in graph.initializer),
+        *(n for x in graph.node for n in x.output),
+    }
+    seen: set[str] = set()
+    for index, node in enumerate(graph.node):
+        for place, name in enumerate(node.input):
+            if name in seen and (own := f"{name}@{index}.{place}") not in taken:
+                graph.initializer.add().CopyFrom(shared[name])
+                graph.initializer[-1].name = node.input[place] = own
+            elif name in shared:
+                seen.add(name)
+    return replace(model, message=message)
+
+
+_INTEGERS = (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
+_CODES = (
+    *(onnx.TensorProto.INT8, onnx.TensorProto.UINT8),
+    *(onnx.TensorProto.INT4, onnx.TensorProto.UINT4),
+)
+
+
+def keep_irregular_tables(model: Skeleton, sizes: Sizes, common: Set[str]) -> None:
+    """Keep the sizes of constants of which a part would not stand for the whole.
+
+    A part of a table does if it goes on as it began: integers that grow by one number from each
+    index to the next, anything else that stays the same. Weights of both models, `common`, may
+    hold what they like. What indices point along has to grow as they do, and no number that a
+    model computes with may lie among the indices that go.
+    """
+    tensors = {t.name: t for t in model.message.graph.initializer if t.name not in model.bare}
+    for name, tensor in tensors.items():
+        shape = sizes.shapes.get(name)
+        if name in common or not shape or _settled(shape):
+            continue
+        if len(shape) == 1 and _holds_sizes(sizes, name):
+            continue  # its elements are sizes
+        _keep_irregular(numpy_helper.to_array(tensor), shape)
+    for name, size in sizes.links.tables:
+        first, *rest = size.atoms()
+        for atom in rest:
+            atom.is_pinned = True
+        if name not in tensors or not _counts(numpy_helper.to_array(tensors[name]), first, rest):
+            first.is_pinned = True
+    numbers = set(_numbers_of_arithmetic(model))
+    for shape in sizes.shapes.values():
+        for atom in (atom for size in shape or () for atom in size.atoms()):
+            if atom.is_indexed and any(1 < n <= (atom.number or 0) for n in numbers):
+                atom.is_pinned = True
+
+
+def _holds_sizes(sizes: Sizes, name: str) -> bool:
+    """Return whether elements of a constant are sizes."""
+    return name in sizes.links.readers
+
+
+def _settled(shape: Shape) -> bool:
+    """Return whether all sizes stay as they are anyway."""
+    return all(a.is_pinned or (a.number or 0) <= LEAST for size in shape for a in size.atoms())
+
+
+def _keep_irregular(values: npt.NDArray[Any], shape: Shape) -> None:
+    atoms = [atom for size in shape for atom in size.atoms()]
+    parts = values.reshape([atom.number or 0 for atom in atoms])
+    for axis, atom in enumerate(atoms):
+        if atom.is_pinned or (atom.number or 0) <= LEAST:
+            continue
+        moved = np.moveaxis(parts, axis, 0)
+        if parts.dtype.kind in "iu":
+            steps = moved[1:] - moved[:-1]
+            is_regular = bool((steps == steps[:1]).all())
+        else:
+            is_regular = bool((moved == moved[:1]).all())
+        if not is_regular:
+            atom.is_pinned = True
+
+
+def _counts(values: npt.NDArray[Any], first: Size, rest: list[Size]) -> bool:
+    """Return whether indices stay within the same part of the size that they point along."""
+    stride = math.prod(atom.number or 0 for atom in rest)
+    places = np.arange(values.size) // stride
+    return (first.number or 0) * stride == values.size and bool((values // stride == places).all())
+
+
+def _numbers_of_arithmetic(model: Skeleton) -> Iterator[int]:
+    """Yield the integers that a model computes with: those of constants that are no sizes."""
+    read = {
+        name
+        for node in model.message.graph.node
+        if node.op_type in _ARITHMETIC
+        for name in node.input
+    }
+    for tensor in model.message.graph.initializer:
+        if tensor.name in read and tensor.data_type in _INTEGERS and tensor.name not in model.bare:
+            values = np.unique(numpy_helper.to_array(tensor))
+            if len(values) <= _FEW:
+                yield from (int(value) for value in values)
+
+
+_FEW = 4
+"""Different integers in a constant that a model computes with; a table of indices has more."""
+
+_ARITHMETIC = frozenset(
+    {"Add", "Clip", "Div", "Max", "Min", "Mod", "Mul", "Sub", "Less", "Greater"}
+)
+
+
+def shortened(tensor: onnx.TensorProto, shape: Shape, choice: Choice) -> onnx.TensorProto:
+    """Return a constant with what is left of it: the first of each part of its sizes."""
+    parts = [part for size in shape for part in choice.parts(size)]
+    values = numpy_helper.to_array(tensor).reshape([old for old, _ in parts])
+    values = values[tuple(slice(new) for _, new in parts)]
+    values = values.reshape([choice.of(size) for size in shape])
+    return numpy_helper.from_array(np.ascontiguousarray(values), tensor.name)
+
+
+def keep_derived_numbers(a: Skeleton, b: Skeleton, one: Sizes, other: Sizes) -> None:
+    """Keep a size from which one model computed a number that the other does not have.
+
+    The mean of 4096 columns may be written as a sum times 1/4096. The scale of an Attention that
+    gives none is known to follow from the size of its heads, and the zero point of codes from their
+    bits: 8 is not the root of 64 then. A number that one model has as a
+    float32 attribute and the other as a constant of 16 bits is the same but for rounding.
+    """
+    here, there = ({*_numbers(m.message.graph.node), *_scalars(m.message)} for m in (a, b))
+    known = {*_scales(one), *_scales(other)}
+    known |= {*_middles(a.message.graph.node), *_middles(b.message.graph.node)}
+    differing = {*_lacking(here, there | known), *_lacking(there, here | known)}
+    made: dict[int, bool] = {}
+    for sizes in (one, other):
+        for shape in sizes.shapes.values():
+            for size in shape or ():
+                number = size.root().number
+                if number is None or number <= _TELLING:
+                    continue
+                if number not in made:
+                    made[number] = _stems(number, differing)
+                if made[number]:
+                    size.pin()
+
+
+_TELLING = 8
+"""A size from which numbers are made that are hardly anything else: half of what computes is 2."""
+
+_CLOSE = 2.0**-8
+"""Relative; bfloat16 rounds by half as much."""
+
+
+def _lacking(numbers: Set[float], others: Set[float]) -> Iterator[float]:
+    """Yield the numbers to which none of `others` is close."""
+    ordered = sorted(number for number in others if math.isfinite(number))
+    for number in numbers - others:
+        if math.isfinite(number):
+            place = bisect_left(ordered, number)
+            near = ordered[max(place - 1, 0) : place + 1]
+            if not any(math.isclose(number, one, rel_tol=_CLOSE) for one in near):
+                yield number
+
+
+def _scales(sizes: Sizes) -> Iterator[float]:
+    for size in sizes.links.scales.values():
+        if number := size.root().number:
+            yield from (number**-0.5, number**-0.25)
+
+
+def _middles(nodes: Iterable[onnx.NodeProto]) -> Iterator[float]:
+    """Yield the zero points that operators on codes take where they are given none."""
+    for node in nodes:
+        if (bits := code_bits(node)) is not None:
+            yield 2.0 ** (bits - 1)
+
+
+def _stems(size: int, numbers: Iterable[float]) -> bool:
+    made = (size, 1 / size, math.sqrt(size), 1 / math.sqrt(size), size**-0.25)
+    return any(math.isclose(n, m, rel_tol=_CLOSE) for n in numbers for m in made)
+
+
+def _numbers(nodes: Iterable[onnx.NodeProto]) -> Iterator[float]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.FLOAT:
+                yield attribute.f
+            elif attribute.type == onnx.AttributeProto.TENSOR:
+                yield from _scalar(attribute.t)
+
+
+def _scalars(message: onnx.ModelProto) -> Iterator[float]:
+    for tensor in message.graph.initializer:
+        yield from _scalar(tensor)
+
+
+def _scalar(tensor: onnx.TensorProto) -> Iterator[float]:
+    is_float = tensor.data_type in WEIGHT_TYPES
+    if is_float and math.prod(tensor.dims) == 1 and not tensor.external_data:
+        yield float(numpy_helper.to_array(tensor).reshape(-1)[0])

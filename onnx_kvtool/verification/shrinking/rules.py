@@ -1,0 +1,515 @@
+"""How operators tie the sizes of their operands to each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.traits import Trait, having
+from onnx_kvtool.verification.shrinking.heads import (
+    attention,
+    dequantize,
+    gather_block_quantized,
+    group_query_attention,
+    mat_mul_n_bits,
+    mixture_of_experts,
+    quantized_mixture_of_experts,
+    rotary_embedding,
+    scatter_elements,
+    scatter_nd,
+    tensor_scatter,
+    top_k,
+)
+from onnx_kvtool.verification.shrinking.sizes import (
+    Call,
+    Item,
+    Shape,
+    Size,
+    bind,
+    broadcast,
+    factor,
+    pin,
+)
+
+__all__ = ["SIZE_RULES", "SizeRule", "concat", "expand", "reshape", "slice_", "split", "tile"]
+
+
+# How Reshape and its kin take sizes apart and put them together.
+
+
+def reshape(call: Call) -> list[Shape | None] | None:
+    """A 0 copies a size, a number is one; sizes that are merged or split are products."""
+    shape, target = call.shape(0), call.target(1)
+    if shape is None or target is None or call.number("allowzero"):
+        return None
+    copied = [axis for axis, item in enumerate(target) if item.number == 0]
+    if (copied and max(copied) >= len(shape)) or [i.number for i in target].count(-1) > 1:
+        return None
+    items: list[Size | None] = [
+        shape[axis] if item.number == 0 else _wanted(item) for axis, item in enumerate(target)
+    ]
+    result = _matched(shape, items)
+    numbers = {axis: result[axis] for axis, item in enumerate(target) if (item.number or 0) > 1}
+    call.link_target(1, numbers)
+    return [result]
+
+
+def _wanted(item: Item) -> Size | None:
+    """Return the size that an integer of a target asks for; None for what is left."""
+    if item.size is not None:
+        return item.size
+    return None if item.number == -1 else bind(item.number, is_pinned=False)
+
+
+def _matched(shape: Shape, items: list[Size | None]) -> Shape:
+    """Tie the sizes of an array to those of the same elements in another shape.
+
+    Args:
+        shape: The sizes before.
+        items: Those after; None for the one that takes what is left.
+    """
+    begin = _from_front(shape, items)
+    end = _from_front(shape[begin[0] :][::-1], items[begin[1] :][::-1], is_reversed=True)
+    before = shape[begin[0] : len(shape) - end[0]]
+    after = items[begin[1] : len(items) - end[1]]
+    if after == [None]:
+        items[begin[1]] = _merged(before)
+    elif (left := _left(before, after)) is not None:
+        items[begin[1] + after.index(None)] = left
+        factor(before, [size if size is not None else left for size in after])
+    else:
+        pin(before, [size for size in after if size is not None])
+    return [size if size is not None else bind(None) for size in items]
+
+
+def _left(before: Shape, after: list[Size | None]) -> Size | None:
+    """Return a size for what is left beside known ones; None if it is not known."""
+    numbers = [size.number for size in before]
+    others = [size.number for size in after if size is not None]
+    if len(others) == len(after) or None in numbers or None in others:
+        return None
+    whole, rest = (math.prod(number or 0 for number in known) for known in (numbers, others))
+    return bind(whole // rest, is_pinned=False) if whole and rest and whole % rest == 0 else None
+
+
+def _from_front(
+    shape: Shape, items: list[Size | None], *, is_reversed: bool = False
+) -> tuple[int, int]:
+    """Tie sizes from one end on; return how many of both are tied."""
+    i = j = 0
+    while i < len(shape) and j < len(items):
+        one, other = shape[i], items[j]
+        if other is None:
+            break
+        if one.root() is other.root():
+            i, j = i + 1, j + 1
+            continue
+        if one.number is None or other.number is None:
+            if one.is_one or other.is_one:
+                i, j = i + one.is_one, j + other.is_one
+                continue
+            break
+        group = _group(shape[i:], items[j:])
+        if group is None:
+            break
+        left, right = shape[i : i + group[0]], [s for s in items[j : j + group[1]] if s is not None]
+        factor(left[::-1] if is_reversed else left, right[::-1] if is_reversed else right)
+        i, j = i + group[0], j + group[1]
+    while i < len(shape) and shape[i].is_one:
+        i += 1
+    while j < len(items) and (last := items[j]) is not None and last.is_one:
+        j += 1
+    return i, j
+
+
+def _group(shape: Shape, items: list[Size | None]) -> tuple[int, int] | None:
+    """Return how many sizes of both have one product; None if no known ones have."""
+    i = j = 1
+    a, b = shape[0].number or 0, (items[0].number or 0) if items[0] else 0
+    while a != b:
+        if a < b:
+            if i == len(shape) or (number := shape[i].number) is None:
+                return None
+            a, i = a * number, i + 1
+        else:
+            item = items[j] if j < len(items) else None
+            if item is None or item.number is None:
+                return None
+            b, j = b * item.number, j + 1
+    return i, j
+
+
+def _merged(sizes: Shape) -> Size:
+    """Return the product of sizes; it stays as it is if one of them has no number."""
+    if len(sizes) == 1:
+        return sizes[0]
+    numbers = [size.number for size in sizes]
+    if None in numbers:
+        pin(sizes)
+        return bind(None)
+    result = bind(math.prod(number or 0 for number in numbers), is_pinned=False)
+    factor([result], sizes)
+    return result
+
+
+def _repeated(count: Size, size: Size) -> Size:
+    """Return the size of something that stands `count` times in a row."""
+    return _merged([count, size])
+
+
+def tile(call: Call) -> list[Shape | None] | None:
+    """A size times a constant is a product."""
+    shape, repeats = call.shape(0), call.constant(1)
+    if (
+        shape is None
+        or repeats is None
+        or len(repeats) != len(shape)
+        or min(repeats, default=1) < 1
+    ):
+        return None
+    counts = {a: bind(n, is_pinned=False) for a, n in enumerate(repeats) if n > 1}
+    call.link(1, counts)
+    return [[_repeated(counts[a], size) if a in counts else size for a, size in enumerate(shape)]]
+
+
+def expand(call: Call) -> list[Shape | None] | None:
+    """What is 1 takes a number of the target; the rest stays."""
+    shape, target = call.shape(0), call.target(1)
+    if shape is None or target is None:
+        return None
+    rank = max(len(shape), len(target))
+    old: list[Size | None] = [*[None] * (rank - len(shape)), *shape]
+    result: Shape = []
+    numbers: dict[int, Size] = {}
+    for place, size in enumerate(old):
+        element = place - (rank - len(target))
+        item = target[element] if element >= 0 else Item(1)
+        new = item.size or bind(item.number, is_pinned=False)
+        if new.is_one and size is not None:
+            result.append(size)
+            continue
+        if size is not None and not size.is_one:
+            size.join(new)
+        if (item.number or 0) > 1:
+            numbers[element] = new
+        result.append(new)
+    call.link_target(1, numbers)
+    return [result]
+
+
+def concat(call: Call) -> list[Shape | None] | None:
+    """The same size several times is a product; other parts stay as they are."""
+    parts = [shape for shape in call.shapes if shape is not None]
+    if not parts or len(parts) < len(call.shapes) or len({len(part) for part in parts}) != 1:
+        return None
+    axis = call.axis(parts[0])
+    if axis is None:
+        return None
+    for part in parts[1:]:
+        for place, size in enumerate(part):
+            if place != axis:
+                parts[0][place].join(size)
+    joined = [part[axis] for part in parts]
+    if len({id(size.root()) for size in joined}) == 1 and joined[0].number is not None:
+        whole = _repeated(bind(len(joined)), joined[0])
+    else:
+        pin(joined)
+        numbers = [size.number for size in joined]
+        whole = bind(None if None in numbers else sum(number or 0 for number in numbers))
+    return [[whole if place == axis else size for place, size in enumerate(parts[0])]]
+
+
+def split(call: Call) -> list[Shape | None] | None:
+    """Equal parts are a size of their own; others stay as they are."""
+    shape = call.shape(0)
+    axis = call.axis(shape)
+    if shape is None or axis is None:
+        return None
+    whole, count = shape[axis], len(call.node.output)
+    given = call.numbers("split")
+    sizes = given if given is not None else call.constant(1)
+    is_equal = (sizes is None and not call.has(1)) or (sizes is not None and len(set(sizes)) == 1)
+    if whole.number is None or not is_equal or whole.number % count:
+        pin([whole])
+        numbers: list[int | None] = list(sizes) if sizes is not None else [None] * count
+        return [[*shape[:axis], bind(number), *shape[axis + 1 :]] for number in numbers]
+    part = bind(whole.number // count, is_pinned=False)
+    factor([whole], [bind(count), part])
+    for element in range(count):
+        if given is not None:
+            call.link_attribute("split", part, element)
+    if given is None and sizes is not None:
+        call.link(1, dict.fromkeys(range(count), part))
+    return [[*shape[:axis], part, *shape[axis + 1 :]]] * count
+
+
+def slice_(call: Call) -> list[Shape | None] | None:
+    """One of two halves is a size of its own, and so is each other element; else all is kept."""
+    shape, axes = call.shape(0), call.constant(3)
+    starts, ends = call.constant(1), call.constant(2)
+    if shape is None or axes is None or not all(-len(shape) <= a < len(shape) for a in axes):
+        return None
+    steps = call.constant(4) if call.has(4) else [1] * len(axes)
+    result = list(shape)
+    linked: tuple[dict[int, Size], dict[int, Size]] = ({}, {})
+    for element, axis in enumerate(axes):
+        part = None
+        if starts is not None and ends is not None and steps is not None:
+            cut = starts[element], ends[element], steps[element]
+            part = _part(result[axis], cut, element, linked)
+        if part is None:
+            pin([result[axis]])
+        result[axis] = bind(None) if part is None else part
+    call.link(1, linked[0])
+    call.link(2, linked[1])
+    return [result]
+
+
+def _part(
+    size: Size,
+    cut: tuple[int, int, int],
+    element: int,
+    linked: tuple[dict[int, Size], dict[int, Size]],
+) -> Size | None:
+    """Return the size of one of two halves, or of each other element; None for anything else."""
+    whole, (start, end, step) = size.number, cut
+    if whole is None or whole % 2 or size.is_one:
+        return None
+    half = whole // 2
+    if (start, min(end, whole), step) not in (
+        (0, half, 1),
+        (half, whole, 1),
+        (0, whole, 2),
+        (1, whole, 2),
+    ):
+        return None
+    part = bind(half, is_pinned=False)
+    factor([size], [bind(2), part] if step == 1 else [part, bind(2)])
+    if step == 1 and start == half:
+        linked[0][element] = part
+    if end == half:
+        linked[1][element] = part
+    elif end == whole:
+        linked[1][element] = size
+    return part
+
+
+# How operators tie the sizes of their operands to each other.
+#
+# An operator stands in the table if its result means the same whatever the sizes are that it
+# leaves unpinned: a product over 4096 columns and one over 24 are the same operation. An operator
+# that stands nowhere keeps the sizes of everything it reads.
+#
+# None of this is read off `symbolic.rules`, on purpose: what verification rests on must not share
+# a fault with the inference that a rewrite rests on.
+
+
+SizeRule = Callable[[Call], list[Shape | None] | None]
+"""Returns the shapes of the outputs; None if the rule cannot say, so that all sizes are kept."""
+
+
+def _same(call: Call) -> list[Shape | None] | None:
+    """Every output has the shape of the first input; further inputs are scalars."""
+    return [call.shape(0)] * len(call.node.output)
+
+
+def _elementwise(call: Call) -> list[Shape | None] | None:
+    return [broadcast(call.shapes)]
+
+
+def _normalization(call: Call) -> list[Shape | None] | None:
+    """Scale and bias broadcast to the input."""
+    shape = broadcast([s for s in call.shapes if s is not None])
+    others: list[Shape | None] = [None] * (len(call.node.output) - 1)
+    return [shape, *others]
+
+
+def _skip_normalization(call: Call) -> list[Shape | None] | None:
+    """Normalise the sum of two inputs; the fourth output is the sum."""
+    shape = broadcast([s for s in call.shapes if s is not None])
+    outputs: list[Shape | None] = [shape, None, None, shape]
+    return outputs[: len(call.node.output)]
+
+
+def _matmul(call: Call) -> list[Shape | None] | None:
+    a, b = call.shape(0), call.shape(1)
+    if a is None or b is None or len(a) < 2 or len(b) < 2:
+        return None
+    a[-1].join(b[-2])
+    rows = broadcast([a[:-2], b[:-2]])
+    return None if rows is None else [[*rows, a[-2], b[-1]]]
+
+
+def _gemm(call: Call) -> list[Shape | None] | None:
+    a, b = call.shape(0), call.shape(1)
+    if a is None or b is None or len(a) != 2 or len(b) != 2:
+        return None
+    left = a[::-1] if call.number("transA") else a
+    right = b[::-1] if call.number("transB") else b
+    left[1].join(right[0])
+    result = [left[0], right[1]]
+    if len(call.node.input) > 2 and call.node.input[2]:
+        # The bias has no more dimensions than the product.
+        return [broadcast([result, call.shape(2)])]
+    return [result]
+
+
+def _gather(call: Call) -> list[Shape | None] | None:
+    data, indices = call.shape(0), call.shape(1)
+    axis = call.axis(data)
+    if data is None or indices is None or axis is None:
+        return None
+    name = call.node.input[1]
+    if call.is_token[1]:
+        for atom in data[axis].atoms():
+            atom.what = atom.what or "tokens"
+    elif len(indices) == 1 and indices[0].number == data[axis].number:
+        # A constant that puts all in another order; it may follow where it says so regularly.
+        data[axis].join(indices[0])
+        call.links.tables.append((name, data[axis]))
+    else:
+        pin(data[axis : axis + 1])
+    return [[*data[:axis], *indices, *data[axis + 1 :]]]
+
+
+def _gather_elements(call: Call) -> list[Shape | None] | None:
+    """Indices have the sizes of what they are taken from, but along the axis."""
+    data, indices = call.shape(0), call.shape(1)
+    axis = call.axis(data)
+    if data is None or indices is None or axis is None or len(data) != len(indices):
+        return None
+    for place, (one, other) in enumerate(zip(data, indices, strict=True)):
+        if place == axis:
+            pin([one, other])
+        else:
+            one.join(other)
+    return [indices]
+
+
+def _transpose(call: Call) -> list[Shape | None] | None:
+    shape = call.shape(0)
+    if shape is None:
+        return None
+    order = call.numbers("perm")
+    if order is not None and sorted(order) != list(range(len(shape))):
+        return None
+    return [shape[::-1] if order is None else [shape[axis] for axis in order]]
+
+
+def _axes(call: Call, rank: int) -> list[int] | None:
+    """Return the axes of an attribute or of the second input; None if they are not known."""
+    axes = call.numbers("axes")
+    if axes is None:
+        has_input = len(call.node.input) > 1 and call.node.input[1]
+        axes = call.constant(1) if has_input else []
+    return None if axes is None else _counted(axes, rank)
+
+
+def _counted(axes: Sequence[int], rank: int) -> list[int] | None:
+    """Return axes counted from the front; None if one of them does not exist."""
+    if not all(-rank <= axis < rank for axis in axes):
+        return None
+    return [axis % rank for axis in axes]
+
+
+def _unsqueeze(call: Call) -> list[Shape | None] | None:
+    shape = call.shape(0)
+    if shape is None:
+        return None
+    given = call.numbers("axes") or call.constant(1)
+    if given is None:
+        return None
+    rank = len(shape) + len(given)
+    new = _counted(given, rank)
+    if new is None or len(set(new)) < len(given):
+        return None
+    rest = iter(shape)
+    return [[bind(1) if axis in new else next(rest) for axis in range(rank)]]
+
+
+def _squeeze(call: Call) -> list[Shape | None] | None:
+    shape = call.shape(0)
+    axes = None if shape is None else _axes(call, len(shape))
+    if shape is None or not axes:
+        return None
+    return [[size for axis, size in enumerate(shape) if axis not in axes]]
+
+
+def _reduce(call: Call) -> list[Shape | None] | None:
+    shape = call.shape(0)
+    axes = None if shape is None else _axes(call, len(shape))
+    if shape is None or axes is None:
+        return None
+    if not axes and not call.number("noop_with_empty_axes"):
+        axes = list(range(len(shape)))
+    if call.number("keepdims"):
+        return [[bind(1) if axis in axes else size for axis, size in enumerate(shape)]]
+    return [[size for axis, size in enumerate(shape) if axis not in axes]]
+
+
+def _shape(call: Call) -> list[Shape | None] | None:
+    """The numbers follow the sizes when the model runs."""
+    return [[bind(None)]]
+
+
+def _by_traits() -> Iterator[tuple[tuple[str, str], SizeRule]]:
+    """Yield the lines of operators whose traits tie all that there is to tie."""
+    for op in sorted(having(Trait.BROADCASTS)):
+        yield ("", op), _elementwise
+    for op in sorted(having(Trait.ELEMENTWISE, Trait.KEEPS_SHAPE) - having(Trait.RANDOM)):
+        yield ("", op), _same
+    for op in sorted(having(Trait.REDUCES) - having(Trait.DECIDES)):
+        yield ("", op), _reduce
+
+
+_OWN: Table[tuple[str, str], SizeRule] = Table(
+    "rule of sizes of one operator",
+    [
+        (("", "Attention"), attention),
+        (("", "Concat"), concat),
+        (("", "DequantizeLinear"), dequantize),
+        (("", "Expand"), expand),
+        (("", "Gather"), _gather),
+        (("", "GatherElements"), _gather_elements),
+        (("", "Gemm"), _gemm),
+        (("", "Identity"), _same),
+        (("", "LayerNormalization"), _normalization),
+        (("", "LogSoftmax"), _same),
+        (("", "MatMul"), _matmul),
+        (("", "PRelu"), _elementwise),
+        (("", "QuantizeLinear"), dequantize),
+        (("", "RMSNormalization"), _normalization),
+        (("", "Range"), _shape),
+        (("", "Reshape"), reshape),
+        (("", "RotaryEmbedding"), rotary_embedding),
+        (("", "ScatterElements"), scatter_elements),
+        (("", "ScatterND"), scatter_nd),
+        (("", "Shape"), _shape),
+        (("", "SimplifiedLayerNormalization"), _normalization),
+        (("", "Slice"), slice_),
+        (("", "Softmax"), _same),
+        (("", "Split"), split),
+        (("", "Squeeze"), _squeeze),
+        (("", "SwiGLU"), _elementwise),
+        (("", "TensorScatter"), tensor_scatter),
+        (("", "Tile"), tile),
+        (("", "TopK"), top_k),
+        (("", "Transpose"), _transpose),
+        (("", "Unsqueeze"), _unsqueeze),
+        (("com.microsoft", "GatherBlockQuantized"), gather_block_quantized),
+        (("com.microsoft", "GroupQueryAttention"), group_query_attention),
+        (("com.microsoft", "MatMulNBits"), mat_mul_n_bits),
+        (("com.microsoft", "MoE"), mixture_of_experts),
+        (("com.microsoft", "QMoE"), quantized_mixture_of_experts),
+        (("com.microsoft", "SkipLayerNormalization"), _skip_normalization),
+        (("com.microsoft", "SkipSimplifiedLayerNormalization"), _skip_normalization),
+    ],
+)
+"""What the traits of an operator do not say."""
+
+SIZE_RULES: Table[tuple[str, str], SizeRule] = Table(
+    "rule of sizes",
+    [*_OWN.items(), *((op, rule) for op, rule in _by_traits() if op not in _OWN)],
+)
+"""By domain and operator."""

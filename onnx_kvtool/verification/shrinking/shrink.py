@@ -1,0 +1,307 @@
+"""Two models made small together, by one choice of sizes and one draw of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.files.converted import ConvertedTensor
+from onnx_kvtool.core.files.external_data import array
+from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.shrinking.constants import (
+    keep_derived_numbers,
+    keep_irregular_tables,
+    separated,
+    shortened,
+)
+from onnx_kvtool.verification.shrinking.shapes import Choice, Shapes, Sizes, choose, sizes_of
+from onnx_kvtool.verification.shrinking.sizes import bind, factor, pin, unify
+from onnx_kvtool.verification.shrinking.weights import (
+    READ,
+    WEIGHT_TYPES,
+    Quantised,
+    Skeleton,
+    drawn,
+    hides,
+    quantised_of,
+)
+from onnx_kvtool.verification.weights import is_recast, same_values
+
+__all__ = ["CannotShrink", "Pair", "check_weights", "shrink"]
+
+
+class CannotShrink(KvtoolError):
+    """No copies of the models that mean the same are small enough to be run.
+
+    Attributes:
+        needed: Bytes that the weights of a copy would take; 0 if that is not the reason.
+    """
+
+    def __init__(self, message: str, *, needed: int = 0) -> None:
+        super().__init__(message)
+        self.needed = needed
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two copies.
+
+    Attributes:
+        a: Copy of A.
+        b: Copy of B.
+        shrunken: Each size that was changed.
+    """
+
+    a: ir.Model
+    b: ir.Model
+    shrunken: tuple[Shrunken, ...]
+
+
+def shrink(a: Skeleton, b: Skeleton, seed: int, most: int) -> Pair:
+    """Return copies of two models with smaller weights and caches, equal if the models are.
+
+    A size is changed only if no operator of either model depends on it but in ways that are known,
+    and then everywhere in both, also where it stands as a number: tables that fed token ids index
+    get fewer rows, products fewer columns, attention fewer heads, and smaller ones. Rows of caches
+    and what any operator reads that is not known to be free of sizes stay. The weights are drawn
+    anew, the same in both models, which therefore must have the same ones (`check_weights`).
+
+    Args:
+        a: Model A.
+        b: Model B.
+        seed: Seed of the weights.
+        most: Bytes that the weights of one copy may take.
+
+    Raises:
+        CannotShrink: If the copies would still be too large.
+        KvtoolError: If a weight that keeps its values cannot be read.
+    """
+    a, b = separated(a), separated(b)
+    shared = dict.fromkeys((*_own_weights(a), *_own_weights(b)))
+    common = shared.keys() | _common_constants(a, b)
+    tokens = _tokens(a) & _tokens(b)
+    one, other = (sizes_of(model, common | _tables(model), tokens) for model in (a, b))
+    _tie(a, b, one.shapes, other.shapes, shared)
+    keep_derived_numbers(a, b, one, other)
+    # A size that stays may be a part of one in another table.
+    keep_irregular_tables(a, one, common)
+    keep_irregular_tables(b, other, common)
+    choice = choose([one.shapes, other.shapes])
+    dims = [_dims(model, table, choice) for model, table in ((a, one), (b, other))]
+    # What scales something in one model scales it in the other, whatever the operators.
+    of_a, of_b = (quantised_of(m.message, d) for m, d in zip((a, b), dims, strict=True))
+    quantised = Quantised(of_a.values | of_b.values, {**of_b.scales, **of_a.scales})
+    draw = _Draw(seed, quantised, _forms((a, b), dims), shared)
+    return Pair(
+        _copy(a, one, choice, draw, dims[0], most),
+        _copy(b, other, choice, draw, dims[1], most),
+        choice.shrunken(),
+    )
+
+
+def check_weights(a: Skeleton, b: Skeleton) -> None:
+    """Check that two models have the same weights, so that both may get others.
+
+    Nobody knows whether a weight of one model alone was made from others. Weights that lie at one
+    place in one file are not read.
+
+    Raises:
+        CannotShrink: If one of them has a weight that the other has not, or with other values.
+        KvtoolError: If a weight that has to be read cannot be.
+    """
+    seen: set[str] = set()
+    for one, other in ((a, b), (b, a)):
+        for name in _own_weights(one):
+            if name in seen:
+                continue
+            seen.add(name)
+            counterpart = other.weights.get(name)
+            if counterpart is None:
+                raise CannotShrink(f"weight `{name}` of {one.name} is not in {other.name}")
+            if not same_values(one.weights[name], counterpart):
+                raise CannotShrink(f"weight `{name}` differs between {one.name} and {other.name}")
+
+
+def _own_weights(model: Skeleton) -> Iterator[str]:
+    for name, tensor in model.weights.items():
+        if name in model.bare and tensor.dtype in WEIGHT_TYPES:
+            yield name
+
+
+def _common_constants(a: Skeleton, b: Skeleton) -> set[str]:
+    """Return the small weights that both models have with the same values."""
+    held = [
+        {t.name: t for t in m.message.graph.initializer if t.name not in m.bare} for m in (a, b)
+    ]
+    return {
+        name
+        for name, tensor in held[0].items()
+        if tensor.data_type in WEIGHT_TYPES
+        and name in held[1]
+        and tensor.SerializeToString() == held[1][name].SerializeToString()
+    }
+
+
+def _tables(model: Skeleton) -> set[str]:
+    """Return the constants of which a part may do: those that the file itself holds."""
+    return {t.name for t in model.message.graph.initializer if t.name not in model.bare}
+
+
+def _tokens(model: Skeleton) -> frozenset[str]:
+    """Return the inputs that hold token ids, so that the tables which they index may be shorter."""
+    try:
+        known = plan(ir.from_proto(model.message))
+    except CannotDraw:
+        return frozenset()
+    return frozenset(spec.name for spec in known.with_role("token_ids"))
+
+
+def _tie(a: Skeleton, b: Skeleton, one: Shapes, other: Shapes, shared: Mapping[str, None]) -> None:
+    """Let weights, inputs and outputs of one name have one shape in both models."""
+    names = [*shared]
+    for message in (a.message, b.message):
+        names += [value.name for value in (*message.graph.input, *message.graph.output)]
+    for name in dict.fromkeys(names):
+        if (counts := _elements_of_byte(a, b, name)) is not None:
+            # So many elements of one are as many as those of the other.
+            here, there = (bind(count) for count in counts)
+            factor([*(one[name] or []), there], [*(other[name] or []), here])
+        elif name in one and name in other:
+            unify(one[name], other[name])
+        else:
+            pin(one.get(name), other.get(name))
+    both = {t.name for t in a.message.graph.initializer} & {
+        t.name for t in b.message.graph.initializer
+    }
+    for name in both - shared.keys():
+        unify(one[name], other[name])
+
+
+def _elements_of_byte(a: Skeleton, b: Skeleton, name: str) -> tuple[int, int] | None:
+    """Return how many elements of a weight a byte holds in each model; None where both are alike.
+
+    They are not where one model reads the bytes of the other as another type or shape.
+    """
+    one, other = a.weights.get(name), b.weights.get(name)
+    if one is None or other is None or not is_recast(one, other):
+        return None
+    if one.dtype == other.dtype:
+        return 1, 1
+    return 8 // int(one.dtype.bitwidth), 8 // int(other.dtype.bitwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a weight is drawn as that the models have in two forms.
+
+    Attributes:
+        real: The weight of the model of which both forms are drawn.
+        shape: Its shape in the copy.
+    """
+
+    real: ir.TensorProtocol
+    shape: list[int]
+
+
+def _forms(models: tuple[Skeleton, Skeleton], dims: list[dict[str, list[int]]]) -> dict[str, _Form]:
+    """Return the weights that the models read as two types or shapes, as one that is no byte."""
+    found: dict[str, _Form] = {}
+    a, b = models
+    for name in a.weights.keys() & b.weights.keys():
+        if is_recast(a.weights[name], b.weights[name]):
+            side = 1 if a.weights[name].dtype == ir.DataType.UINT8 else 0
+            found[name] = _Form(models[side].weights[name], dims[side][name])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Draws the weights of both copies.
+
+    Attributes:
+        seed: Seed of all weights.
+        quantised: What is quantised in the models.
+        forms: What weights are drawn as that the models read as two types or shapes.
+        shared: The weights that both models have; others keep their values.
+    """
+
+    seed: int
+    quantised: Quantised
+    forms: Mapping[str, _Form]
+    shared: Mapping[str, None]
+
+    def weight(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
+        """Return a weight of the copy, in the form that this model has of it."""
+        has_other_size = shape != list(real.shape)
+        if name in self.shared and (has_other_size or tensor_bytes(real) > READ):
+            return self._drawn(real, shape, name)
+        kept = ir.tensor(array(real), dtype=real.dtype, name=name)
+        if name in self.shared and hides(kept, name, self.quantised):
+            return self._drawn(real, shape, name)
+        return kept
+
+    def _drawn(self, real: ir.TensorProtocol, shape: list[int], name: str) -> ir.TensorProtocol:
+        if isinstance(real, ConvertedTensor):  # the other model has the type that it had
+            values = drawn(real.source, shape, name, self.seed, self.quantised)
+            return ir.tensor(values.astype(real.dtype.numpy()), dtype=real.dtype, name=name)
+        form = self.forms.get(name)
+        if form is None:
+            values = drawn(real, shape, name, self.seed, self.quantised)
+            return ir.tensor(values, dtype=real.dtype, name=name)
+        values = drawn(form.real, form.shape, name, self.seed, self.quantised)
+        data = ir.tensor(values, dtype=form.real.dtype).tobytes()
+        if int(real.dtype.bitwidth) < 8:
+            held = np.frombuffer(data, np.uint8)
+            return ir.PackedTensor(held, real.dtype, shape=ir.Shape(shape), name=name)
+        held = np.frombuffer(data, real.dtype.numpy()).reshape(shape)
+        return ir.tensor(held, dtype=real.dtype, name=name)
+
+
+def _dims(model: Skeleton, sizes: Sizes, choice: Choice) -> dict[str, list[int]]:
+    """Return the shapes that the constants of a model have in its copy, by name."""
+    return {
+        tensor.name: [choice.of(size) for size in sizes.shapes[tensor.name] or ()]
+        for tensor in model.message.graph.initializer
+    }
+
+
+def _copy(
+    model: Skeleton,
+    sizes: Sizes,
+    choice: Choice,
+    draw: _Draw,
+    dims: Mapping[str, list[int]],
+    most: int,
+) -> ir.Model:
+    total = sum(_bytes(model.weights[name], dims[name]) for name in model.bare)
+    if total > most:
+        raise CannotShrink(
+            f"a copy with smaller weights would still take {binary_bytes(total)}, "
+            f"more than {binary_bytes(most)}",
+            needed=total,
+        )
+    message = onnx.ModelProto()
+    message.CopyFrom(model.message)
+    for tensor in message.graph.initializer:
+        name = tensor.name
+        if name in model.bare:
+            filled = draw.weight(model.weights[name], dims[name], name)
+            tensor.CopyFrom(ir.serde.serialize_tensor(filled))
+        elif dims[name] != list(tensor.dims):
+            tensor.CopyFrom(shortened(tensor, sizes.shapes[name] or [], choice))
+    choice.write(message, sizes)
+    return ir.from_proto(message)
+
+
+def _bytes(tensor: ir.TensorProtocol, dims: list[int]) -> int:
+    return math.prod(dims) * int(tensor.dtype.bitwidth) // 8

@@ -1,0 +1,452 @@
+"""Which dimensions of two models have one size, and a node as the rules see it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx
+
+from onnx_kvtool.core.domains import DEFAULT_DOMAINS
+from onnx_kvtool.ops.contrib_schema import default_of
+from onnx_kvtool.ops.schema import NEWEST
+
+__all__ = [
+    "CARRYING",
+    "Call",
+    "Item",
+    "Link",
+    "Links",
+    "Shape",
+    "Size",
+    "bind",
+    "broadcast",
+    "carried",
+    "count_carriers",
+    "factor",
+    "pin",
+    "unify",
+]
+
+
+# Which dimensions of two models have to have the same size, and which may be another.
+#
+# A size may be a product: the width of a projection is heads times head size, and a Reshape takes
+# it apart. Its parts stand in the order of the elements, the part that changes slowest first, so
+# that dimensions that are taken apart in several ways have the parts of all of them.
+
+
+class Size:
+    """The size of dimensions that are the same by what operators ask for; a union-find node.
+
+    Attributes:
+        number: The size; None for a symbolic one.
+        is_pinned: Whether it has to stay as it is; of a product only the parts say so.
+        is_part: Whether it is a part of another size.
+        is_indexed: Whether computed indices point along it.
+        what: What it counts, in the plural; "" where that is not known.
+    """
+
+    __slots__ = ("_parent", "_parts", "is_indexed", "is_part", "is_pinned", "number", "what")
+
+    def __init__(self, number: int | None, *, is_pinned: bool = False, what: str = "") -> None:
+        self.number = number
+        self.is_pinned = is_pinned or number is None
+        self.is_part = self.is_indexed = False
+        self.what = what
+        self._parent: Size | None = None
+        self._parts: tuple[Size, ...] = ()
+
+    def root(self) -> Size:
+        """Return the member that stands for the class."""
+        node = self
+        while node._parent is not None:
+            node = node._parent
+        if node is not self:
+            self._parent = node
+        return node
+
+    def atoms(self) -> list[Size]:
+        """Return the sizes of which this one is the product, none of which is a product."""
+        root = self.root()
+        if not root._parts:
+            return [root]
+        return [atom for part in root._parts for atom in part.atoms()]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is 1, which joins no class: such dimensions broadcast."""
+        return self.number == 1
+
+    def pin(self) -> None:
+        """Let it stay as it is."""
+        for atom in self.atoms():
+            atom.is_pinned = True
+
+    def join(self, other: Size) -> None:
+        """Let both be of one class; classes of different numbers pin each other."""
+        a, b = self.root(), other.root()
+        if a is b:
+            return
+        if a.number != b.number:
+            a.pin()
+            b.pin()
+            return
+        if a._parts or b._parts:
+            factor([a], [b])
+            a, b = a.root(), b.root()
+            if a is b or not (a._parts and b._parts):
+                return
+        b._parent = a
+        a.is_pinned |= b.is_pinned
+        a.is_part |= b.is_part
+        a.is_indexed |= b.is_indexed
+        a.what = a.what or b.what
+
+    def _split(self, number: int) -> None:
+        """Let it be a product of `number` and the rest."""
+        parts = Size(number), Size((self.number or 0) // number)
+        for part in parts:
+            part.is_pinned, part.is_part = self.is_pinned, True
+            part.is_indexed, part.what = self.is_indexed, self.what
+        self._parts = parts
+
+
+Shape = list[Size]
+
+
+def factor(a: Iterable[Size], b: Iterable[Size]) -> None:
+    """Let two products of the same number be the same, in the order of their elements.
+
+    Sizes are taken apart where one product has a border inside a size of the other: 12 x 8 and
+    6 x 16 are both 6 x 2 x 8. Those that have no such parts are pinned.
+    """
+    left = [atom for size in a for atom in size.atoms()][::-1]
+    right = [atom for size in b for atom in size.atoms()][::-1]
+    if math.prod(x.number or 0 for x in left) != math.prod(x.number or 0 for x in right):
+        pin(left, right)
+        return
+    while left and right:
+        one, other = left.pop().atoms(), right.pop().atoms()
+        if len(one) > 1 or len(other) > 1:  # taken apart meanwhile
+            left += one[::-1]
+            right += other[::-1]
+        else:
+            _match(one[0], other[0], left, right)
+    pin([size for size in (*left, *right) if not size.is_one])
+
+
+def _match(one: Size, other: Size, left: list[Size], right: list[Size]) -> None:
+    """Join two atoms, or the larger one's first part, and put back what is left of it."""
+    a, b = one.number or 0, other.number or 0
+    if a == b:
+        one.join(other)
+    elif a == 1:
+        right.append(other)
+    elif b == 1:
+        left.append(one)
+    elif a % b == 0:
+        one._split(b)
+        left.append(one)
+        right.append(other)
+    elif b % a == 0:
+        other._split(a)
+        left.append(one)
+        right.append(other)
+    else:
+        pin([one, other, *left, *right])
+        left.clear()
+        right.clear()
+
+
+def pin(*shapes: Sequence[Size] | None) -> None:
+    """Keep every size in `shapes`."""
+    for shape in shapes:
+        for size in shape or ():
+            size.pin()
+
+
+def unify(a: Shape | None, b: Shape | None) -> None:
+    """Let two values have the same shape; if that cannot be said, keep the sizes of both."""
+    if a is None or b is None or len(a) != len(b):
+        pin(a, b)
+        return
+    for one, other in zip(a, b, strict=True):
+        one.join(other)
+
+
+def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
+    """Return the shape of an element-wise result; None if the rank of an operand is unknown."""
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
+        pin(*known)
+        return None
+    rank = max(map(len, known), default=0)
+    result: Shape = []
+    for place in range(-rank, 0):
+        sizes = [shape[place] for shape in known if len(shape) >= -place]
+        wide = [size for size in sizes if not size.is_one]
+        for size in wide[1:]:
+            wide[0].join(size)
+        result.append(wide[0] if wide else sizes[0])
+    return result
+
+
+def bind(number: int | None, *, is_pinned: bool = True) -> Size:
+    """Return a new size."""
+    return Size(number, is_pinned=is_pinned)
+
+
+# A node as the rules of shrinking see it: its operands' shapes and small constants.
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An integer of a shape that a model gives to an operator: of a constant, or a size.
+
+    Attributes:
+        number: What it is; None for a size.
+        place: Name of the constant that it comes from, and its index there; None for a size.
+        size: The size that it is read off while the model runs, and therefore follows; else None.
+    """
+
+    number: int | None = None
+    place: tuple[str, int] | None = None
+    size: Size | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A number of a model that is a size, and changes with it.
+
+    Attributes:
+        place: Name of the constant that holds it, or index of a node and name of its attribute.
+        element: Its index in a constant or attribute that holds several.
+        size: The size.
+    """
+
+    place: str | tuple[int, str]
+    element: int
+    size: Size
+
+
+@dataclass(slots=True)
+class Links:
+    """What rules find in one model beside the sizes of its values.
+
+    Attributes:
+        numbers: Numbers that are sizes.
+        readers: How many nodes read a constant for numbers that are sizes.
+        tables: Constants that hold indices along a size, with it.
+        scales: Indices of Attention nodes whose scale follows from the size of their heads.
+    """
+
+    numbers: list[Link] = field(default_factory=list)
+    readers: dict[str, int] = field(default_factory=dict)
+    tables: list[tuple[str, Size]] = field(default_factory=list)
+    scales: dict[int, Size] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One node.
+
+    Attributes:
+        node: The node.
+        shapes: Shapes of its inputs; None for an unknown rank and for an input that is left out.
+        integers: What its inputs hold where they are small constants of integers.
+        items: What its inputs hold where they are shapes: constants, or computed from sizes.
+        is_token: For each input, whether it holds token ids that are fed.
+        opset: Version of its domain.
+        index: Index of the node.
+        links: Where rules note what else they find.
+    """
+
+    node: onnx.NodeProto
+    shapes: Sequence[Shape | None]
+    integers: Sequence[list[int] | None]
+    items: Sequence[list[Item] | None]
+    is_token: Sequence[bool]
+    opset: int = NEWEST
+    index: int = 0
+    links: Links = field(default_factory=Links)
+
+    def shape(self, index: int) -> Shape | None:
+        """Return the shape of an input; None if it is left out or of unknown rank."""
+        return self.shapes[index] if index < len(self.shapes) else None
+
+    def constant(self, index: int) -> list[int] | None:
+        """Return the integers that an input is known to hold, and keep how many they are."""
+        if shape := self.shape(index):
+            shape[0].pin()
+        return self.integers[index] if index < len(self.integers) else None
+
+    def target(self, index: int) -> list[Item] | None:
+        """Return the integers of an input that is a shape, and keep how many they are."""
+        if shape := self.shape(index):
+            shape[0].pin()
+        return self.items[index] if index < len(self.items) else None
+
+    def link_target(self, index: int, sizes: dict[int, Size]) -> None:
+        """Note that integers of a shape are sizes, all others no sizes that may change."""
+        name = self.node.input[index]
+        self.links.readers[name] = self.links.readers.get(name, 0) + 1
+        for element, item in enumerate(self.items[index] or ()):
+            if element in sizes and item.place is not None:
+                self.links.numbers.append(Link(*item.place, sizes[element]))
+
+    def link(self, index: int, sizes: dict[int, Size]) -> None:
+        """Note that elements of a constant input are sizes, all others no sizes that may change."""
+        if not sizes:
+            return
+        name = self.node.input[index]
+        self.links.readers[name] = self.links.readers.get(name, 0) + 1
+        self.links.numbers += [Link(name, element, size) for element, size in sizes.items()]
+
+    def link_attribute(self, name: str, size: Size, element: int = 0) -> None:
+        """Note that a number of an attribute is a size."""
+        self.links.numbers.append(Link((self.index, name), element, size))
+
+    def has(self, index: int) -> bool:
+        """Return whether an input is given."""
+        return index < len(self.node.input) and bool(self.node.input[index])
+
+    def number(self, name: str) -> int:
+        """Return the value of an integer attribute, or the schema's default; 0 without either."""
+        given = self._given(name, onnx.AttributeProto.INT)
+        if given is not None:
+            return given.i
+        default = default_of(self.node.op_type, name, self.opset, self.node.domain)
+        return default if isinstance(default, int) else 0
+
+    def axis(self, shape: Shape | None) -> int | None:
+        """Return the attribute `axis`, counted from the front of a shape.
+
+        None if the shape has no such axis, or is not known.
+        """
+        axis = self.number("axis")
+        if shape is None or not -len(shape) <= axis < len(shape):
+            return None
+        return axis % len(shape)
+
+    def numbers(self, name: str) -> list[int] | None:
+        """Return the value of an attribute that is a list of integers; None without one."""
+        given = self._given(name, onnx.AttributeProto.INTS)
+        return None if given is None else list(given.ints)
+
+    def _given(self, name: str, kind: int) -> onnx.AttributeProto | None:
+        found = (a for a in self.node.attribute if a.name == name and a.type == kind)
+        return next(found, None)
+
+
+# Shapes that a model puts together from sizes and constants before an operator takes them.
+#
+# What carries sizes is said here once more, and of few operators: copies must not be spoiled by
+# what spoils the rules of `symbolic`, which inference and rewriting read.
+
+
+_Items = list[Item] | None
+
+
+def _shape(call: Call) -> _Items:
+    shape = call.shape(0)
+    if shape is None:
+        return None
+    end = next((a.i for a in call.node.attribute if a.name == "end"), len(shape))
+    return [Item(size=size) for size in shape[call.number("start") : end]]
+
+
+def _same(call: Call) -> _Items:
+    return call.items[0]
+
+
+def _reshaped(call: Call) -> _Items:
+    """One number as a vector, or as a scalar."""
+    items = call.items[0]
+    return items if items is not None and len(items) == 1 else None
+
+
+def _gather(call: Call) -> _Items:
+    items, indices = call.items[0], call.integers[1]
+    if items is None or indices is None or call.number("axis") not in (0, -1):
+        return None
+    if not all(-len(items) <= index < len(items) for index in indices):
+        return None
+    return [items[index] for index in indices]
+
+
+def _slice(call: Call) -> _Items:
+    items = call.items[0]
+    begins, ends, axes, steps = (
+        call.integers[place] if call.has(place) else default
+        for place, default in ((1, None), (2, None), (3, [0]), (4, [1]))
+    )
+    if items is None or begins is None or ends is None or axes not in ([0], [-1]) or steps != [1]:
+        return None
+    return items[begins[0] : ends[0]] if len(begins) == len(ends) == 1 else None
+
+
+def _concat(call: Call) -> _Items:
+    joined: list[Item] = []
+    for items in call.items:
+        if items is None:
+            return None
+        joined += items
+    return joined
+
+
+_CARRIERS: Mapping[str, Callable[[Call], _Items]] = {
+    "Cast": _same,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Identity": _same,
+    "Reshape": _reshaped,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Squeeze": _same,
+    "Unsqueeze": _same,
+}
+
+CARRYING = frozenset(_CARRIERS) - {"Shape"}
+"""Operators that hand integers of shapes on."""
+
+
+def carried(call: Call) -> list[Item] | None:
+    """Return the integers of the shape that a node gives; None if it gives no shape.
+
+    Vectors and scalars are told apart by what reads them; other values hold no shape.
+    """
+    is_standard = call.node.domain in DEFAULT_DOMAINS
+    carrier = _CARRIERS.get(call.node.op_type) if is_standard else None
+    return None if carrier is None or not _are_flat(call) else carrier(call)
+
+
+def _are_flat(call: Call) -> bool:
+    """Return whether what a node hands on are vectors or scalars."""
+    if call.node.op_type == "Shape":
+        return True
+    handed = range(len(call.shapes) if call.node.op_type == "Concat" else 1)
+    return all((shape := call.shape(place)) is not None and len(shape) <= 1 for place in handed)
+
+
+def count_carriers(
+    nodes: Sequence[onnx.NodeProto], known: Mapping[str, object], links: Links, all_: Counter[str]
+) -> None:
+    """Count a node that hands a shape on among those that read it for sizes, if all that follow do.
+
+    Args:
+        nodes: The nodes of the graph, in order.
+        known: Shapes that were put together, by name.
+        links: Whose `readers` are counted up.
+        all_: How many nodes read each value, the outputs of the graph among them.
+    """
+    for node in reversed(nodes):
+        if node.op_type not in CARRYING or not node.output or node.output[0] not in known:
+            continue
+        name = node.output[0]
+        if all_[name] == links.readers.get(name, 0):
+            handed = node.input if node.op_type == "Concat" else node.input[:1]
+            for read in handed:
+                links.readers[read] = links.readers.get(read, 0) + 1

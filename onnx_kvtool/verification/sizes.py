@@ -1,0 +1,431 @@
+"""Whether two models are run as they are or as copies, and whether their runs end soon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import onnx
+import onnx_ir as ir
+
+from onnx_kvtool.core.errors import KvtoolError
+from onnx_kvtool.core.quantity import binary_bytes
+from onnx_kvtool.core.shrunken import Shrunken
+from onnx_kvtool.core.storage import tensor_bytes
+from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.guard.inference import infer_with_data
+from onnx_kvtool.guard.long_vectors import makes_long_vector, may_run_out
+from onnx_kvtool.guard.small_constants import op_types
+from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.runtime.confined import Exceeded, Limits, confined, is_confining
+from onnx_kvtool.runtime.errors import CannotDraw
+from onnx_kvtool.shapes.inference import infer_model
+from onnx_kvtool.verification.engine import compare_models
+from onnx_kvtool.verification.growing.pair import Side, may_be_growing_pair
+from onnx_kvtool.verification.inputs.cases import CASES
+from onnx_kvtool.verification.inputs.interface import (
+    Interface,
+    interface_difference,
+    interface_of,
+    narrowed,
+)
+from onnx_kvtool.verification.inputs.plan import plan
+from onnx_kvtool.verification.inputs.symbols import least_memory
+from onnx_kvtool.verification.report import Settings, VerifyReport
+from onnx_kvtool.verification.shrinking.layers import Thinned, thinned
+from onnx_kvtool.verification.shrinking.shrink import CannotShrink, check_weights, shrink
+from onnx_kvtool.verification.shrinking.weights import (
+    Skeleton,
+    skeleton,
+    with_counterparts,
+    without_unread,
+)
+from onnx_kvtool.verification.subject import Subject, capture
+from onnx_kvtool.verification.weights import alike, weight_difference
+
+__all__ = [
+    "Candidate",
+    "Large",
+    "compare_candidates",
+    "compare_shrunk",
+    "is_bounded",
+    "weight_bytes",
+]
+
+
+# Whether the runs of a model are known to end soon and to stay small.
+
+
+_MOST_NODES = 128
+"""Nodes up to which inference costs less than a process."""
+
+_SIZE = 64
+"""What a symbolic dimension counts for, which is more than is drawn for most."""
+
+_BYTES = 16
+"""The largest element there is."""
+
+_WORK = 1e9
+"""Elements that the windows of a node may look at: more takes the reference seconds."""
+
+_SEARCHING = frozenset({"RegexFullMatch", "StringSplit", "TfIdfVectorizer"})
+"""Operators whose time follows from what strings hold."""
+
+
+def is_bounded(model: ir.Model, memory: int) -> bool:
+    """Return whether no run of `model` can take long, or more than `memory` bytes for its values.
+
+    That is known of a model of few nodes, without bodies and functions, whose values all have
+    shapes by inference. What the model itself declares of values between inputs and outputs does
+    not count, because it may be wrong. The model does not count its weights.
+
+    Args:
+        model: The model; no weight is read.
+        memory: Bytes.
+    """
+    nodes = list(model.graph)
+    if len(nodes) > _MOST_NODES or model.functions:
+        return False
+    if any(node.op_type in _SEARCHING or _has_body(node) for node in nodes):
+        return False
+    try:
+        message = weightless(model)
+        del message.graph.value_info[:]
+        for value in message.graph.output:
+            value.type.tensor_type.ClearField("shape")
+        operators = op_types(message)
+        if may_run_out(message, operators) or makes_long_vector(message, operators):
+            return False
+        inferred = infer_with_data(message).graph
+    except (
+        KvtoolError,
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        RuntimeError,
+        ValueError,
+    ):
+        return False
+    sizes = {value.name: _elements(value) for value in (*inferred.value_info, *inferred.output)}
+    made = [name for node in inferred.node for name in node.output if name]
+    if sum(sizes.get(name, math.inf) for name in made) * _BYTES > memory:
+        return False
+    return all(
+        sizes[node.output[0]] * _kernel(node) <= _WORK
+        for node in inferred.node
+        if node.output[:1] and node.output[0]
+    )
+
+
+def _kernel(node: onnx.NodeProto) -> int:
+    """Return how many elements the window of a node has; 1 for a node without one."""
+    return math.prod(
+        size for a in node.attribute if a.name == "kernel_shape" for size in a.ints if size > 0
+    )
+
+
+def _has_body(node: ir.Node) -> bool:
+    kinds = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    return any(attribute.type in kinds for attribute in node.attributes.values())
+
+
+def _elements(value: onnx.ValueInfoProto) -> float:
+    """Return how many elements a value has at the most; infinity where nobody knows."""
+    type_ = value.type.tensor_type
+    if not value.type.HasField("tensor_type") or not type_.HasField("shape"):
+        return math.inf
+    return math.prod(_size(dim) for dim in type_.shape.dim)
+
+
+def _size(dim: onnx.TensorShapeProto.Dimension) -> float:
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else math.inf
+    return _SIZE if dim.dim_param and not dim.dim_param.startswith("unk__") else math.inf
+
+
+# Whether two models are run as they are or as copies that take less.
+
+
+_COPIES = 3
+"""How often a model stands in memory while it is run: its message, what the runtime makes of it,
+and the rearranged copies that kernels keep of matrices."""
+
+_LENIENT = 1.25
+"""Times the budget, which is what a run may take about: the smallest run there is may take it."""
+
+_GENEROUS = 4
+"""Times the budget: so much memory models may take of which no smaller copies can be made."""
+
+
+_BOUNDED = 8
+"""Of the budget, what the values of a run may take that needs no process of its own."""
+
+_LENIENCE = 3
+"""Times the budget, or what the weights take: more memory ends a comparison."""
+
+_LEAST_SECONDS, _MORE_SECONDS = 20.0, 55.0
+_TIMES = 12
+"""Wall time that ends a comparison: a multiple of the budget, but no more than so much beyond it,
+which is a minute for the default budget."""
+
+_CASE_SECONDS = 15.0
+"""The same for each case that was asked for."""
+
+
+def weight_bytes(model: ir.Model) -> int:
+    """Return the bytes that the weights of `model` take; none is read."""
+    return sum(tensor_bytes(tensor) for _, tensor in tensors(model))
+
+
+class Large:
+    """A model that is too large to be run in passing, captured so that it may then be edited.
+
+    Args:
+        model: The model; no weight is read.
+        name: What messages call it.
+
+    Raises:
+        KvtoolError: If the model has no written form, or weights outside its main graph.
+    """
+
+    def __init__(self, model: ir.Model, name: str) -> None:
+        self.name = name
+        self.skeleton: Skeleton = skeleton(model, name)
+        self.interface: Interface = interface_of(model)
+
+    @property
+    def side(self) -> Side:
+        """What it looks like from outside, and what its inputs mean."""
+        try:
+            return Side(self.interface, plan(ir.from_proto(self.skeleton.message)))
+        except CannotDraw:
+            return Side(self.interface, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may be run as it is, by a copy, or in either way; captured for both.
+
+    Attributes:
+        whole: The model as it is; None if it is too large.
+        large: What copies are made from; None if the model is small, or has none.
+        reason: Why there are no copies.
+        is_small: Whether the model is run as it is.
+        needed: Bytes that both models take while they run, by the weights of this one.
+        is_bounded: Whether its runs are known to end soon and to stay small.
+    """
+
+    whole: Subject | None
+    large: Large | None
+    reason: str | None
+    is_small: bool
+    needed: int = 0
+    is_bounded: bool = False
+
+    @staticmethod
+    def of(model: ir.Model, name: str, settings: Settings, limit: int | None = None) -> Candidate:
+        """Capture a model, which may then be edited.
+
+        Args:
+            model: The model; no weight is read.
+            name: What messages call it.
+            settings: How it will be compared.
+            limit: Bytes that both models may take if they are run as they are though the budget
+                says less, as there are no copies; None for a few times the budget.
+
+        Raises:
+            KvtoolError: If the model has no written form.
+        """
+        memory = settings.budget.memory
+        most = memory * _GENEROUS if limit is None else max(limit, memory)
+        needed = 2 * _COPIES * weight_bytes(model)
+        whole = capture(model, name) if needed <= most else None
+        if whole is not None and needed <= memory and _least(whole, settings) <= memory:
+            bounded = is_confining() and is_bounded(model, memory // _BOUNDED)
+            return Candidate(whole, None, None, True, needed, is_bounded=bounded)
+        try:
+            return Candidate(whole, Large(model, name), None, is_small=False, needed=needed)
+        except KvtoolError as error:
+            return Candidate(whole, None, error.message, is_small=False, needed=needed)
+
+
+def _least(subject: Subject, settings: Settings) -> int:
+    """Return the bytes that the smallest run of a model takes, beside its weights."""
+    return 0 if subject.plan is None else least_memory(subject.plan, CASES[0], settings.dims)
+
+
+def compare_candidates(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
+    """Compare two models as they are if A is small, else by copies, else as they are after all.
+
+    That happens in a process of its own, which is ended at a limit of time and memory, unless the
+    runs of both are known to end soon and to stay small.
+    """
+    if a.is_bounded and b.is_bounded:
+        return _compared(a, b, settings)
+    limits = _limits(a, b, settings)
+    try:
+        return confined(
+            lambda progress: _compared(a, b, replace(settings, progress=progress)),
+            limits,
+            settings.progress,
+        )
+    except Exceeded as error:
+        more = {
+            "time": f"{limits.seconds:g}s",
+            "memory": binary_bytes(limits.memory).replace(" ", ""),
+        }
+        if error.what not in more:
+            return _unrunnable(error.message, settings)
+        remedy = f"`--verify-budget {more[error.what]}` allows more"
+        return _unrunnable(f"{error.message}; {remedy}", settings)
+
+
+def _limits(a: Candidate, b: Candidate, settings: Settings) -> Limits:
+    """Return the limits of a comparison, which one that keeps to its budget does not reach."""
+    budget = settings.budget
+    longest = min(_TIMES * budget.seconds, budget.seconds + _MORE_SECONDS)
+    seconds = max(_LEAST_SECONDS, longest, _CASE_SECONDS * (settings.cases or 0))
+    memory = max(budget.memory, *(side.needed for side in (a, b) if side.whole is not None), 0)
+    return Limits(seconds, _LENIENCE * memory)
+
+
+def _compared(a: Candidate, b: Candidate, settings: Settings) -> VerifyReport:
+    if a.is_small and b.whole is not None:
+        return compare_models(a.whole, b.whole, settings) if a.whole else _unrunnable("", settings)
+    if a.large is not None and b.large is not None:
+        report = compare_shrunk(a.large, b.large, settings)
+        if report.status != "unrunnable":
+            return report
+    else:
+        report = _unrunnable(a.reason or b.reason or "it is too large to be run", settings)
+    if a.whole is None or b.whole is None:
+        return report
+    whole = compare_models(a.whole, b.whole, settings)
+    return replace(report, a_fails=whole.a_fails) if whole.status == "unrunnable" else whole
+
+
+def compare_shrunk(a: Large, b: Large, settings: Settings) -> VerifyReport:
+    """Compare two models by copies that take less.
+
+    Returns:
+        What `compare_models` says of the copies, with what was `shrunken` and a note of it;
+        `different` without a run for models that are the same but for a weight, or whose inputs
+        and outputs differ; `unrunnable` when there are no such copies or they do not run.
+    """
+    of_b = b.interface
+    if settings.widened is not None:
+        of_b = narrowed(of_b, a.interface, settings.widened)
+    difference = interface_difference(a.interface, of_b)
+    if difference is not None and not may_be_growing_pair(a.side, b.side):
+        return VerifyReport("different", seed=settings.seed, detail=difference)
+    try:
+        is_retyped = settings.widened is not None
+        found = None if is_retyped else alike(a.skeleton.message, b.skeleton.message)
+        weight = None if found is None else weight_difference(a.skeleton, b.skeleton, found)
+        if weight is not None and settings.rtol is None and settings.atol is None:
+            return VerifyReport("different", seed=settings.seed, detail=weight)
+        models = with_counterparts(*without_unread(a.skeleton, b.skeleton))
+        check_weights(*models)
+    except KvtoolError as error:
+        return _unrunnable(error.message, settings)
+    failed: list[VerifyReport] = []
+    for fewer in _with_fewer_layers(*models):
+        report = _compare_copies(a, b, models, fewer, settings)
+        if report.status != "unrunnable":
+            return report
+        failed.append(report)
+    # The copies that need least say most of why there is no answer.
+    return min(failed, key=lambda report: report.needed)
+
+
+def _with_fewer_layers(a: Skeleton, b: Skeleton) -> Iterator[Thinned | None]:
+    """Yield the models with fewer layers, None for all of them; first what is to be tried first."""
+    two = thinned(a, b, 2)
+    if two is None:
+        yield None
+    else:
+        yield two
+    if (one := thinned(a, b, 1)) is not None:
+        yield one
+    if two is not None:
+        yield None
+
+
+def _compare_copies(
+    a: Large,
+    b: Large,
+    models: tuple[Skeleton, Skeleton],
+    fewer: Thinned | None,
+    settings: Settings,
+) -> VerifyReport:
+    """Compare copies of two models, or of what is left of their layers."""
+    one, other = models if fewer is None else (fewer.a, fewer.b)
+    try:
+        pair = shrink(one, other, settings.seed, settings.budget.memory // (2 * _COPIES))
+        if fewer is not None and settings.widened is not None:
+            _type_outputs(pair.a, pair.b)
+        subjects = capture(pair.a, a.name), capture(pair.b, b.name)
+    except KvtoolError as error:
+        needed = error.needed * 2 * _COPIES if isinstance(error, CannotShrink) else 0
+        return _unrunnable(error.message, settings, needed)
+    least = min((_least(subject, settings) for subject in subjects if subject.plan), default=0)
+    memory = settings.budget.memory
+    if least > memory * _LENIENT:
+        allowed = binary_bytes(memory)
+        reason = f"a run of a copy would take {binary_bytes(least)} of memory, more than {allowed}"
+        return _unrunnable(reason, settings, least)
+    if least * _LENIENT > memory:
+        # More rows take little more than one, and only more than one show a causal mask.
+        lenient = replace(settings.budget, memory=int(memory * _LENIENT))
+        settings = replace(settings, budget=lenient)
+    shrunken = list(pair.shrunken)
+    if fewer is not None:
+        shrunken.insert(0, Shrunken("blocks that are alike", fewer.before, fewer.after))
+    report = replace(compare_models(*subjects, settings), a_fails=False)  # copies are no A
+    seen = {output.name: output for output in report.outputs}
+    stand_ins = {} if fewer is None else fewer.stand_ins
+    own = [port.name for port in a.interface.outputs]
+    differing = {name for name, output in seen.items() if output.first_mismatch}
+    if differing and not differing & set(own):
+        # Models may well agree in what they give and not in between; then no layer stands for
+        # another.
+        return _unrunnable("the models differ between layers", settings, _ENDLESS)
+    stands = {name: stand_ins.get(name, name) for name in own}
+    return replace(
+        report,
+        shrunk=True,
+        shrunken=tuple(shrunken),
+        outputs=tuple(replace(seen[copy], name=name) for name, copy in stands.items()),
+        covered=None if report.covered is None else report.covered.of(stands),
+        notes=(_note(shrunken), *report.notes),
+    )
+
+
+def _type_outputs(*models: ir.Model) -> None:
+    """Give what flows between layers its types, which tell what one model has in another type."""
+    for model in models:
+        if any(value.type is None for value in model.graph.outputs):
+            infer_model(model)
+
+
+_ENDLESS = 1 << 62
+
+
+def _unrunnable(reason: str, settings: Settings, needed: int = 0) -> VerifyReport:
+    return VerifyReport("unrunnable", seed=settings.seed, detail=reason, needed=needed)
+
+
+def _note(shrunken: list[Shrunken]) -> str:
+    """Return what copies have less of, in one line."""
+    kinds: dict[str, list[Shrunken]] = {}
+    for entry in shrunken:
+        kinds.setdefault(entry.what, []).append(entry)
+    parts = []
+    for what, entries in kinds.items():
+        largest = max(entry.before for entry in entries)
+        left = max(entry.after for entry in entries)
+        if len(entries) == 1:
+            parts.append(f"{left:,} of {largest:,} {what}")
+        else:
+            parts.append(f"up to {left:,} of {largest:,} {what}")
+    return f"verified on copies with {', '.join(parts) or 'drawn weights'}"

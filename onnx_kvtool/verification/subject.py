@@ -1,0 +1,380 @@
+"""A model as verification needs it: captured, loaded, and fed as a host would do it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+
+from onnx_kvtool.core.model import serialize
+from onnx_kvtool.core.origin import origin
+from onnx_kvtool.core.walk import tensors
+from onnx_kvtool.guard.negative_sizes import slices_negative_size
+from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
+from onnx_kvtool.guard.weightless import weightless
+from onnx_kvtool.ops.contrib_schema import is_contrib
+from onnx_kvtool.runtime.errors import CannotDraw, ModelRejected, RuntimeUnavailable
+from onnx_kvtool.runtime.kernels.table import CONTRIB_KERNELS
+from onnx_kvtool.runtime.sessions import RUNTIMES, Array, Arrays, RuntimeName, Session, open_session
+from onnx_kvtool.verification.comparison.movement import Arithmetic, Coarse, arithmetic, coarser
+from onnx_kvtool.verification.comparison.randomness import random_values
+from onnx_kvtool.verification.inputs.interface import Interface, interface_of, narrowed
+from onnx_kvtool.verification.inputs.plan import InputPlan, plan
+from onnx_kvtool.verification.report import Settings
+from onnx_kvtool.verification.twins import twin
+
+__all__ = [
+    "Host",
+    "Hosted",
+    "NearestHost",
+    "Subject",
+    "Through",
+    "WideHost",
+    "capture",
+    "reasons_of",
+    "refusal",
+    "rejected_of",
+    "through",
+]
+
+
+# Sessions of models that are fed, and whose outputs are read, as a host of theirs would do it.
+
+
+_NARROW = np.dtype(ml_dtypes.bfloat16)
+
+
+class Host(Protocol):
+    """What stands between the inputs and outputs of a comparison and those of one model."""
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return what the model is fed for the inputs of the comparison."""
+        ...
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return what is compared of what the model gave for the inputs of the comparison."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A session with its host."""
+
+    session: Session
+    host: Host
+
+    @property
+    def runtime(self) -> str:
+        """Name and version of what runs the model."""
+        return self.session.runtime
+
+    def run(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Run the model on what its host makes of `inputs`, and return what it reads."""
+        return self.host.outputs(inputs, self.session.run(self.host.feeds(inputs)))
+
+
+@dataclass(frozen=True, slots=True)
+class WideHost:
+    """Feeds a model that has another type where the comparison has bfloat16.
+
+    What it gives in place of bfloat16 is rounded to that, so that data which was only moved has
+    the same bits.
+
+    Attributes:
+        dtype: The type that the model has.
+        narrow: Outputs that the comparison has in bfloat16.
+    """
+
+    dtype: np.dtype[Any]
+    narrow: frozenset[str]
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs, those of bfloat16 in the type of the model."""
+        return {
+            name: array.astype(self.dtype) if array.dtype == _NARROW else array
+            for name, array in inputs.items()
+        }
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs, rounded to bfloat16 where the comparison has that."""
+        return {
+            name: array.astype(_NARROW) if name in self.narrow else array
+            for name, array in outputs.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NearestHost:
+    """Feeds a model in bfloat16 what another type holds of it.
+
+    float16 has steps of 6e-8 below 6e-5, so that a small number of a cache becomes another one in
+    a model of that type. Whatever it becomes, bfloat16 holds it.
+
+    Attributes:
+        dtype: The other type.
+    """
+
+    dtype: np.dtype[Any]
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return the inputs, those of bfloat16 as near as the other type comes to them."""
+        return {
+            name: array.astype(self.dtype).astype(_NARROW) if array.dtype == _NARROW else array
+            for name, array in inputs.items()
+        }
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return the outputs as they are."""
+        return outputs
+
+
+def through(outer: Host, inner: Host | None) -> Host:
+    """Return a host of a host, or the outer one where there is no other."""
+    return outer if inner is None else Through(outer, inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """A host of a host: it stands between the comparison and another one.
+
+    Attributes:
+        outer: The host next to the comparison.
+        inner: The host next to the model.
+    """
+
+    outer: Host
+    inner: Host
+
+    def feeds(self, inputs: Mapping[str, Array]) -> Arrays:
+        """Return what the inner host feeds for what the outer one does."""
+        return self.inner.feeds(self.outer.feeds(inputs))
+
+    def outputs(self, inputs: Mapping[str, Array], outputs: Arrays) -> Arrays:
+        """Return what the outer host reads of what the inner one does."""
+        given = self.inner.outputs(self.outer.feeds(inputs), outputs)
+        return self.outer.outputs(inputs, given)
+
+
+# A model as verification needs it, captured so that the model may then be edited in place.
+
+
+@dataclass(slots=True)
+class Subject:
+    """One of the two models.
+
+    Attributes:
+        name: What messages call it.
+        model: The serialised model.
+        directory: Where its external data starts; "" if it has none, or not one place.
+        interface: Its inputs and outputs.
+        plan: What its inputs mean; None when they cannot be drawn.
+        undrawable: Why they cannot be drawn; None when they can.
+        arithmetic: How its values are computed.
+        weights: The initializers of its main graph, by name; their values are not read.
+        operators: The operator of each node of its main graph, in order.
+        refusals: Why a runtime is not asked to load it; nothing for one that may try.
+        casts: Nodes at the front of its main graph that widen weights and are not the user's.
+        host: What stands between the inputs of a comparison and its own; None for nothing.
+        random: Values of its main graph that random numbers go into, by name.
+        derived: Operators of onnxruntime that the reference runs as their standard form.
+    """
+
+    name: str
+    model: bytes = field(repr=False)
+    directory: str
+    interface: Interface
+    plan: InputPlan | None
+    undrawable: str | None
+    arithmetic: Arithmetic
+    weights: dict[str, ir.TensorProtocol] = field(repr=False)
+    operators: tuple[str, ...] = field(repr=False)
+    refusals: Mapping[RuntimeName, RuntimeUnavailable] = field(repr=False)
+    casts: int = 0
+    host: Host | None = field(default=None, repr=False)
+    random: frozenset[str] = field(default=frozenset(), repr=False)
+    derived: frozenset[str] = frozenset()
+    _sessions: dict[RuntimeName, Session | RuntimeUnavailable] = field(
+        default_factory=dict, repr=False
+    )
+
+    @property
+    def coarsest(self) -> Coarse | None:
+        """The coarsest type on the path to any output; None if none is rounded."""
+        return coarser(*(self.arithmetic.of(port.name) for port in self.interface.outputs))
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether an output depends on a result in float16 or bfloat16."""
+        return self.coarsest is not None and self.coarsest.is_narrow
+
+    def twin(self, shaken: Collection[bytes] = ()) -> Subject:
+        """Return the model in float32, of which session and bytes matter; see `twins.twin`.
+
+        Raises:
+            NoTwin: If what it computes depends on the bits of the narrow type.
+        """
+        made = twin(self.model, shaken)
+        return replace(
+            self,
+            model=made.model,
+            casts=made.casts,
+            _sessions={},
+        )
+
+    def hosted(self, session: Session) -> Session:
+        """Return a session of the model as its host uses it."""
+        return session if self.host is None else Hosted(session, self.host)
+
+    def with_host(self, host: Host | None) -> Subject:
+        """Return the model as `host` uses it; None for nothing in between."""
+        return replace(self, host=host, _sessions={})
+
+    def without_padding(self, names: frozenset[str]) -> Subject:
+        """Return the model with inputs that are 1 throughout."""
+        known = None if self.plan is None else replace(self.plan, unpadded=names)
+        return replace(self, plan=known)
+
+    def narrowed(self, expected: Interface, wide: ir.DataType) -> Subject:
+        """Return the model as one that has bfloat16 where `expected` has it for `wide`."""
+        interface = narrowed(self.interface, expected, wide)
+        given = zip(interface.outputs, self.interface.outputs, strict=True)
+        changed = frozenset(port.name for port, own in given if port.type != own.type)
+        return replace(self.with_host(WideHost(wide.numpy(), changed)), interface=interface)
+
+    def nearest(self, wide: ir.DataType) -> Subject:
+        """Return the model as one that is fed in bfloat16 what `wide` holds."""
+        return self.with_host(NearestHost(wide.numpy()))
+
+    def session(self, runtime: RuntimeName) -> Session:
+        """Return the model loaded in `runtime`, which is tried once.
+
+        Raises:
+            RuntimeUnavailable: If the runtime cannot load the model or computes it wrongly.
+        """
+        if runtime not in self._sessions and (refusal := self.refusals.get(runtime)) is not None:
+            self._sessions[runtime] = refusal
+        if runtime not in self._sessions:
+            try:
+                session = open_session(runtime, self.model, self.directory)
+                self._sessions[runtime] = self.hosted(session)
+            except RuntimeUnavailable as error:
+                self._sessions[runtime] = error
+        known = self._sessions[runtime]
+        if isinstance(known, RuntimeUnavailable):
+            raise known
+        return known
+
+    def unload(self) -> None:
+        """Let go of what the runtimes have loaded; `session` loads it again."""
+        self._sessions.clear()
+
+
+def capture(model: ir.Model, name: str) -> Subject:
+    """Capture `model`, which is not changed and may be edited afterwards.
+
+    Args:
+        model: The model; its external data is not read.
+        name: What messages call it, such as `the source`.
+
+    Raises:
+        KvtoolError: If the model has no written form.
+    """
+    data = serialize(model)
+    known, undrawable = None, None
+    try:
+        known = plan(model)
+    except CannotDraw as error:
+        undrawable = error.message
+    return Subject(
+        name=name,
+        model=data,
+        directory=_directory(model),
+        interface=interface_of(model),
+        plan=known,
+        undrawable=undrawable,
+        arithmetic=arithmetic(model),
+        random=random_values(model),
+        derived=frozenset(
+            node.op_type
+            for node in model.graph.all_nodes()
+            if is_contrib(node, model.opset_imports.get("", 1))
+            and (node.domain, node.op_type) not in CONTRIB_KERNELS
+        ),
+        weights=_weights(model.graph.initializers.values()),
+        operators=tuple(node.op_type for node in model.graph),
+        refusals=_refusals(model, data),
+    )
+
+
+def _refusals(model: ir.Model, data: bytes) -> dict[RuntimeName, RuntimeUnavailable]:
+    """Return why a runtime is not asked to load a model; nothing for one that each may try.
+
+    onnxruntime 1.31.1 writes the body of a function in place of each call of it, and would be busy
+    for days with forty functions of two calls each.
+    """
+    if model.functions and expanded_nodes(model) > MOST_RUN:
+        size = f"the functions of the model expand to more than {MOST_RUN} nodes"
+        return dict.fromkeys(RUNTIMES, RuntimeUnavailable(size))
+    # Most models are told from the bytes alone, without a message that is made of them.
+    if b"Slice" in data and (op_type := slices_negative_size(weightless(model))) is not None:
+        reason = f"the model slices behind a `{op_type}` of negative size"
+        return {"onnxruntime": RuntimeUnavailable(f"{reason}, on which onnxruntime aborts")}
+    return {}
+
+
+def _weights(values: Iterable[ir.Value]) -> dict[str, ir.TensorProtocol]:
+    return {
+        value.name: value.const_value
+        for value in values
+        if value.name and value.const_value is not None
+    }
+
+
+def _directory(model: ir.Model) -> str:
+    """Return where the external data of `model` starts; "" if it has none, or not one place."""
+    if known := origin(model).directory:
+        return known
+    bases = {
+        os.path.abspath(tensor.base_dir)
+        for _, tensor in tensors(model)
+        if isinstance(tensor, ir.ExternalTensor)
+    }
+    return bases.pop() if len(bases) == 1 else ""
+
+
+# Why runtimes do not load two models, and whether that is a difference.
+
+
+def refusal(subject: Subject, runtime: RuntimeName) -> RuntimeUnavailable | None:
+    """Return why `runtime` does not load a model; None if it does."""
+    try:
+        subject.session(runtime)
+    except RuntimeUnavailable as error:
+        return error
+    return None
+
+
+def reasons_of(
+    subjects: Sequence[Subject], refusals: Sequence[RuntimeUnavailable | None]
+) -> list[str]:
+    """Return the messages of `refusals`; whose they are is said unless it is the same for both."""
+    messages = [None if error is None else error.message for error in refusals]
+    if messages[0] is not None and messages[0] == messages[1]:
+        return [messages[0]]
+    pairs = zip(subjects, messages, strict=True)
+    return [f"{subject.name}: {message}" for subject, message in pairs if message is not None]
+
+
+def rejected_of(
+    refusals: Sequence[RuntimeUnavailable | None], settings: Settings
+) -> RuntimeUnavailable | None:
+    """Return what breaks the specification in one model while the other is loaded, if it does."""
+    a, b = refusals
+    if a is None and isinstance(b, ModelRejected):
+        return b
+    return a if b is None and isinstance(a, ModelRejected) and not settings.is_a_right else None

@@ -1,0 +1,143 @@
+"""Decoders of every form choose the tokens that they choose without any cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onnx_kvtool as kv
+
+PROMPTS = np.array([[5, 3, 7, 11], [1, 2, 4, 9]])
+
+MODELS = [
+    ("models/native/llama_static", "fixed", True),
+    ("models/native/llama_static_fp16", "fixed", True),
+    ("models/native/gemma4_hybrid_static", "growing", False),
+    ("models/genai/genai_llama_fp32_cpu", "contrib", True),
+    ("models/torch_static/hf/llama_static__ts_op17", "fixed", True),
+    ("models/torch_static/hf/llama_static__dynamo_op18", "fixed", False),
+    ("models/concat/gpt2_dynamic__ts_op17", "growing", False),
+    ("growing/llama__optimum", "growing", False),
+    ("growing/llama_eager_fp16__dynamo_op18", "growing", False),
+    ("growing/gemma3_rolling__dynamo_op18", "growing", False),
+    ("growing/mistral_rolling__dynamo_op18", "growing", False),
+    ("growing/opt__optimum_op18", "growing", False),
+    ("growing/bloom__optimum", "growing", False),
+]
+
+
+@pytest.mark.parametrize(("name", "form", "in_place"), MODELS, ids=str)
+def test_steps_choose_what_a_prompt_of_all_tokens_chooses(root: Path, name, form, in_place) -> None:
+    decoder = kv.Decoder(root / f"fixtures/{name}.onnx", threads=1)
+    assert (decoder.form, decoder.in_place) == (form, in_place)
+    one_by_one = "torch_static" in name
+    prompts = PROMPTS[:1, :3] if one_by_one else PROMPTS
+    chosen = decoder.generate(prompts, steps=5)
+    assert chosen.shape == (len(prompts), 5)
+    assert decoder.length == prompts.shape[1] + 4
+    whole = prompts
+    for place in range(5 if not one_by_one else 1):  # those take prompts of three tokens alone
+        logits = decoder.prefill(whole)
+        assert decoder.length == whole.shape[1]
+        assert logits[:, -1].argmax(axis=-1).tolist() == chosen[:, place].tolist()
+        whole = np.concatenate([whole, chosen[:, place : place + 1]], axis=1)
+
+
+PAIRS = [
+    ("growing/llama__optimum", {}),
+    ("growing/qwen2__dynamo_op18", {"attention": "sliced"}),
+    ("models/genai/genai_llama_fp32_cpu", {}),
+    pytest.param("growing/gptj__optimum", {"attention": "keep"}, marks=pytest.mark.exhaustive),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "how"), PAIRS, ids=str)
+def test_the_fixed_form_chooses_the_same_tokens(root: Path, name, how) -> None:
+    model = root / f"fixtures/{name}.onnx"
+    raised, _ = kv.raise_(model, capacity=16, verify=False, **how)
+    fixed = kv.Decoder(raised, threads=1)
+    expected = kv.Decoder(model, threads=1).generate(PROMPTS, steps=12)
+    assert fixed.in_place
+    assert fixed.generate(PROMPTS, steps=12).tolist() == expected.tolist()
+    with pytest.raises(kv.UsageError, match="has 16 rows, 15 of them in use, and there are 2 new"):
+        fixed.step(PROMPTS[:, :2])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.long
+def test_rows_that_were_filled_in_are_the_same_in_every_form(root: Path) -> None:
+    model = root / "fixtures/growing/llama__optimum.onnx"
+    raised, _ = kv.raise_(model, capacity=32, verify=False)
+    logits = []
+    for source in (model, raised):
+        decoder = kv.Decoder(source, threads=1)
+        decoder.prefill(PROMPTS)
+        decoder.fill(20)
+        logits.append(decoder.step(PROMPTS[:, 0]))
+        assert decoder.length == 21
+    np.testing.assert_allclose(*logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.long
+def test_a_capacity_that_the_model_leaves_open(root: Path) -> None:
+    model = root / "fixtures/growing/llama__optimum.onnx"
+    raised, _ = kv.raise_(model, capacity="rows", verify=False)
+    expected = kv.Decoder(model, threads=1).generate(PROMPTS, steps=6)
+    for capacity in (None, 9, 40):
+        decoder = kv.Decoder(raised, capacity=capacity, threads=1)
+        assert decoder.generate(PROMPTS, steps=6).tolist() == expected.tolist()
+    with pytest.raises(kv.UsageError, match="has 8 rows"):
+        kv.Decoder(raised, capacity=8, threads=1).generate(PROMPTS, steps=6)
+
+
+LLAMA = "fixtures/models/native/llama_static.onnx"
+
+WRONG = [
+    pytest.param(lambda d: d.step([1]), "there is no prompt yet", id="a step without a prompt"),
+    pytest.param(lambda d: d.generate([[1.5]], 2), "the tokens are float64", id="no integers"),
+    pytest.param(lambda d: d.generate([[]], 2), "of shape (1, 0)", id="an empty prompt"),
+    pytest.param(lambda d: d.generate([[[1]]], 2), "of shape (1, 1, 1)", id="too many axes"),
+    pytest.param(lambda d: d.generate([1], 0), "`steps` is 0", id="no step"),
+    pytest.param(lambda d: d.generate([1], 40), "has 32 rows, 32 of them", id="a full cache"),
+    pytest.param(lambda d: d.prefill([1] * 33), "and there are 33 new ones", id="a long prompt"),
+    pytest.param(lambda d: (d.prefill([1]), d.fill(0)), "`length` is 0", id="fewer than there are"),
+    pytest.param(lambda d: d.fill(3), "there is no prompt yet", id="nothing to fill behind"),
+    pytest.param(
+        lambda d: (d.prefill([1]), d.step([1, 2])), "tokens of shape (2, 1)", id="another batch"
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG)
+def test_what_cannot_be_meant_is_wrong_usage(root: Path, call, message: str) -> None:
+    decoder = kv.Decoder(root / LLAMA, threads=1)
+    with pytest.raises(kv.UsageError) as caught:
+        call(decoder)
+    assert message in str(caught.value)
+
+
+def test_a_model_that_takes_no_tokens_generates_none(root: Path) -> None:
+    decoder = kv.Decoder(root / "fixtures/models/native/mobius_block_bias_int64_2d.onnx")
+    with pytest.raises(kv.UsageError, match="no input of the model is known to take token ids"):
+        decoder.generate([1], 2)
+
+
+@pytest.mark.parametrize("wrong", [{"capacity": 0}, {"threads": 0}])
+def test_sizes_are_positive(root: Path, wrong) -> None:
+    with pytest.raises(kv.UsageError, match="is 0, expected at least 1"):
+        kv.Decoder(root / LLAMA, **wrong)
+
+
+def test_inputs_that_do_not_fit_into_memory_name_the_prompt(root: Path, monkeypatch) -> None:
+    decoder = kv.Decoder(root / LLAMA, threads=1)
+
+    def feeds(*_):
+        raise MemoryError("Unable to allocate 74.5 GiB")
+
+    monkeypatch.setattr("onnx_kvtool.decoding.feeds.Feeder.feeds", feeds)
+    with pytest.raises(kv.UsageError, match="the inputs of 3 tokens behind 0 others do not fit"):
+        decoder.prefill([[5, 3, 8]])
