@@ -16,6 +16,7 @@ from onnx_kvtool.commands.arguments import check_data, check_dims, check_least
 from onnx_kvtool.commands.output import Written, default_output, write_result
 from onnx_kvtool.core.budget import Budget, check_verified
 from onnx_kvtool.core.choices import ExternalData
+from onnx_kvtool.core.collector import collector_paused
 from onnx_kvtool.core.files.places import (
     REPLACING,
     check_output,
@@ -248,8 +249,8 @@ def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> 
 
     What `value_info` of the source says that is not so is dropped before.
     """
-    forget_contradictions(model)
-    after = _complaint(model)
+    with collector_paused():
+        after = _complaint(model, forget_contradictions(model))
     if after is None:
         return
     if _complaint(read(source) if isinstance(source, str) else source) is None:
@@ -257,10 +258,15 @@ def _check_result(model: ir.Model, source: ir.Model | str, notes: list[str]) -> 
     notes.append(f"onnx's checker rejects the source and the result: {after}")
 
 
-def _complaint(model: ir.Model) -> str | None:
-    """Return what onnx's checker says against a model; None when it accepts it."""
+def _complaint(model: ir.Model, message: onnx.ModelProto | None = None) -> str | None:
+    """Return what onnx's checker says against a model; None when it accepts it.
+
+    Args:
+        model: The model.
+        message: What `weightless` returns for it, where that is there already.
+    """
     try:
-        onnx.checker.check_model(weightless(model))
+        onnx.checker.check_model(weightless(model) if message is None else message)
     except onnx.checker.ValidationError as error:
         return str(error).strip().splitlines()[0]
     return None

@@ -81,17 +81,23 @@ def _piles_up(message: onnx.ModelProto) -> bool:
     """Return whether Concats may join vectors to a very long one; other axes do not count."""
     lengths = {info.name: _length(info) for info in message.graph.input}
     lengths.update((t.name, t.dims[0]) for t in message.graph.initializer if len(t.dims) == 1)
+    passes: dict[tuple[str, str], bool] = {}  # by operator, as most nodes are of a few
     for node in every_node(message, HOLDERS):
-        given = [lengths.get(name, 1) for name in node.input if name]
-        if node.op_type == "Concat":
-            length = sum(given) if all(a.i <= 0 for a in node.attribute) else 1
-        elif node.op_type in HANDED_ON or traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS):
-            length = max(given, default=1)
-        else:
+        op = node.op_type, node.domain
+        if op not in passes:
+            keeps = traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS)
+            passes[op] = op[0] in HANDED_ON or keeps
+        if not passes[op]:
             continue
+        if op[0] == "Concat":
+            given = [lengths.get(name, 1) for name in node.input if name]
+            length = sum(given) if all(a.i <= 0 for a in node.attribute) else 1
+        else:
+            length = max([lengths[name] for name in node.input if name in lengths], default=1)
         if length > LONGEST:
             return True
-        lengths.update(dict.fromkeys(node.output[:1], length))
+        if length > 1:  # what is not there counts as 1
+            lengths.update((name, length) for name in node.output[:1] if name)
     return False
 
 
@@ -120,13 +126,14 @@ def _tells_a_node(message: onnx.ModelProto, large: set[str], scales: set[str]) -
     for node in every_node(message, HOLDERS):
         for graph in bodies(node) if node.op_type in HOLDERS else ():
             returned.update(value.name for value in graph.output)
-        if large.isdisjoint(node.input) and scales.isdisjoint(node.input):
+        names = list(node.input)
+        if large.isdisjoint(names) and scales.isdisjoint(names):
             continue
         if (node.domain, node.op_type) in calls:
             return True
         op = node.op_type if node.domain in DEFAULT_DOMAINS else f"{node.domain}::{node.op_type}"
         if op in HANDED_ON:
-            if not large.isdisjoint(node.input[HANDED_ON[op]]):
+            if not large.isdisjoint(names[HANDED_ON[op]]):
                 large.update(node.output)
         elif traits(node).any(Trait.KEEPS_SHAPE, Trait.BROADCASTS):
             continue  # no operand tells it a size

@@ -66,13 +66,17 @@ def infer_past_matrix_values(
     made = set(_matrices(message))
     if not made:
         return infer(message)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(message)
-    for holder in every_holder(copy, HOLDERS):
-        _hand_on(holder, made)
-    result = infer(copy)
+    # In place, as a copy of all nodes takes longer than inference.
+    places = [_hand_on(holder, made) for holder in every_holder(message, HOLDERS)]
+    try:
+        result = infer(message)
+    finally:
+        _restore(message, places)
+    _restore(result, places)
     for holder in every_holder(result, HOLDERS):
-        _restore(holder)
+        marked = [i for i, info in enumerate(holder.value_info) if info.name.endswith(_MARK)]
+        for place in reversed(marked):
+            del holder.value_info[place]
     return result
 
 
@@ -115,36 +119,25 @@ def _no_scalars(message: onnx.ModelProto) -> Set[str]:
     return found
 
 
-def _hand_on(holder: _Holder, made: Set[str]) -> None:
-    nodes = []
-    for node in holder.node:
-        nodes.append(node)
-        if node.op_type == "Unsqueeze" and not made.isdisjoint(node.output):
-            name = node.output[0]
-            node.output[0] = f"{name}{_MARK}"
-            # Under the name of the node, so that what is said of either is said of it.
-            nodes.append(
-                onnx.helper.make_node("Identity", [node.output[0]], [name], name=node.name)
-            )
-    _set_nodes(holder, nodes)
-
-
-def _restore(holder: _Holder) -> None:
-    nodes = []
-    for node in holder.node:
-        if node.op_type == "Identity" and node.input and node.input[0].endswith(_MARK):
+def _hand_on(holder: _Holder, made: Set[str]) -> list[int]:
+    """Put an Identity behind each Unsqueeze that makes one of these, and return the positions."""
+    places: list[int] = []
+    unsqueezes = [(i, node) for i, node in enumerate(holder.node) if node.op_type == "Unsqueeze"]
+    for index, node in unsqueezes:
+        if made.isdisjoint(node.output):
             continue
-        if node.output and node.output[0].endswith(_MARK):
-            node.output[0] = node.output[0].removesuffix(_MARK)
-        nodes.append(node)
-    _set_nodes(holder, nodes)
-    kept = [info for info in holder.value_info if not info.name.endswith(_MARK)]
-    if len(kept) < len(holder.value_info):
-        del holder.value_info[:]
-        holder.value_info.extend(kept)
+        name = node.output[0]
+        node.output[0] = f"{name}{_MARK}"
+        # Under the name of the node, so that what is said of either is said of it.
+        identity = onnx.helper.make_node("Identity", [node.output[0]], [name], name=node.name)
+        places.append(index + len(places) + 1)
+        holder.node.insert(places[-1], identity)
+    return places
 
 
-def _set_nodes(holder: _Holder, nodes: list[onnx.NodeProto]) -> None:
-    if len(nodes) != len(holder.node):
-        del holder.node[:]
-        holder.node.extend(nodes)
+def _restore(message: onnx.ModelProto, places: list[list[int]]) -> None:
+    """Take the Identities away that stand at these positions of each holder."""
+    for holder, positions in zip(every_holder(message, HOLDERS), places, strict=True):
+        for place in reversed(positions):
+            holder.node[place - 1].output[0] = holder.node[place].output[0]
+            del holder.node[place]

@@ -96,7 +96,7 @@ def annotate(
         return Annotations(corrected, reason)
     completion = Completion(frozen=frozen)
     completion.added += corrected
-    inferred, agrees, failure = _by_onnx(model)
+    inferred, agrees, failure = _by_onnx(weightless(model))
     if inferred is not None:
         for value, type_ in _matches(model.graph, inferred, lacking):
             completion.write(value, type_)
@@ -143,7 +143,7 @@ def correct_constants(model: ir.Model, *, initializers: bool = True) -> list[Add
     return found
 
 
-def forget_contradictions(model: ir.Model) -> None:
+def forget_contradictions(model: ir.Model) -> onnx.ModelProto | None:
     """Drop what `value_info` says of a value where onnx infers something else, in place.
 
     onnx's full check and runtimes refuse such a model. Constants get the type and shape that they
@@ -151,6 +151,9 @@ def forget_contradictions(model: ir.Model) -> None:
 
     Args:
         model: The model; weights are not read.
+
+    Returns:
+        What `weightless` returns for the model, if it was asked; else None.
     """
     correct_constants(model)
     between = [
@@ -163,20 +166,23 @@ def forget_contradictions(model: ir.Model) -> None:
         if value.type is None:
             value.shape = None  # there is no such entry without a type
     if not any(value.type is not None or value.shape is not None for value in between):
-        return
-    _, agrees, _ = _by_onnx(model)
+        return None
+    message = weightless(model)
+    imports = len(message.opset_import)
+    _, agrees, _ = _by_onnx(message)
     if agrees:
-        return
+        return message if len(message.opset_import) == imports else None
     before = [(value, value.type, value.shape) for value in between]
     for value in between:
         value.type = value.shape = None
-    inferred, _, _ = _by_onnx(model)
+    inferred, _, _ = _by_onnx(weightless(model))
     found: dict[ir.Value, onnx.TypeProto] = {}
     if inferred is not None:
         found = dict(_matches(model.graph, inferred, set(between)))
     for value, type_, shape in before:
         if value not in found or not _contradicts(found[value], type_, shape):
             value.type, value.shape = type_, shape
+    return None
 
 
 def _contradicts(
@@ -197,9 +203,9 @@ def _contradicts(
     )
 
 
-def _by_onnx(model: ir.Model) -> tuple[onnx.GraphProto | None, bool, str | None]:
+def _by_onnx(message: onnx.ModelProto) -> tuple[onnx.GraphProto | None, bool, str | None]:
     """Return the main graph with inferred types, whether it agrees with itself, and what failed."""
-    message = importing_all(weightless(model))
+    importing_all(message)
     agrees = True
     try:
         try:
