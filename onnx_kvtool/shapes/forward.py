@@ -208,12 +208,21 @@ class Forward:
     def graph(self, graph: ir.Graph, context: GraphContext) -> None:
         """Infer all values of a graph whose inputs are known."""
         for value in graph.initializers.values():
+            if not self._is_asked(value, graph, context):
+                continue
             if not context.in_function and is_misdeclared(value):
                 self._misdeclared(value, Location(context.path, value=value.name))
             self._initializer(value)
         for index, node in enumerate(graph):
             if self.only is None or not context.is_main or node in self.only:
                 self.node(node, index, context)
+
+    def _is_asked(self, value: ir.Value, graph: ir.Graph, context: GraphContext) -> bool:
+        """Return whether one of the nodes to go through reads an initializer."""
+        only = self.only if context.is_main else None
+        return only is None or any(
+            use.node in only or use.node.graph is not graph for use in value.uses()
+        )
 
     def _misdeclared(self, value: ir.Value, place: Location) -> None:
         """Report an initializer that is declared otherwise; what follows is judged by its data."""

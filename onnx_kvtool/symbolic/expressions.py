@@ -241,21 +241,20 @@ class Expr:
     @staticmethod
     def of(terms: Mapping[Monomial, int]) -> Expr:
         """Return the sum of products of atoms with the given coefficients."""
-        axes: set[int] = set()
-        weight = 0
-        kept = frozenset((m, k) for m, k in terms.items() if k)
+        axes: frozenset[int] = frozenset()
+        kept = frozenset([term for term in terms.items() if term[1]])
+        weight = len(kept)
         for monomial, _ in kept:
-            weight += 1
+            weight += len(monomial)
             for atom, _ in monomial:
-                weight += 1
                 if isinstance(atom, Coordinate):
-                    axes.add(atom.axis)
+                    axes |= {atom.axis}
                 for part in atom.parts:
                     axes |= part.axes
                     weight += part.weight
         constant = terms.get(_NO_ATOMS, 0)
         number = constant if len(kept) == (constant != 0) else None
-        return Expr(kept, frozenset(axes), weight, number)
+        return Expr(kept, axes, weight, number)
 
     @property
     def is_vast(self) -> bool:
@@ -316,13 +315,17 @@ class Expr:
         return None if a.depends_on(axis) or b.depends_on(axis) else (a, b)
 
     def __add__(self, other: Expr | int) -> Expr:
+        other = _expr(other)
+        if not self.terms or not other.terms:  # most sums that are asked for have a 0
+            return self if self.terms else other
         return total((self, other))
 
     __radd__ = __add__
 
     def __neg__(self) -> Expr:
-        number = None if self.number is None else -self.number
-        return Expr(frozenset((m, -k) for m, k in self.terms), self.axes, self.weight, number)
+        if self.number is not None:
+            return integer(-self.number)
+        return Expr(frozenset([(m, -k) for m, k in self.terms]), self.axes, self.weight, None)
 
     def __sub__(self, other: Expr | int) -> Expr:
         return self + -_expr(other)
@@ -331,9 +334,12 @@ class Expr:
         return -self + other
 
     def __mul__(self, other: Expr | int) -> Expr:
+        other = _expr(other)
+        if self.number == 1 or other.number == 1:
+            return self if other.number == 1 else other
         terms: dict[Monomial, int] = {}
         for a, j in self.terms:
-            for b, k in _expr(other).terms:
+            for b, k in other.terms:
                 monomial = _times(a, b)
                 terms[monomial] = terms.get(monomial, 0) + j * k
         return Expr.of(terms)

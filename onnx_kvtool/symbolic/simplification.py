@@ -501,6 +501,8 @@ class _Rebuilding:
     facts: Facts
 
     def expr(self, expr: Expr) -> Expr:
+        if expr.number is not None:
+            return expr
         result = integer(0)
         for monomial, coefficient in expr.terms:
             term = integer(coefficient)

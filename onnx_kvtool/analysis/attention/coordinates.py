@@ -207,6 +207,8 @@ class Frame:
     """
 
     sizes: tuple[Expr, Expr, Expr, Expr]
+    # One for each size: they remember what they were asked.
+    _facts: dict[Expr, Facts] = field(default_factory=dict, compare=False, repr=False)
 
     def at(self, axis: int) -> Expr:
         """Return the coordinate along an axis; 0 where its size is 1."""
@@ -214,7 +216,7 @@ class Frame:
 
     def facts(self, last: Expr) -> Facts:
         """Return what is known of the coordinates, and of one more, of size `last`."""
-        return Facts((*self.sizes, last))
+        return self._facts.setdefault(last, Facts((*self.sizes, last)))
 
     def index(self, shape: tuple[Expr, ...], last: Expr) -> tuple[Expr, ...] | None:
         """Return where a value has the row of b, h and i, and in it the element `last`.

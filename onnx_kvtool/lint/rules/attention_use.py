@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -10,7 +11,7 @@ from onnx_kvtool.analysis.attention.fusing import Fusion, is_candidate
 from onnx_kvtool.analysis.caches.updates import AxisMap, compose, inverted, link, map_axis
 from onnx_kvtool.core.errors import KvtoolError
 from onnx_kvtool.core.quantity import counted, enumerated
-from onnx_kvtool.core.walk import values
+from onnx_kvtool.core.walk import subgraphs, values
 from onnx_kvtool.lint.context import Context, Site
 from onnx_kvtool.lint.facts.past import scatter_behind
 from onnx_kvtool.lint.facts.release import has_operator
@@ -155,19 +156,28 @@ def _first_attention(context: Context) -> tuple[Site, Fusion, int] | None:
     ]
     if not sites or "" not in model.opset_imports:
         return None
-    before = [(value, value.type) for value in values(model)]
+    before: list[tuple[ir.Value, ir.TypeProtocol | None]] = []
     try:
         for site in sites[:_MOST_ASKED]:
             only = _needed(site.node) if site.node.graph is model.graph else None
+            before += [(value, value.type) for value in _typed(model, only)]
             (found,) = prove_each(model, [site.node], "auto", only=only)
             if isinstance(found, Fusion):
                 return site, found, len(sites)
     except KvtoolError:  # of a model that contradicts itself nothing is known
         return None
     finally:
-        for value, type_ in before:
+        for value, type_ in reversed(before):
             value.type = type_
     return None
+
+
+def _typed(model: ir.Model, only: set[ir.Node] | None) -> Iterable[ir.Value]:
+    """Return the values that may get a type when some nodes are gone through."""
+    if only is None or any(True for node in only for _ in subgraphs(node)):
+        return values(model)
+    made = (value for node in only for value in node.outputs)
+    return itertools.chain(model.graph.initializers.values(), made)
 
 
 def _needed(softmax: ir.Node) -> set[ir.Node]:
