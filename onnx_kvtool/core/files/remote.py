@@ -31,6 +31,7 @@ __all__ = [
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 _LEAST, _MOST = 1 << 16, 1 << 24  # bytes of one request
+_WHOLE = 1 << 27  # bytes of an answer that is kept as a whole
 _SUFFIX = ".onnx"
 _CACHES = frozenset({"blockcache", "cached", "filecache", "simplecache"})
 """Links of a chain that have no path of their own: it is that of the next one."""
@@ -308,12 +309,29 @@ async def _client(timeout: float | None, **given: Any) -> Any:
     """Return what fsspec asks web servers with."""
     import aiohttp
 
+    class Answer(aiohttp.ClientResponse):
+        async def read(self) -> bytes:
+            """Read the whole of an answer, as fsspec does for archives and lists of files."""
+            if self._body is None:
+                body = bytearray()
+                async for piece in self.content.iter_chunked(_LEAST):
+                    body += piece
+                    if len(body) > _WHOLE:
+                        self.close()
+                        raise UnreadableModel(
+                            f"`{shown(str(self.url))}` sends more than {_WHOLE >> 20} MiB at once"
+                        )
+                self._body = bytes(body)
+            return self._body
+
     trace = aiohttp.TraceConfig()
     trace.on_request_redirect.append(_note_redirect)
     headers = {"Accept-Encoding": "identity", **given.pop("headers", {})}
     if timeout is not None:
         given["timeout"] = aiohttp.ClientTimeout(total=timeout)
-    return aiohttp.ClientSession(trace_configs=[trace], headers=headers, **given)
+    return aiohttp.ClientSession(
+        trace_configs=[trace], headers=headers, response_class=Answer, **given
+    )
 
 
 async def _note_redirect(session: Any, context: Any, asked: Any) -> None:

@@ -17,6 +17,8 @@ __all__ = ["Skeleton", "skeleton"]
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_LOCATION = 7, 5, 9, 13, 14
 _LARGE = 1 << 20
 """Bytes of a weight for which it is better to ask anew behind it than to read on."""
+_UNANNOUNCED = 1 << 29
+"""Bytes that a file may have beside large weights where nobody says how long it is."""
 _HEAD = 20
 """Bytes that tag and length of a field take at most."""
 
@@ -48,16 +50,8 @@ def skeleton(file: RemoteFile) -> Skeleton:
     if file.size is not None and file.size > MAX_MESSAGE_BYTES:
         raise _too_large(file)
     walk = _Walk(file)
-    data = _joined(walk.message((_MODEL_GRAPH, _GRAPH_INITIALIZER), 0, file.size))
+    data = walk.joined((_MODEL_GRAPH, _GRAPH_INITIALIZER), 0, file.size)
     return Skeleton(bytes(data), walk.mark, tuple(walk.places))
-
-
-def _joined(pieces: Iterator[bytes]) -> bytearray:
-    """Return pieces as one, without a list of them: some have two bytes."""
-    data = bytearray()
-    for piece in pieces:
-        data += piece
-    return data
 
 
 class _Walk:
@@ -65,6 +59,19 @@ class _Walk:
         self.file = file
         self.mark = new_mark()
         self.places: list[tuple[int, int]] = []
+
+    def joined(self, way: tuple[int, ...], start: int, end: int | None) -> bytearray:
+        """Return what `message` yields, without a list of it: some pieces have two bytes."""
+        data = bytearray()
+        for piece in self.message(way, start, end):
+            data += piece
+            if self.file.size is None and len(data) > _UNANNOUNCED:
+                raise UnreadableModel(
+                    f"{self.file.name} is of a size that its server does not announce, and has "
+                    f"more than {_UNANNOUNCED >> 20} MiB beside large weights",
+                    help="fetch the model, and name the file",
+                )
+        return data
 
     def message(self, way: tuple[int, ...], start: int, end: int | None) -> Iterator[bytes]:
         """Yield the bytes of a message in which large weights, reached by `way`, are replaced.
@@ -95,7 +102,7 @@ class _Walk:
             if last > MAX_MESSAGE_BYTES:  # of a file whose size nobody announced
                 raise _too_large(self.file)
             if way and number == way[0]:
-                inner = _joined(self.message(way[1:], first, last))
+                inner = self.joined(way[1:], first, last)
                 yield head[:tag_end] + _written(len(inner)) + inner
             elif not way and number == _TENSOR_RAW and length >= _LARGE:
                 yield self._placeholder(first, last)

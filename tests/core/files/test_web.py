@@ -18,6 +18,7 @@ from onnx import TensorProto, helper
 
 import onnx_kvtool as kv
 from onnx_kvtool.core.errors import UsageError
+from onnx_kvtool.core.files import skeleton
 from tests.core.files.web_server import Server, serving
 
 pytestmark = pytest.mark.long
@@ -221,6 +222,21 @@ def test_bodies_without_an_end_end(server: Server, name: str) -> None:
     with pytest.raises(kv.UnreadableModel, match=message):
         kv.inspect(server.url("/m.onnx"), timeout=0.5)
     assert time.monotonic() - begun < 20, "a bound of time, not a measure"
+
+
+def test_a_range_of_an_archive_ends(server: Server) -> None:
+    server.answers["/m.zip"] = body(endless(bytes(1 << 16)), 206, **RANGE)
+    with pytest.raises(kv.UnreadableModel, match=r"/m.zip` sends more than 128 MiB at once"):
+        kv.inspect("zip://m.onnx::" + server.url("/m.zip"), timeout=60)
+
+
+def test_little_is_kept_of_what_nobody_announces(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skeleton, "_UNANNOUNCED", 1 << 20)
+    server.answers["/m.onnx"] = body(endless(FIELDS))
+    with pytest.raises(kv.UnreadableModel, match="has more than 1 MiB beside large weights"):
+        kv.inspect(server.url("/m.onnx"), timeout=60)
 
 
 def test_a_range_is_read_as_far_as_it_was_asked_for(server: Server) -> None:
