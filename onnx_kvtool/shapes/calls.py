@@ -29,9 +29,16 @@ Made: TypeAlias = "list[tuple[Outcome, IndexMap | None]]"
 
 
 def call(
-    run: Forward, node: ir.Node, function: ir.Function, context: GraphContext
+    run: Forward,
+    node: ir.Node,
+    function: ir.Function,
+    context: GraphContext,
+    *,
+    is_bound: bool = False,
 ) -> Sequence[Outcome]:
     """Return what a function makes of the inputs of a call.
+
+    If it `is_bound`, it was written for the attributes of the node, and refers to none.
 
     The body is gone through once for all calls that give it the same, so that functions that call
     each other twice take no time of their own. It is gone through anew where a result rests on
@@ -46,7 +53,9 @@ def call(
         return [Outcome(None, Unknown("too-many-calls", size))] * len(node.outputs)
     imports = {**context.imports, **function.opset_imports}
     given = [_given(run, value, context) for value in node.inputs]
-    signature = _signature(run, node, function, (imports, context.conditional), given)
+    attributes = {} if is_bound else node.attributes
+    around = (imports, context.conditional)
+    signature = _signature(run, node, function, attributes, around, given)
     _, made = run.made.get(signature, (node, None)) if signature is not None else (node, None)
     if made is None:
         conflicts = len(run.knowledge.conflicts)
@@ -93,6 +102,7 @@ def _signature(
     run: Forward,
     node: ir.Node,
     function: ir.Function,
+    attributes: Mapping[str, ir.Attr],
     around: tuple[Mapping[str, int], bool],
     given: Sequence[_Given | None],
 ) -> Hashable | None:
@@ -102,16 +112,16 @@ def _signature(
         g and g.type and (type(g.type) is not ir.TensorType or g.type.denotation) for g in given
     ):
         return None
-    if any(a.is_ref() or a.type in _GRAPHS for a in node.attributes.values()):
+    if any(a.is_ref() or a.type in _GRAPHS for a in attributes.values()):
         return None
-    attributes = tuple(
+    told = tuple(
         (name, a.type, a.value if a.type in _COMPARED else id(a.value))
-        for name, a in node.attributes.items()
+        for name, a in attributes.items()
     )
     known, (imports, conditional) = run.knowledge, around
     state = (known.equalities.learned, len(known.legal), len(known.assumed), conditional)
     versions = tuple(imports.items())
-    return function.identifier(), len(node.outputs), attributes, versions, state, tuple(given)
+    return function.identifier(), len(node.outputs), told, versions, state, tuple(given)
 
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)

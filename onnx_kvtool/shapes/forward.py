@@ -14,7 +14,7 @@ from onnx_kvtool.core.walk import graph_path
 from onnx_kvtool.guard.nested_calls import MOST_RUN, expanded_nodes
 from onnx_kvtool.ops.contrib_schema import contrib_facts
 from onnx_kvtool.ops.element_type import contradiction, dtype_name
-from onnx_kvtool.ops.schema import op_facts
+from onnx_kvtool.ops.schema import OpFacts, op_facts
 from onnx_kvtool.ops.view import MalformedNode
 from onnx_kvtool.shapes import calls, onnx_inference
 from onnx_kvtool.shapes.bodies import run_foreign_bodies
@@ -90,6 +90,7 @@ class Forward:
         told: What onnx's inference said.
         calls: The functions whose bodies are being gone through, the outermost first.
         made: What calls give, by all that it rests on; each with its node, which is kept alive.
+        forms: Standard forms of operators of onnxruntime, by all that they rest on.
         is_circular: Whether a function was found that calls itself.
         is_too_large: Whether they call each other so often that none is gone through.
     """
@@ -110,6 +111,7 @@ class Forward:
         self.made: dict[Hashable, tuple[ir.Node, calls.Made]] = {}
         self.is_circular = False
         self.is_too_large = bool(model.functions) and expanded_nodes(model) > MOST_RUN
+        self.forms: dict[Hashable, ir.Function | Unknown] = {}
         self._bound: dict[Atom, Expr] = {Dimension(name): integer(n) for name, n in dims.items()}
         self._contents: dict[int, InferredIndexMaps] = {}
         self._names = {
@@ -269,6 +271,8 @@ class Forward:
         if contrib is not None:
             types = contrib_types(node, contrib, knowledge.types.get)
             return _paired(types, _guarded(site, contrib.rule, node.outputs))
+        if node.domain != "" and (contrib_schema := contrib_facts(node.domain, node.op_type)):
+            return self._through_form(node, contrib_schema, context)
         if node.domain != "":
             return self._of_other_domain(site, context)
         facts = op_facts(node.op_type, opset)
@@ -288,6 +292,17 @@ class Forward:
             told = _by_onnx(site, types)
             types = [one or other.type for one, other in zip(types, told, strict=False)]
         return _paired(types, shapes)
+
+    def _through_form(
+        self, node: ir.Node, facts: OpFacts, context: GraphContext
+    ) -> Sequence[Outcome]:
+        """Return what the standard form of an operator of onnxruntime gives."""
+        from onnx_kvtool.shapes.forms import form_of
+
+        try:
+            return calls.call(self, node, form_of(self, node, facts), context, is_bound=True)
+        except Unknown as error:
+            return [Outcome(None, error)] * len(node.outputs)
 
     def _contrib(self, node: ir.Node) -> Contrib | None:
         known = contrib_facts(node.domain, node.op_type) is not None

@@ -90,8 +90,8 @@ def contrib_types(
     found: list[ir.TypeProtocol | None] = []
     for index in range(len(node.outputs)):
         how = contrib.types.get(index, (0,))
-        if not isinstance(how, tuple):
-            found.append(ir.TensorType(how if isinstance(how, ir.DataType) else how(node)))
+        if isinstance(how, ir.DataType):
+            found.append(ir.TensorType(how))
             continue
         given = (node.inputs[i] for i in how if i < len(node.inputs))
         known = (type_of(value) for value in given if value is not None)

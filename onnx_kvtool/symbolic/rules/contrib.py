@@ -1,5 +1,6 @@
-"""Operators of `com.microsoft` that exporters and onnxruntime's optimiser write.
+"""Operators of `com.microsoft` whose shapes are not inferred through their standard form.
 
+Their form does not say all that they do, or decoders have so many of them that it would take long.
 Inputs and outputs are those of docs/ContribOperators.md of microsoft/onnxruntime (release 1.31);
 what it leaves open is said at the rule. The operators have since_version 1.
 """
@@ -12,33 +13,15 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from onnx_kvtool.core.table import Table
+from onnx_kvtool.ops.contrib import ContribAttention
 from onnx_kvtool.ops.contrib_schema import DOMAIN
 from onnx_kvtool.ops.traits import Trait, having
 from onnx_kvtool.symbolic.dimensions import Shape
 from onnx_kvtool.symbolic.expressions import Expr, integer
-from onnx_kvtool.symbolic.rules import contrib_older, contrib_recent
-from onnx_kvtool.symbolic.rules.contrib_attention import (
-    fused_attention,
-    group_query_attention,
-    multi_head_attention,
-    sparse_attention,
-)
-from onnx_kvtool.symbolic.rules.contrib_states import (
-    causal_conv_with_state,
-    gated_delta_net,
-    linear_attention,
-    varlen_causal_conv_with_state,
-)
-from onnx_kvtool.symbolic.rules.elementwise import broadcast_shapes, like
+from onnx_kvtool.symbolic.rules.elementwise import like
 from onnx_kvtool.symbolic.rules.site import ShapeRule, ShapeSite, TypeOf, Unknown, placed
-from onnx_kvtool.symbolic.rules.windows import (
-    conv,
-    mat_mul,
-    normalized,
-    pool_of_any_layout,
-    product_shape,
-)
-from onnx_kvtool.symbolic.simplification import exact_quotient
+from onnx_kvtool.symbolic.rules.windows import conv, normalized
+from onnx_kvtool.symbolic.simplification import Facts, exact_quotient, largest
 
 __all__ = ["CONTRIB", "Contrib"]
 
@@ -70,24 +53,6 @@ def skip_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return (shape, none, none, shape)
 
 
-def embed_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """EmbedLayerNormalization: rows of the tables, how many tokens count, and the sum."""
-    ids, words = site.shape(0), site.shape(2)
-    if len(ids) != 2 or len(words) != 2:
-        raise Unknown("malformed", "`EmbedLayerNormalization` takes matrices")
-    rows = (*ids, words[1])
-    return (rows, ids[:1], rows)
-
-
-def bias_split_gelu(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """BiasSplitGelu: half of the last axis."""
-    shape = site.shape(0)
-    half = exact_quotient(shape[-1], integer(2)) if shape else None
-    if half is None:
-        return ((*shape[:-1], site.lost(len(shape) - 1, "half of it is no expression")),)
-    return ((*shape[:-1], half),)
-
-
 def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MatMulNBits: (..., K) and a packed (K, N) of which the attributes tell the sizes."""
     shape = site.shape(0)
@@ -96,79 +61,6 @@ def mat_mul_nbits(site: ShapeSite) -> Sequence[Shape | Unknown]:
         raise Unknown("malformed", "`MatMulNBits` lacks its input, `K` or `N`")
     site.same(integer(inner), shape[-1], 0, len(shape) - 1, "size `K`")
     return ((*shape[:-1], integer(columns)),)
-
-
-def fused_mat_mul(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """FusedMatMul: a MatMul of operands that are transposed first."""
-    shapes = []
-    for index, letter in enumerate("AB"):
-        shape = site.shape(index)
-        if site.integer(f"transBatch{letter}") and len(shape) > 2:
-            shape = (*shape[1:-1], shape[0], shape[-1])
-        if site.integer(f"trans{letter}") and len(shape) > 1:
-            shape = (*shape[:-2], shape[-1], shape[-2])
-        shapes.append(shape)
-    return (product_shape(site, shapes[0], shapes[1], 1),)
-
-
-def coded(*places: int) -> ShapeRule:
-    """Return the rule of an operator on codes that broadcasts the inputs at `places`."""
-
-    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
-        return (broadcast_shapes(site, [(place, site.shape(place)) for place in places]),)
-
-    return rule
-
-
-def fused_gemm(right: int) -> ShapeRule:
-    """Return the rule of (M, K) and (K, N) at `right`, each perhaps transposed."""
-
-    def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
-        a, b = site.shape(0), site.shape(right)
-        if len(a) != 2 or len(b) != 2:
-            raise Unknown("malformed", f"`{site.node.op_type}` takes matrices")
-        return ((a[1 if site.integer("transA") else 0], b[0 if site.integer("transB") else 1]),)
-
-    return rule
-
-
-def q_linear_concat(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """QLinearConcat: every third input from the third on, one after another."""
-    places = range(2, len(site.node.inputs), 3)
-    shapes = [site.shape(place) for place in places]
-    if not shapes or any(len(shape) != len(shapes[0]) for shape in shapes):
-        raise Unknown("malformed", "`QLinearConcat` takes parts of one rank")
-    axis = placed(site.integer("axis"), len(shapes[0]))
-    total = shapes[0][axis]
-    for shape in shapes[1:]:
-        total = total + shape[axis]
-    return ((*shapes[0][:axis], total, *shapes[0][axis + 1 :]),)
-
-
-def q_embed_layer_normalization(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """QEmbedLayerNormalization: rows of the tables, and how many tokens count."""
-    return embed_layer_normalization(site)[:2]
-
-
-def relative_position_bias(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """RelativePositionBias: (1, heads, queries, keys) of what its inputs hold."""
-    table = site.shape(0)
-    if len(table) != 2:
-        raise Unknown("malformed", "`bias_table` is no matrix")
-    sizes: list[Expr] = []
-    for index in (1, 2):
-        held = site.elements(site.value(index))
-        known = held[0] if held is not None and len(held) == 1 else None
-        sizes.append(known or site.lost(index + 1, "it is a number in an input"))
-    return ((integer(1), table[1], *sizes),)
-
-
-def gated_relative_position_bias(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """GatedRelativePositionBias: (B, heads, queries, keys)."""
-    query, places = site.shape(0), site.shape(2)
-    if len(query) != 3 or len(places) != 4:
-        raise Unknown("no-rule", "tokens without padding")
-    return ((query[0], *places[1:]),)
 
 
 def gather_block_quantized(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -184,44 +76,160 @@ def gather_block_quantized(site: ShapeSite) -> Sequence[Shape | Unknown]:
     return ((*data[:axis], *indices, *data[axis + 1 :]),)
 
 
-def mat_mul_bnb4(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """MatMulBnb4: (..., K) and (K, N) of which the attributes tell the sizes, or (..., N)."""
-    shape, names = site.shape(0), ("K", "N") if site.integer("transB") else ("N", "K")
-    inner, columns = (site.integer(name) for name in names)
-    if not shape:
-        raise Unknown("malformed", "`MatMulBnb4` takes no scalar")
-    site.same(integer(inner), shape[-1], 0, len(shape) - 1, f"size `{names[0]}`")
-    return ((*shape[:-1], integer(columns)),)
+def gated_delta_net(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """GatedDeltaNet: rows of the heads of values, and a state for each sequence."""
+    query, state, bounds = site.shape(0), site.given(6), site.given(3)
+    value = site.given(2)
+    held = None if state is None else site.shape_of(state)
+    if held is not None and len(held) != 4:
+        raise Unknown("malformed", "initial_state is not of rank 4")
+    if value is None:
+        if held is None:
+            raise Unknown("malformed", "packed heads without initial_state")
+        row: Shape = (*query[:-1], held[1], held[2])
+    else:
+        row = site.shape_of(value)
+    if held is None:
+        count = site.shape_of(bounds)[0] - integer(1) if bounds is not None else query[0]
+        held = (count, *row[-2:], query[-1])
+    unknown = Unknown("no-rule", "what is captured is read on GPUs alone")
+    return (row, held, unknown)
 
 
-def q_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """QAttention: that of Attention, whose keys and values are as wide as the query."""
-    x, weights, heads = site.shape(0), site.shape(1), site.integer("num_heads")
-    if len(x) != 3 or len(weights) != 2 or heads < 1:
-        raise Unknown("malformed", "input or weights are not of rank 3 and 2")
-    width = exact_quotient(weights[1], integer(3))
-    size = None if width is None else exact_quotient(width, integer(heads))
-    if width is None or size is None:
-        raise Unknown("no-expression", "the head size is no whole part of the width")
-    past, total = site.given(8), x[1]
+def group_query_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """GroupQueryAttention: present holds past, and grows to total_sequence_length if that is more.
+
+    onnxruntime 1.31 takes max(past_sequence_length, total_sequence_length) rows; with a buffer of
+    fixed size that is past's.
+    """
+    view = ContribAttention(site.node)
+    query = site.shape(0)
+    if len(query) != 3:
+        raise Unknown("malformed", "the query is not of rank 3")
+    heads, kv_heads = _heads(site, "num_heads"), _heads(site, "kv_num_heads")
+    key = view.input("key")
+    if key is None:
+        size = _part(query[2], heads + 2 * kv_heads)
+        output: Shape = (query[0], query[1], size * heads)
+    else:
+        size, output = _part(query[2], heads), query
+        if site.rank_of(key) == 3:
+            rows = site.shape_of(key)
+            site.same(query[0], rows[0], 1, 0, "batch size")
+            site.same(size * kv_heads, rows[2], 1, 2, "width of the key")
+    total = _scalar(site, view.input("total_sequence_length"))
+    presents = [
+        _grown(site, view.input(name), output_index, query[0], integer(kv_heads), size, total)
+        for output_index, name in ((1, "past_key"), (2, "past_value"))
+    ]
+    scores: Shape | Unknown = Unknown("data-dependent", "total_sequence_length is not known")
+    if total is not None:
+        scores = (query[0], integer(heads), query[1], total)
+    return (output, *presents, scores)
+
+
+def sparse_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """SparseAttention: queries, packed or not; presents are the buffers of past."""
+    view = ContribAttention(site.node)
+    query = site.shape(0)
+    if len(query) != 3:
+        raise Unknown("malformed", "the query is not of rank 3")
+    output: Shape = query
+    if view.input("key") is None:
+        heads = _heads(site, "num_heads")
+        size = _part(query[2], heads + 2 * _heads(site, "kv_num_heads"))
+        output = (query[0], query[1], size * heads)
+    return (output, site.shape(3), site.shape(4))
+
+
+def _grown(
+    site: ShapeSite,
+    past: ir.Value | None,
+    output: int,
+    batch: Expr,
+    heads: Expr,
+    size: Expr,
+    total: Expr | None,
+) -> Shape | Unknown:
+    """Return the shape of a present of which past may be the buffer."""
+    why = "it depends on the number in `total_sequence_length`"
+    if output >= len(site.node.outputs):
+        return Unknown("absent", "the output is absent")
+    if past is None:
+        return (batch, heads, site.lost(2, why, output=output) if total is None else total, size)
+    shape = site.knowledge.shapes.get(past)
+    if shape is None:
+        return Unknown("unknown-input", "", past)
+    if len(shape) != 4:
+        return Unknown("malformed", f"`{past.name}` is not of rank 4")
+    index = site.node.inputs.index(past)
+    site.same(batch, shape[0], index, 0, "batch size")
+    rows = (
+        site.lost(2, why, output=output) if total is None else largest((shape[2], total), Facts())
+    )
+    return (shape[0], shape[1], rows, shape[3])
+
+
+def multi_head_attention(site: ShapeSite) -> Sequence[Shape | Unknown]:
+    """MultiHeadAttention: (B, L, hidden) queries, packed or not; past and key one after another."""
+    view = ContribAttention(site.node)
+    query, heads = site.shape(0), _heads(site, "num_heads")
+    key, value = view.input("key"), view.input("value")
+    if len(query) == 5:  # (B, L, H, 3, D)
+        batch, length, size = query[0], query[1], query[4]
+        rows, value_size = length, size
+    elif len(query) == 3:
+        batch, length, size = query[0], query[1], _part(query[2], heads)
+        rows, value_size = length, size
+        if key is not None:
+            keys = site.shape_of(key)
+            rows = keys[2] if len(keys) == 4 else keys[1]
+        if value is not None:
+            values = site.shape_of(value)
+            value_size = values[3] if len(values) == 4 else _part(values[2], heads)
+    else:
+        raise Unknown("malformed", "the query is neither of rank 3 nor of rank 5")
+    total = rows
+    shared = view.input("past_sequence_length") is not None
+    past = view.input("past_key")
     if past is not None:
         shape = site.shape_of(past)
-        if len(shape) != 5:
-            raise Unknown("malformed", "past is not of rank 5")
-        total = shape[3] + x[1]
-    return ((x[0], x[1], width), (integer(2), x[0], integer(heads), total, size))
+        if len(shape) != 4:
+            raise Unknown("malformed", "past_key is not of rank 4")
+        site.same(batch, shape[0], view.index("past_key"), 0, "batch size")
+        total = shape[2] if shared else shape[2] + rows
+    count = integer(heads)
+    return (
+        (batch, length, count * value_size),
+        (batch, count, total, size),
+        (batch, count, total, value_size),
+        Unknown("unspecified", "the width of the scores is not documented")
+        if shared
+        else (batch, count, length, total),
+    )
 
 
-def q_linear_global_average_pool(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """QLinearGlobalAveragePool: all axes but batch and channels become 1."""
-    shape = site.shape(0)
-    channels = len(shape) - 1 if site.integer("channels_last") else 1
-    return (tuple(s if axis in (0, channels) else integer(1) for axis, s in enumerate(shape)),)
+def _scalar(site: ShapeSite, value: ir.Value | None) -> Expr | None:
+    elements = None if value is None else site.elements(value)
+    return elements[0] if elements is not None and len(elements) == 1 else None
+
+
+def _heads(site: ShapeSite, name: str) -> int:
+    count = site.integer(name)
+    if count < 1:
+        raise Unknown("malformed", f"`{site.node.op_type}` lacks `{name}`")
+    return count
+
+
+def _part(width: Expr, count: int) -> Expr:
+    part = exact_quotient(width, integer(count))
+    if part is None:
+        raise Unknown("no-expression", "the head size is no whole part of the width")
+    return part
 
 
 _LIKE_FIRST = having(Trait.KEEPS_SHAPE, domain=DOMAIN) - having(Trait.NORMALIZES, domain=DOMAIN)
-_TYPES: Mapping[str, Mapping[int, tuple[int, ...] | ir.DataType]] = {
-    "BiasDropout": {1: ir.DataType.BOOL},
+_TYPES: Mapping[str, Mapping[int, TypeOf]] = {
     "DequantizeLinear": {0: (1,)},
     "QuantizeLinear": {0: (2,)},
 }
@@ -230,70 +238,29 @@ _TYPES: Mapping[str, Mapping[int, tuple[int, ...] | ir.DataType]] = {
 CONTRIB: Table[str, Contrib] = Table(
     "contrib shape rule",
     [
-        *((op, Contrib(like(0), _TYPES.get(op, {}))) for op in sorted(_LIKE_FIRST)),
-        ("Attention", Contrib(fused_attention)),
-        ("CausalConvWithState", Contrib(causal_conv_with_state)),
-        ("DecoderMaskedMultiHeadAttention", Contrib(multi_head_attention)),
-        ("DynamicQuantizeMatMul", Contrib(mat_mul(1))),
-        ("BiasSplitGelu", Contrib(bias_split_gelu)),
-        (
-            "EmbedLayerNormalization",
-            Contrib(embed_layer_normalization, {0: (2,), 1: ir.DataType.INT32, 2: (2,)}),
+        *(
+            (op, Contrib(like(0), _TYPES.get(op, {})))
+            for op in sorted(_LIKE_FIRST - {"BiasDropout"})
         ),
+        ("DecoderMaskedMultiHeadAttention", Contrib(multi_head_attention)),
         ("FusedConv", Contrib(conv())),
-        ("FusedGemm", Contrib(fused_gemm(1))),
-        ("FusedMatMul", Contrib(fused_mat_mul)),
-        ("FusedMatMulActivation", Contrib(fused_mat_mul)),
-        ("GatedRelativePositionBias", Contrib(gated_relative_position_bias)),
         (
             "GatedDeltaNet",
             Contrib(gated_delta_net, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
         ),
         ("GatherBlockQuantized", Contrib(gather_block_quantized, {0: (2,)})),
-        ("GemmFastGelu", Contrib(mat_mul(1))),
         ("GroupQueryAttention", Contrib(group_query_attention, {1: (3, 0), 2: (4, 0)})),
-        ("LinearAttention", Contrib(linear_attention, {1: (3, 0)})),
-        ("LinearAttentionGate", Contrib(like(0, 2))),
-        ("MatMulBnb4", Contrib(mat_mul_bnb4)),
-        ("MatMulIntegerToFloat", Contrib(mat_mul(1), {0: (3,)})),
         ("MatMulNBits", Contrib(mat_mul_nbits)),
         ("MultiHeadAttention", Contrib(multi_head_attention)),
-        ("NhwcConv", Contrib(conv(filters_last=True))),
-        ("NhwcMaxPool", Contrib(pool_of_any_layout)),
-        ("QAttention", Contrib(q_attention, {0: (3,), 1: (3,)})),
-        (
-            "QEmbedLayerNormalization",
-            Contrib(q_embed_layer_normalization, {0: (8,), 1: ir.DataType.INT32}),
-        ),
-        ("QGemm", Contrib(fused_gemm(3), {0: (8, 1)})),
-        ("QLinearAdd", Contrib(coded(0, 3))),
-        ("QLinearAveragePool", Contrib(pool_of_any_layout)),
-        ("QLinearConcat", Contrib(q_linear_concat, {0: (1,)})),
-        ("QLinearConv", Contrib(conv(3), {0: (7,)})),
-        ("QLinearGlobalAveragePool", Contrib(q_linear_global_average_pool)),
-        ("QLinearMul", Contrib(coded(0, 3))),
-        ("QLinearWhere", Contrib(coded(0, 1, 4), {0: (1,)})),
         (
             "SimplifiedLayerNormalization",
             Contrib(simplified_layer_normalization, {0: (1, 0), 1: ir.DataType.FLOAT}),
         ),
-        (
-            "SkipLayerNormalization",
-            Contrib(skip_normalization, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
-        ),
-        (
-            "SkipSimplifiedLayerNormalization",
-            Contrib(skip_normalization, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}),
-        ),
-        ("RelativePositionBias", Contrib(relative_position_bias)),
-        ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
-        ("VarlenCausalConvWithState", Contrib(varlen_causal_conv_with_state)),
-        ("ComplexMul", Contrib(coded(0, 1))),
-        ("ComplexMulConj", Contrib(coded(0, 1))),
         *(
-            (op, Contrib(rule, types))
-            for op, rule, types in (*contrib_older.LINES, *contrib_recent.LINES)
+            (op, Contrib(skip_normalization, {1: ir.DataType.FLOAT, 2: ir.DataType.FLOAT}))
+            for op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
         ),
+        ("SparseAttention", Contrib(sparse_attention, {1: (3,), 2: (4,)})),
     ],
 )
 """By operator of `com.microsoft`; some stand in the default domain too, or there alone."""

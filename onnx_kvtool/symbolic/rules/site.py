@@ -261,8 +261,8 @@ class ShapeSite:
         )
 
 
-TypeOf = tuple[int, ...] | ir.DataType | Callable[[ir.Node], ir.DataType]
-"""Inputs, of which the first one that is given has the type; the type; or what says it."""
+TypeOf = tuple[int, ...] | ir.DataType
+"""Inputs, of which the first one that is given has the type; or the type."""
 
 ShapeRule = Callable[[ShapeSite], Sequence["Shape | Unknown"]]
 """The shape of each output, in order; an output that is left out is unknown.

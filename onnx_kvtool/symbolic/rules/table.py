@@ -84,7 +84,7 @@ OPERATOR_RULES: Table[str, OperatorRules] = Table(
         _of("ConvInteger", windows.conv()),
         _of("ConvTranspose", windows.conv_transpose),
         _of("CumSum", elements=movement.cumulative_sum_elements, fold=folding_whole.cumulative_sum),
-        _of("DeformConv", windows.deform_conv),
+        _of("DeformConv", windows.conv()),
         _of("DepthToSpace", windows.depth_to_space),
         _of("Div", elements=elementwise.divide_elements, fold=folding.divide),
         _of("Dropout", elementwise.like(0, outputs=2)),

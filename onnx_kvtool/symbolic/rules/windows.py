@@ -21,7 +21,6 @@ __all__ = [
     "arg_reduce",
     "conv",
     "conv_transpose",
-    "deform_conv",
     "depth_to_space",
     "gemm",
     "layer_normalization",
@@ -29,7 +28,6 @@ __all__ = [
     "normalized",
     "pad",
     "pool",
-    "pool_of_any_layout",
     "product_shape",
     "reduce",
     "resize",
@@ -90,53 +88,30 @@ class _Window:
         return smallest((divided(way + (self.stride - 1), stride, Facts()) + 1, beginning), Facts())
 
 
-def conv(weight: int = 1, *, filters_last: bool = False) -> ShapeRule:
+def conv(weight: int = 1) -> ShapeRule:
     """Return the rule of Conv and its kin: (N, C, ...) and (M, C / group, ...) to (N, M, ...).
 
-    FusedConv is of its kin: what it adds has the shape of the result. Channels come last where
-    the attribute `channels_last` says so, as in QLinearConv of onnxruntime, and in NhwcConv.
+    FusedConv is of its kin: what it adds has the shape of the result. So is DeformConv: where the
+    window looks depends on the offsets, how often does not.
 
     Args:
         weight: Position of the filters.
-        filters_last: Whether channels come last, those of filters too.
     """
 
     def rule(site: ShapeSite) -> Sequence[Shape | Unknown]:
         shape, filters = site.shape(0), site.shape(weight)
-        is_last = filters_last or _attribute(site, "channels_last") == 1
-        found = _convolved(
-            site, _in_front(shape, is_last), _in_front(filters, filters_last), is_last
-        )
-        return (_at_end(found, is_last),)
+        if len(shape) != len(filters) or len(shape) < 3:
+            raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
+        group = _attribute(site, "group")
+        if not isinstance(group, int):
+            raise Unknown("malformed", "`group` is no integer")
+        site.same(filters[1] * group, shape[1], 0, 1, "number of channels")
+        given = _numbers(site, "kernel_shape")
+        kernel = filters[2:] if given is None else tuple(map(integer, given))
+        windows = _windows(site, kernel, len(shape) - 2)
+        return ((shape[0], filters[0], *_slid(site, shape[2:], windows, ceil=False)),)
 
     return rule
-
-
-def deform_conv(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """DeformConv: as Conv; where the window looks depends on the offsets, how often does not."""
-    return (_convolved(site, site.shape(0), site.shape(1), is_last=False),)
-
-
-def _in_front(shape: Shape, is_last: bool) -> Shape:
-    return (shape[0], shape[-1], *shape[1:-1]) if is_last and len(shape) > 1 else shape
-
-
-def _at_end(shape: Shape, is_last: bool) -> Shape:
-    return (shape[0], *shape[2:], shape[1]) if is_last and len(shape) > 1 else shape
-
-
-def _convolved(site: ShapeSite, shape: Shape, filters: Shape, is_last: bool) -> Shape:
-    if len(shape) != len(filters) or len(shape) < 3:
-        raise Unknown("malformed", f"`{site.node.op_type}` takes data and filters of one rank")
-    group = _attribute(site, "group")
-    if not isinstance(group, int):
-        raise Unknown("malformed", "`group` is no integer")
-    place = len(shape) - 1 if is_last else 1
-    site.same(filters[1] * group, shape[1], 0, place, "number of channels")
-    given = _numbers(site, "kernel_shape")
-    kernel = filters[2:] if given is None else tuple(map(integer, given))
-    windows = _windows(site, kernel, len(shape) - 2)
-    return (shape[0], filters[0], *_slid(site, shape[2:], windows, ceil=False))
 
 
 def conv_transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
@@ -165,17 +140,7 @@ def conv_transpose(site: ShapeSite) -> Sequence[Shape | Unknown]:
 
 def pool(site: ShapeSite) -> Sequence[Shape | Unknown]:
     """MaxPool, AveragePool, LpPool: the places of the window; indices have the same shape."""
-    return _pooled(site, is_last=False)
-
-
-def pool_of_any_layout(site: ShapeSite) -> Sequence[Shape | Unknown]:
-    """QLinearAveragePool and NhwcMaxPool of onnxruntime, of which channels may come last."""
-    is_nhwc = "channels_last" not in site.view.facts.attributes
-    return _pooled(site, is_last=is_nhwc or site.integer("channels_last") == 1)
-
-
-def _pooled(site: ShapeSite, *, is_last: bool) -> Sequence[Shape | Unknown]:
-    shape = _in_front(site.shape(0), is_last)
+    shape = site.shape(0)
     kernel = tuple(map(integer, _numbers(site, "kernel_shape") or ()))
     if len(shape) < 3:
         raise Unknown("malformed", f"`{site.node.op_type}` takes data of rank 3 or more")
@@ -184,7 +149,7 @@ def _pooled(site: ShapeSite, *, is_last: bool) -> Sequence[Shape | Unknown]:
     windows = _windows(site, kernel, len(shape) - 2)
     if ceil and site.opset < _FIRST_CLEAR and any(w.may_begin_behind() for w in windows):
         raise Unknown("no-rule", "`ceil_mode` may count a window that begins behind the axis")
-    result = _at_end((*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil)), is_last)
+    result = (*shape[:2], *_slid(site, shape[2:], windows, ceil=ceil))
     return (result,) * len(site.node.outputs)
 
 
