@@ -17,7 +17,7 @@ import pytest
 
 from onnx_kvtool.cli import signals
 from onnx_kvtool.guard.failed_allocation import bounded_memory
-from onnx_kvtool.lint import worker
+from onnx_kvtool.lint import jobs
 from onnx_kvtool.lint.jobs import _is_alone
 from onnx_kvtool.runtime import memory
 
@@ -159,15 +159,13 @@ def test_a_worker_of_windows_tidies_up_when_its_parent_is_gone(
         raise AssertionError("this ends a process of Windows at once")
 
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(
-        worker.multiprocessing, "parent_process", lambda: SimpleNamespace(sentinel=7)
-    )
-    monkeypatch.setattr(worker, "wait", noting("wait"))
-    monkeypatch.setattr(worker._thread, "interrupt_main", noting("interrupt"))
-    monkeypatch.setattr(worker.time, "sleep", noting("sleep"))
-    monkeypatch.setattr(worker.os, "_exit", noting("exit"))
-    monkeypatch.setattr(worker.os, "kill", kill)
-    worker._watch_parent()
+    monkeypatch.setattr(jobs.multiprocessing, "parent_process", lambda: SimpleNamespace(sentinel=7))
+    monkeypatch.setattr(jobs, "wait", noting("wait"))
+    monkeypatch.setattr(jobs._thread, "interrupt_main", noting("interrupt"))
+    monkeypatch.setattr(jobs.time, "sleep", noting("sleep"))
+    monkeypatch.setattr(jobs.os, "_exit", noting("exit"))
+    monkeypatch.setattr(jobs.os, "kill", kill)
+    jobs._watch_parent()
     assert done[:2] == [("wait", [7]), ("interrupt", signal.SIGTERM)]
     assert ("exit", 128 + signal.SIGTERM) in done
 

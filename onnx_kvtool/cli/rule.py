@@ -51,7 +51,7 @@ def rule(
     text, --all gives a line for each rule: code, name, severity and summary.
     """
     from onnx_kvtool.commands.rule import RuleRequest, run
-    from onnx_kvtool.lint.page import markdown, plain
+    from onnx_kvtool.lint.rule import markdown, plain
 
     report = run(RuleRequest(code, all_rules))
     if output_format == "json":

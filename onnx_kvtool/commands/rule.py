@@ -8,8 +8,7 @@ from typing import Literal
 from onnx_kvtool.core.choices import Severity
 from onnx_kvtool.core.errors import UsageError
 from onnx_kvtool.core.record import Form, Key, Record
-from onnx_kvtool.lint.page import markdown
-from onnx_kvtool.lint.rule import Basis, Rule
+from onnx_kvtool.lint.rule import Basis, Rule, markdown
 from onnx_kvtool.lint.settings.selection import find_rule
 from onnx_kvtool.lint.table import RULES
 

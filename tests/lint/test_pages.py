@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onnx_kvtool.lint.page import facts, markdown, plain
+from onnx_kvtool.lint.rule import facts, markdown, plain
 from onnx_kvtool.lint.table import RULES
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from onnx_kvtool.lint.page import markdown
+from onnx_kvtool.lint.rule import markdown
 from onnx_kvtool.lint.table import RULES
 from tests.pages.markdown import head, table
 

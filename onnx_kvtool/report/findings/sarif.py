@@ -11,9 +11,8 @@ from onnx_kvtool import __version__
 from onnx_kvtool.core.diagnostic import Severity
 from onnx_kvtool.core.location import Location
 from onnx_kvtool.lint.finding import Finding
-from onnx_kvtool.lint.page import markdown
 from onnx_kvtool.lint.report import FileReport
-from onnx_kvtool.lint.rule import Rule
+from onnx_kvtool.lint.rule import Rule, markdown
 from onnx_kvtool.lint.table import RULES
 from onnx_kvtool.report.findings.json import ListInParts
 from onnx_kvtool.report.findings.names import qualified_name
