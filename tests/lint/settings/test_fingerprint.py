@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import onnx
 import onnx.parser
 import pytest
 
+import onnx_kvtool as kv
 from onnx_kvtool.core.model import deserialize
 from onnx_kvtool.lint.engine import lint
 from onnx_kvtool.lint.finding import Finding
@@ -140,6 +142,18 @@ AGAIN = [
 )
 def test_alerts_stay_through_edits_of_the_model(nodes: list[str]) -> None:
     assert alerts("".join(nodes)) == alerts("".join(EXPORTED))
+
+
+def test_another_export_of_a_decoder_has_the_same_alerts() -> None:
+    """The two were exported one after the other: numbers in names differ by 2."""
+    native = Path(__file__).resolve().parents[3] / "fixtures" / "models" / "native"
+    reports = [kv.check(native / f"llama_static{end}.onnx", targets=["tensorrt"]) for end in ENDS]
+    one, other = ({f.identity for f in report} for report in reports)
+    assert one == other and len(one) == len(reports[0]) > 3
+    assert {f.fingerprint for f in reports[0]} != {f.fingerprint for f in reports[1]}
+
+
+ENDS = ("", "_fp16")
 
 
 def test_one_more_finding_is_one_more_alert() -> None:
