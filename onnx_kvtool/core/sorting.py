@@ -1,7 +1,8 @@
-"""Putting nodes behind those whose results they read."""
+"""Putting nodes behind those whose results they read, and names in the order of their numbers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
@@ -11,9 +12,19 @@ from onnx_kvtool.core.origin import origin, settle
 from onnx_kvtool.core.quantity import counted
 from onnx_kvtool.core.walk import function_path, graph_path, subgraphs
 
-__all__ = ["sort_nodes", "unsortable"]
+__all__ = ["natural", "sort_nodes", "unsortable"]
 
+_DIGITS = re.compile(r"(\d+)")
 _UNSORTED = "unsorted-nodes"
+
+
+def natural(name: str) -> tuple[tuple[tuple[int, str], ...], str]:
+    """Return what sorts `layer.2` before `layer.10`, however many digits a number has."""
+    keys = []
+    for place, part in enumerate(_DIGITS.split(name)):
+        digits = part.lstrip("0")
+        keys.append((len(digits), digits) if place % 2 else (0, part))
+    return tuple(keys), name
 
 
 def sort_nodes(model: ir.Model, became: str = "are sorted in the result") -> list[str]:

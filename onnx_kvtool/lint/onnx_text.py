@@ -140,7 +140,8 @@ def _parts(line: str) -> Iterator[str]:
 
 def diff(before: list[str], after: list[str], path: str) -> str:
     """Return the unified diff of two texts of the file `path`; "" when they are equal."""
-    lines = difflib.unified_diff(before, after, path, path, lineterm="")
+    name = escape(path)
+    lines = difflib.unified_diff(before, after, name, name, lineterm="")
     return "".join(f"{line}\n" for line in lines)
 
 

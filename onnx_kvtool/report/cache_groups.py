@@ -87,6 +87,10 @@ def _group(name: str, places: Sequence[int], caches: Sequence[Cache]) -> Group:
     return Group(name, members, tuple(places), reason)
 
 
+_PLAIN = re.compile(r"0|[1-9][0-9]{0,8}")
+"""A number that is written in one way only, and is no digest."""
+
+
 def joined(names: Sequence[str]) -> str | None:
     """Return one name for several that differ in one number: `key.{0,2..5}`.
 
@@ -99,7 +103,7 @@ def joined(names: Sequence[str]) -> str | None:
     if len({without_numbers(name) for name in distinct}) > 1:
         return None
     changing = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
-    if len(changing) != 1 or any(p[changing[0]] != str(int(p[changing[0]])) for p in parts):
+    if len(changing) != 1 or not all(_PLAIN.fullmatch(p[changing[0]]) for p in parts):
         return None
     (place,) = changing
     numbers = sorted(int(p[place]) for p in parts)

@@ -7,13 +7,13 @@ Each value, initializer and node has a line of its own. What ONNX's syntax has n
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 import onnx_ir as ir
 
 from onnx_kvtool.core.collector import collector_paused
+from onnx_kvtool.core.sorting import natural
 from onnx_kvtool.review.canonical import CONTENT, REMARK, canonical
 from onnx_kvtool.review.digests import Digests
 from onnx_kvtool.review.syntax import identifier, quoted, scalar_attribute, type_text, word
@@ -22,7 +22,6 @@ __all__ = ["attribute_lines", "model_lines", "tensor_text"]
 
 _A = onnx.AttributeProto
 _STEP = "   "
-_NUMBERS = re.compile(r"(\d+)")
 
 
 def model_lines(model: ir.Model, digests: Digests) -> Iterator[str]:
@@ -108,9 +107,7 @@ def _graph(graph: onnx.GraphProto, indent: str, label: str) -> Iterator[str]:
 
 
 def _by_name(entry: tuple[str, str, str]) -> tuple[object, ...]:
-    """Return what sorts `layer.2` before `layer.10`."""
-    parts = _NUMBERS.split(entry[0])
-    return tuple((int(p), p) if i % 2 else (0, p) for i, p in enumerate(parts)), entry[0]
+    return natural(entry[0])
 
 
 def _value(value: onnx.ValueInfoProto) -> tuple[str, str]:

@@ -9,8 +9,8 @@ from tests.shapes.test_cases import model, shapes
 CASES = {
     "a present is as long as past and new together": (
         (
-            "m (float[B, L, 10] x, float[10, 72] w, float[72] b, float[2, B, 3, P, 8] past) => (o, y) "
-            "{ o, y = com.microsoft.Attention <num_heads = 3> (x, w, b, , past) }"
+            "m (float[B, L, 10] x, float[10, 72] w, float[72] b, float[2, B, 3, P, 8] past) "
+            "=> (o, y) { o, y = com.microsoft.Attention <num_heads = 3> (x, w, b, , past) }"
         ),
         {"o": ("B", "L", 24), "y": (2, "B", 3, "L + P", 8)},
     ),
@@ -24,8 +24,8 @@ CASES = {
     "a state of a recurrence": (
         (
             "m (float[B, L, 24] q, float[B, L, 12] k, float[B, L, 21] v) => (o, y) { o, y = "
-            'com.microsoft.LinearAttention <q_num_heads = 6, kv_num_heads = 3, update_rule = "linear">'
-            " (q, k, v) }"
+            "com.microsoft.LinearAttention <q_num_heads = 6, kv_num_heads = 3, "
+            'update_rule = "linear"> (q, k, v) }'
         ),
         {"o": ("B", "L", 42), "y": ("B", 3, 4, 7)},
     ),

@@ -165,6 +165,7 @@ def _get(config: Any, key: str) -> Mapping[str, Any]:
 Role = Literal["key", "value"]
 
 _BOTH = re.compile(r"key_?values?", re.IGNORECASE)
+_MOST_DIGITS = 9  # of the number of a layer
 _TOKENS = re.compile(r"[A-Za-z]+|[0-9]+")
 _ROLES: dict[str, Role] = {
     **dict.fromkeys(("key", "keys", "k"), "key"),
@@ -193,7 +194,7 @@ class Place:
 def place_of(name: str | None) -> Place:
     """Read the name of a past or of a present: `past_key_values.3.key`, `updated_key_cache.3`."""
     tokens = [t.lower() for t in _TOKENS.findall(_BOTH.sub("", name or ""))]
-    layer = next((int(t) for t in tokens if t.isdigit()), None)
+    layer = next((int(t) for t in tokens if t.isdigit() and len(t) <= _MOST_DIGITS), None)
     is_cache = not DIRECTIONS.isdisjoint(tokens)
     roles = [t for t in tokens if t in _ROLES and (is_cache or len(t) > 1)]
     stream = tuple(t for t in tokens if not t.isdigit() and t not in _ROLES and t not in DIRECTIONS)

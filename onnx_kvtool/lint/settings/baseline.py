@@ -18,6 +18,7 @@ from onnx_kvtool.core.files.atomic import write_bytes
 from onnx_kvtool.core.files.digests import file_digest
 from onnx_kvtool.core.files.patient import patient
 from onnx_kvtool.core.files.remote import is_remote
+from onnx_kvtool.core.sorting import natural
 from onnx_kvtool.core.suggestion import missing_file_help
 from onnx_kvtool.core.walk import step_path, subgraphs
 from onnx_kvtool.lint.context import Context, Site
@@ -243,8 +244,6 @@ _LENGTH = 32  # hexadecimal digits: 128 bits
 _COUNTER = re.compile(r"_\d+|(?<=[A-Za-z#])\d+$|^\d+$")
 """Numbers that an exporter gives out in turn: `val_12`, `/layers.3/Add_7_output_0`, `n47`, `29`."""
 
-_NUMBER = re.compile(r"(\d+)")
-
 
 def with_fingerprints(findings: Sequence[Finding], context: Context) -> list[Finding]:
     """Return the findings with a fingerprint and an identity, both unique within the model.
@@ -259,7 +258,7 @@ def with_fingerprints(findings: Sequence[Finding], context: Context) -> list[Fin
     places = _Places(context)
     names = [places.logical(finding) for finding in findings]
     fingerprints = _digests([(f.code, *n) for f, n in zip(findings, names, strict=True)])
-    order = sorted(range(len(findings)), key=lambda place: tuple(map(_natural, names[place])))
+    order = sorted(range(len(findings)), key=lambda place: tuple(map(natural, names[place])))
     alike = [
         (findings[i].code, findings[i].location.op or "", *(_COUNTER.sub("", n) for n in names[i]))
         for i in order
@@ -281,11 +280,6 @@ def _digests(keys: Sequence[tuple[str, ...]]) -> list[str]:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         digests.append(digest[:_LENGTH])
     return digests
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts `layer.2` before `layer.10`."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in _NUMBER.split(name)]
 
 
 class _Places:
